@@ -3,6 +3,7 @@
 //! See [`iosched_testing::fuzz`]: what a reader promises, and who runs this list.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use iosched_machine::fuzz::entry_is_read_again;
@@ -134,7 +135,7 @@ fn command_line(bytes: &[u8]) {
 }
 
 /// Where other programs keep what they set.
-const PLACES: [&str; 8] = [
+const PLACES: [&str; 12] = [
     "etc/udev/rules.d/60-x.rules",
     "etc/rc.local",
     "etc/default/grub",
@@ -143,6 +144,10 @@ const PLACES: [&str; 8] = [
     "etc/saptune/override/1",
     "etc/tmpfiles.d/x.conf",
     "etc/systemd/system/x.service",
+    "etc/systemd/system/x.service.d/x.conf",
+    "etc/sysfs.conf",
+    "etc/local.d/x.start",
+    "etc/cron.d/x",
 ];
 
 /// Settings of other programs, on a machine with one disk: all in the same text, or each after its `#file PLACE`.
@@ -155,7 +160,9 @@ fn writers(bytes: &[u8]) {
         for place in PLACES {
             let named = files(bytes).find(|(name, _)| *name == place);
             let body = named.map_or(bytes, |(_, body)| body);
-            write_anew(&directory.path().join(place), body);
+            let path = directory.path().join(place);
+            write_anew(&path, body);
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
         }
         let _ = other_writers::find(host, disk);
         let _ = other_writers::find_on_change(host, disk);
@@ -187,6 +194,9 @@ fn machine() -> (TempDir, Host, KnownDisk) {
             &format!("etc/systemd/system/multi-user.target.wants/{unit}.service"),
             "",
         );
+    }
+    for name in ["etc/runlevels/default/local", "etc/rc2.d/S01sysfsutils"] {
+        write(name, "");
     }
     for place in PLACES {
         write(place, "");

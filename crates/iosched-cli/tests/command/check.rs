@@ -112,6 +112,25 @@ fn who_set_it_is_named_with_file_and_line_on_every_system() {
         ),
         ("unit", "none", "systemd unit, /usr/local/sbin/tune-disks:4"),
         ("rc-local", "none", "boot script, /etc/rc.local:3"),
+        (
+            "template",
+            "none",
+            "systemd unit, /usr/lib/systemd/system/disk-scheduler@.service:6",
+        ),
+        (
+            "drop-in",
+            "none",
+            "systemd unit, /etc/systemd/system/database.service.d/disks.conf:3",
+        ),
+        ("loop", "none", "boot script, /etc/rc.d/rc.local:10"),
+        (
+            "sysfsutils",
+            "none",
+            "sysfsutils, /etc/sysfs.d/disks.conf:2",
+        ),
+        ("openrc", "none", "boot script, /etc/local.d/disks.start:4"),
+        ("tlp-1.2", "none", "TLP, /etc/default/tlp:3"),
+        ("sapconf", "noop", "sapconf, /etc/sysconfig/sapconf:2"),
         ("legacy", "noop", "the kernel's command line, /proc/cmdline"),
         // Of several the one that would write what is found; TuneD leaves sda out there.
         (

@@ -7,14 +7,16 @@
 //! | udev rule (`ATTR{…}=`) | in the order of file names; the last write stays | again |
 //! | program of a udev rule (`RUN`) | after all rules | again |
 //! | `tmpfiles.d` | after udev's first events | |
-//! | unit of systemd, `rc.local` | later | |
-//! | TuneD, TLP, saptune, a cloud's agent | last | |
+//! | unit of systemd, sysfsutils | later | |
+//! | script of OpenRC or an init of old, `rc.local`, cron | later | |
+//! | TuneD, TLP, saptune, sapconf, a cloud's agent | last | |
 
 mod programs;
 pub(crate) mod rule_text;
 mod services;
 mod shell;
 mod substitute;
+mod systemd;
 mod udev;
 
 use std::fmt;
@@ -24,6 +26,7 @@ use std::path::{Path, PathBuf};
 use iosched_machine::host::Host;
 use serde::Serialize;
 
+use self::systemd::Units;
 use crate::policy::matching::KnownDisk;
 use crate::system_config::rules;
 
@@ -60,12 +63,16 @@ pub enum WriterKind {
     Tmpfiles,
     /// A unit of systemd.
     Unit,
-    /// A script of the old boot: `rc.local`.
+    /// sysfsutils, by `/etc/sysfs.conf`.
+    Sysfsutils,
+    /// A script of the boot: `rc.local`, one of an init of old, of OpenRC, or of cron.
     BootScript,
     /// TLP.
     Tlp,
     /// saptune.
     Saptune,
+    /// sapconf.
+    Sapconf,
     /// A cloud's agent in the guest.
     GuestAgent,
     /// TuneD.
@@ -87,9 +94,11 @@ impl fmt::Display for WriterKind {
             WriterKind::UdevProgram => "program of a udev rule",
             WriterKind::Tmpfiles => "systemd-tmpfiles",
             WriterKind::Unit => "systemd unit",
+            WriterKind::Sysfsutils => "sysfsutils",
             WriterKind::BootScript => "boot script",
             WriterKind::Tlp => "TLP",
             WriterKind::Saptune => "saptune",
+            WriterKind::Sapconf => "sapconf",
             WriterKind::GuestAgent => "guest agent",
             WriterKind::Tuned => "TuneD",
         })
@@ -116,30 +125,34 @@ impl Writer {
 /// All who write a disk's queue, in the order in which they do at boot: of those that write the same
 /// file the last one wins.
 pub fn find(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
+    let units = Units::of(host);
     let mut found = programs::command_line(host, disk);
-    found.extend(udev_at_boot(host, disk));
-    found.extend(services::writers(host, disk));
-    found.extend(programs::writers(host, disk));
+    let by_rules = udev_at_boot(host, disk);
+    found.extend(by_rules.writers);
+    found.extend(services::writers(host, &units, disk, &by_rules.units));
+    found.extend(programs::writers(host, &units, disk));
     found.sort_by_key(|writer| writer.kind); // stable: within a kind in their own order
     with_refusals(found, disk)
 }
 
 /// All who write it when udev has a `change` event, in their order.
 pub fn find_on_change(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
-    let mut found = udev::writers(host, disk, "change");
+    let mut found = udev::followed(host, disk, "change").writers;
     found.sort_by_key(|writer| writer.kind);
     with_refusals(found, disk)
 }
 
 /// What rules do with a disk as it comes. One of the device mapper has no table before its first change; an `add` comes
 /// to it besides where the initramfs made it.
-fn udev_at_boot(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
-    let mut found = udev::writers(host, disk, "add");
+fn udev_at_boot(host: &Host, disk: &KnownDisk) -> udev::Followed {
+    let mut found = udev::followed(host, disk, "add");
     if disk.device.name.starts_with("dm-") {
-        for writer in &mut found {
+        for writer in &mut found.writers {
             writer.certain = false;
         }
-        found.extend(udev::writers(host, disk, "change"));
+        let later = udev::followed(host, disk, "change");
+        found.writers.extend(later.writers);
+        found.units.extend(later.units);
     }
     found
 }
@@ -176,7 +189,7 @@ pub(crate) fn tuned_runs(host: &Host) -> bool {
 
 /// True if tuned-ppd, which chooses TuneD's profile by the desktop's choice of power, will run at the next boot.
 pub(crate) fn tuned_ppd_runs(host: &Host) -> bool {
-    services::is_enabled(host, Path::new("tuned-ppd.service"))
+    services::is_started(host, &Units::of(host), "tuned-ppd")
 }
 
 /// What these profiles of TuneD (separated by commas or blanks) write into a disk's queue.

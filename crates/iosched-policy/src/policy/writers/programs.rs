@@ -1,4 +1,4 @@
-//! Programs known to set schedulers, by their configuration: TuneD, TLP, saptune, the guest agent of
+//! Programs known to set schedulers, by their configuration: TuneD, TLP, saptune, sapconf, the guest agent of
 //! Google's cloud; and the kernel's own command line.
 
 use std::collections::BTreeMap;
@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use iosched_machine::host::Host;
 use iosched_switch as switch;
 
-use super::services::is_enabled;
+use super::services::is_started;
+use super::systemd::Units;
 use super::{Writer, WriterKind, files_of, text_of};
 use crate::policy::matching::KnownDisk;
 use crate::system_config::pattern::is_like;
@@ -16,11 +17,24 @@ use crate::system_config::{cmdline, tuned};
 const SCHEDULER: &str = "queue/scheduler";
 
 /// All of them but the command line.
-pub(super) fn writers(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
-    let mut found = tlp(host, disk);
-    found.extend(saptune(host, disk));
-    found.extend(guest_agent(host));
-    found.extend(tuned(host, disk));
+pub(super) fn writers(host: &Host, units: &Units<'_>, disk: &KnownDisk) -> Vec<Writer> {
+    let is_started = |name| is_started(host, units, name);
+    let mut found = Vec::new();
+    if is_started("tlp") || is_started("tlp-init") {
+        found.extend(tlp(host, disk));
+    }
+    if is_started("saptune") {
+        found.extend(saptune(host, disk));
+    }
+    if is_started("sapconf") {
+        found.extend(sapconf(host, disk));
+    }
+    if is_started("google-guest-agent") {
+        found.extend(guest_agent(host));
+    }
+    if is_started("tuned") || runs_tuned(host) {
+        found.extend(tuned(host, disk));
+    }
     found
 }
 
@@ -59,25 +73,45 @@ fn assignments(text: &str) -> impl Iterator<Item = (usize, &str, &str)> {
     })
 }
 
-/// `DISK_DEVICES` and `DISK_IOSCHED`, word by word; `keep` leaves a disk alone.
+/// `DISK_DEVICES` and `DISK_IOSCHED`, word by word; `keep` leaves a disk alone. Before 1.3 all was in `/etc/default/tlp`,
+/// which later ones read where there is no `/etc/tlp.conf`.
 fn tlp(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
-    if !is_enabled(host, Path::new("tlp.service")) {
-        return Vec::new();
-    }
+    let own = ["/etc/tlp.conf", "/etc/default/tlp"];
+    let own = own
+        .into_iter()
+        .find(|file| host.path(Path::new(file)).exists());
     let mut files = files_of(host, &["/etc/tlp.d"], ".conf");
-    files.push("/etc/tlp.conf".into()); // read last: it wins
+    files.extend(own.map(PathBuf::from)); // read last: it wins
     let mut devices = vec!["nvme0n1".to_owned(), "sda".to_owned()]; // TLP's own default
     let mut schedulers: Option<(PathBuf, usize, Vec<String>)> = None;
+    let mut is_on = true;
     for file in files {
         let text = text_of(host, &file).unwrap_or_default();
         for (line, name, value) in assignments(&text) {
-            let words = || value.split_whitespace().map(str::to_owned).collect();
+            let words = || value.split_whitespace().map(str::to_owned);
+            let before = schedulers.take();
+            schedulers = match (name, before) {
+                ("DISK_IOSCHED", _) => Some((file.clone(), line, words().collect())),
+                ("DISK_IOSCHED+", before) => {
+                    let before = before.map_or_else(Vec::new, |(_, _, words)| words);
+                    Some((
+                        file.clone(),
+                        line,
+                        before.into_iter().chain(words()).collect(),
+                    ))
+                }
+                (_, before) => before,
+            };
             match name {
-                "DISK_DEVICES" => devices = words(),
-                "DISK_IOSCHED" => schedulers = Some((file.clone(), line, words())),
+                "DISK_DEVICES" => devices = words().collect(),
+                "DISK_DEVICES+" => devices.extend(words()),
+                "TLP_ENABLE" => is_on = value != "0",
                 _ => {}
             }
         }
+    }
+    if !is_on {
+        return Vec::new();
     }
     let Some((file, line, values)) = schedulers else {
         return Vec::new();
@@ -99,9 +133,6 @@ fn tlp(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
 
 /// `IO_SCHEDULER` of the applied notes: the first in the list that the disk offers.
 fn saptune(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
-    if !is_enabled(host, Path::new("saptune.service")) {
-        return Vec::new();
-    }
     let settings = text_of(host, Path::new("/etc/sysconfig/saptune")).unwrap_or_default();
     let notes = assignments(&settings)
         .filter(|(_, name, _)| *name == "NOTE_APPLY_ORDER")
@@ -121,24 +152,34 @@ fn saptune(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
                 .is_some_and(|text| assignments(&text).any(|(_, name, _)| name == "IO_SCHEDULER"))
         });
         let Some(file) = file else { continue };
-        let text = text_of(host, &file).unwrap_or_default();
-        for (line, _, value) in assignments(&text).filter(|(_, name, _)| *name == "IO_SCHEDULER") {
-            let mut names = names_in(value);
-            let offered = disk.device.schedulers.offered();
-            if let Some(name) = names.find(|name| offered.iter().any(|offer| offer == name)) {
-                found.push(sets_scheduler(WriterKind::Saptune, &file, line, name));
-            }
-        }
+        found.extend(first_offered(host, disk, WriterKind::Saptune, &file));
     }
     found
+}
+
+/// `IO_SCHEDULER` of sapconf 5, which takes the first in the list that the disk offers; sapconf 4 is a profile of TuneD.
+fn sapconf(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
+    let file = Path::new("/etc/sysconfig/sapconf");
+    let mut found = first_offered(host, disk, WriterKind::Sapconf, file);
+    found.drain(..found.len().saturating_sub(1)); // a shell reads it: the last line counts
+    found
+}
+
+/// Of each `IO_SCHEDULER` in a file the first scheduler that the disk offers.
+fn first_offered(host: &Host, disk: &KnownDisk, kind: WriterKind, file: &Path) -> Vec<Writer> {
+    let text = text_of(host, file).unwrap_or_default();
+    let offered = disk.device.schedulers.offered();
+    let lines = assignments(&text).filter(|(_, name, _)| *name == "IO_SCHEDULER");
+    let chosen = lines.filter_map(|(line, _, value)| {
+        let name = names_in(value).find(|name| offered.iter().any(|offer| offer == name))?;
+        Some(sets_scheduler(kind, file, line, name))
+    });
+    chosen.collect()
 }
 
 /// Google's agent sets `none` on every disk when it starts.
 fn guest_agent(host: &Host) -> Vec<Writer> {
     let unit = Path::new("google-guest-agent.service");
-    if !is_enabled(host, unit) {
-        return Vec::new();
-    }
     let file = [
         "/usr/lib/systemd/system",
         "/lib/systemd/system",
@@ -157,9 +198,6 @@ fn tuned(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
     let Some(active) = text_of(host, Path::new("/etc/tuned/active_profile")) else {
         return Vec::new();
     };
-    if !tuned_runs(host) {
-        return Vec::new();
-    }
     let is_ours = active.split_whitespace().any(|name| name == tuned::PROFILE);
     is_ours
         .then(|| own_section(host, disk))
@@ -172,7 +210,11 @@ fn tuned(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
 
 /// True if TuneD is started at boot, or runs.
 pub(super) fn tuned_runs(host: &Host) -> bool {
-    is_enabled(host, Path::new("tuned.service")) || host.run("tuned/tuned.pid").exists()
+    runs_tuned(host) || is_started(host, &Units::of(host), "tuned")
+}
+
+fn runs_tuned(host: &Host) -> bool {
+    host.run("tuned/tuned.pid").exists()
 }
 
 /// What profiles write, with all that they include: sections of one name are one, whose later settings win but for

@@ -25,6 +25,8 @@ pub(crate) struct Token {
     pub(crate) attribute: Option<String>,
     pub(crate) operator: Operator,
     pub(crate) value: String,
+    /// True of `i"…"`, which is like a text in any case.
+    pub(crate) ignores_case: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,8 +103,13 @@ fn token(text: &str) -> Option<(Token, &str)> {
     .find_map(|(sign, operator)| Some((operator, rest.strip_prefix(sign)?)))?;
     let after = after.trim_start();
     // e"…" has escapes, i"…" ignores case.
-    let after = after.strip_prefix(['e', 'i']).unwrap_or(after);
-    let quoted = after.strip_prefix('"')?;
+    let open = after.find('"')?;
+    let prefixes = &after[..open];
+    prefixes
+        .chars()
+        .all(|c| matches!(c, 'e' | 'i'))
+        .then_some(())?;
+    let quoted = &after[open + 1..];
     let mut value = String::new();
     let mut chars = quoted.char_indices();
     while let Some((at, c)) = chars.next() {
@@ -113,6 +120,7 @@ fn token(text: &str) -> Option<(Token, &str)> {
                     attribute,
                     operator,
                     value,
+                    ignores_case: prefixes.contains('i'),
                 };
                 return Some((token, &quoted[at + 1..]));
             }

@@ -1,4 +1,4 @@
-//! Writers that systemd starts: `tmpfiles.d`, units with their scripts, and the boot scripts of old.
+//! Writers that the boot starts: `tmpfiles.d`, units of systemd, `sysfs.conf`, and the boot scripts of old, of OpenRC and cron.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -6,51 +6,106 @@ use std::path::{Path, PathBuf};
 use iosched_machine::host::Host;
 use iosched_machine::sysfs::sysfs_name;
 
-use super::{Writer, WriterKind, files_of, shell, text_of};
+use super::shell::{self, Place, Write};
+use super::systemd::{KNOWN, Sure, Units};
+use super::{Writer, WriterKind, files_of, text_of};
 use crate::policy::matching::KnownDisk;
 use crate::system_config::pattern::is_like;
 
-/// Where systemd's units are, the first wins.
-const UNITS: [&str; 5] = [
-    "/etc/systemd/system",
-    "/run/systemd/system",
-    "/usr/local/lib/systemd/system",
-    "/usr/lib/systemd/system",
-    "/lib/systemd/system",
-];
-
 /// Scripts that the boot runs at its end.
-const BOOT_SCRIPTS: [&str; 3] = [
+const BOOT_SCRIPTS: [&str; 4] = [
     "/etc/rc.local",
     "/etc/rc.d/rc.local",
     "/etc/init.d/boot.local",
+    "/etc/init.d/after.local",
 ];
 
-/// Scripts of units are looked into only here: what a distribution brings is known by name.
-const SCRIPTS: [&str; 4] = ["/usr/local/", "/opt/", "/etc/", "/root/"];
+/// Where an init of old has what it starts at boot: links called `S01name`.
+const RUN_LEVELS: [&str; 11] = [
+    "/etc/rcS.d",
+    "/etc/rc2.d",
+    "/etc/rc3.d",
+    "/etc/rc4.d",
+    "/etc/rc5.d",
+    "/etc/rc.d/rc2.d",
+    "/etc/rc.d/rc3.d",
+    "/etc/rc.d/rc4.d",
+    "/etc/rc.d/rc5.d",
+    "/etc/init.d/boot.d",
+    "/etc/init.d/rc3.d",
+];
 
-/// All of them, in the order in which they come.
-pub(super) fn writers(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
-    let device = &disk.device.name;
-    let mut found = tmpfiles(host, device);
-    for unit in files_of(host, &UNITS, ".service") {
-        if is_enabled(host, &unit) {
-            found.extend(unit_writers(host, &unit, device));
-        }
+/// Where OpenRC has it.
+const OPENRC_RUN_LEVELS: [&str; 3] = [
+    "/etc/runlevels/sysinit",
+    "/etc/runlevels/boot",
+    "/etc/runlevels/default",
+];
+
+/// Tables of cron: some name the user before the command.
+const CRON_TABLES: [(&str, bool); 4] = [
+    ("/etc/crontab", true),
+    ("/etc/crontabs/root", false),
+    ("/var/spool/cron/root", false),
+    ("/var/spool/cron/crontabs/root", false),
+];
+
+/// All of them, in the order in which they come; rules of udev ask for some units.
+pub(super) fn writers(
+    host: &Host,
+    units: &Units<'_>,
+    disk: &KnownDisk,
+    asked_for: &[(String, Sure)],
+) -> Vec<Writer> {
+    let place = Place::of(host, disk);
+    let mut found = tmpfiles(host, &disk.device.name);
+    found.extend(of_kind(WriterKind::Unit, units.writes(&place, asked_for)));
+    if ["sysfsutils", "sysfsconf"]
+        .iter()
+        .any(|name| is_started(host, units, name))
+    {
+        found.extend(sysfs_conf(host, &disk.device.name));
     }
+    let mut of_scripts = init_scripts(host, units, &place);
+    of_scripts.extend(openrc_scripts(host, &place));
     for script in BOOT_SCRIPTS {
         let path = Path::new(script);
         // Some distributions link one to the other.
         if !host.path(path).is_symlink() {
-            let scripts = script_writers(host, path, device, WriterKind::BootScript);
-            let runs = script.ends_with("boot.local") || is_executable(host, path);
-            found.extend(scripts.into_iter().map(|writer| Writer {
-                certain: writer.certain && runs,
-                ..writer
+            let writes = shell::writes_of_script(&place, path, &["start"], &[]);
+            let is_of_suse = script.starts_with("/etc/init.d/"); // read, whether it may be run or not
+            let runs = is_of_suse || is_executable(host, path);
+            of_scripts.extend(writes.into_iter().map(|write| Write {
+                certain: write.certain && runs,
+                ..write
             }));
         }
     }
+    of_scripts.extend(cron(host, &place));
+    found.extend(of_kind(WriterKind::BootScript, of_scripts));
     found
+}
+
+/// True if the boot starts this, by systemd, an init of old or OpenRC.
+pub(super) fn is_started(host: &Host, units: &Units<'_>, name: &str) -> bool {
+    if units.are_started(&format!("{name}.service")) {
+        return true;
+    }
+    let is_of_init = || services_of_init(host).any(|service| service == name);
+    let is_of_openrc = || services_of_openrc(host).any(|service| service == name);
+    is_of_init() || is_of_openrc()
+}
+
+pub(super) fn of_kind(kind: WriterKind, writes: Vec<Write>) -> impl Iterator<Item = Writer> {
+    writes.into_iter().map(move |write| Writer {
+        kind,
+        file: write.file,
+        line: write.line,
+        target: write.target,
+        value: write.value,
+        certain: write.certain,
+        is_refused: false,
+    })
 }
 
 /// True if the file may be run: systemd runs no `rc.local` that may not.
@@ -59,25 +114,14 @@ fn is_executable(host: &Host, path: &Path) -> bool {
     metadata.is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0)
 }
 
-/// True if a unit of this name is wanted by a target.
-pub(super) fn is_enabled(host: &Host, unit: &Path) -> bool {
-    let name = unit.file_name().unwrap_or_default();
-    UNITS.iter().any(|directory| {
-        let Ok(entries) = std::fs::read_dir(host.path(Path::new(directory))) else {
-            return false;
-        };
-        entries.flatten().any(|entry| {
-            let is_wants = [".wants", ".requires"]
-                .iter()
-                .any(|suffix| entry.file_name().to_string_lossy().ends_with(suffix));
-            is_wants && entry.path().join(name).symlink_metadata().is_ok()
-        })
-    })
-}
-
 /// Lines `w /sys/block/sda/queue/scheduler - - - - bfq`.
 fn tmpfiles(host: &Host, device: &str) -> Vec<Writer> {
-    let directories = ["/etc/tmpfiles.d", "/run/tmpfiles.d", "/usr/lib/tmpfiles.d"];
+    let directories = [
+        "/etc/tmpfiles.d",
+        "/run/tmpfiles.d",
+        "/usr/local/lib/tmpfiles.d",
+        "/usr/lib/tmpfiles.d",
+    ];
     let mut found = Vec::new();
     for file in files_of(host, &directories, ".conf") {
         let text = text_of(host, &file).unwrap_or_default();
@@ -89,75 +133,265 @@ fn tmpfiles(host: &Host, device: &str) -> Vec<Writer> {
             let below = ["/sys/block/", "/sys/class/block/"]
                 .iter()
                 .find_map(|prefix| path.strip_prefix(prefix));
-            let Some((name, target)) = below.and_then(|below| below.split_once('/')) else {
+            let of_disk = below.and_then(|below| target_of(below, device));
+            if let Some(target) = of_disk.filter(|_| kind.starts_with('w')) {
+                found.push(writer(WriterKind::Tmpfiles, &file, index, target, value));
+            }
+        }
+    }
+    found
+}
+
+/// Lines `block/sda/queue/scheduler = bfq` of `/etc/sysfs.conf` and `/etc/sysfs.d`.
+fn sysfs_conf(host: &Host, device: &str) -> Vec<Writer> {
+    let mut files = vec![PathBuf::from("/etc/sysfs.conf")];
+    files.extend(files_of(host, &["/etc/sysfs.d"], ".conf"));
+    let mut found = Vec::new();
+    for file in files {
+        let text = text_of(host, &file).unwrap_or_default();
+        for (index, line) in text.lines().enumerate() {
+            let line = line.split('#').next().unwrap_or_default();
+            let Some((attribute, value)) = line.split_once('=') else {
                 continue;
             };
-            if kind.starts_with('w') && is_like(name, &sysfs_name(device)) {
-                found.push(Writer {
-                    kind: WriterKind::Tmpfiles,
-                    file: file.clone(),
-                    line: index + 1,
-                    target: target.to_owned(),
-                    value: Some(value.to_owned()),
-                    certain: true,
-                    is_refused: false,
-                });
+            // `mode` and `owner` have a word before the attribute.
+            let attribute = attribute.trim().trim_start_matches('/');
+            let below = attribute
+                .strip_prefix("block/")
+                .or_else(|| attribute.strip_prefix("class/block/"));
+            if let Some(target) = below.and_then(|below| target_of(below, device)) {
+                let value = value.trim();
+                found.push(writer(WriterKind::Sysfsutils, &file, index, target, value));
             }
         }
     }
     found
 }
 
-/// What the commands of a unit write, and the scripts that they run.
-fn unit_writers(host: &Host, unit: &Path, device: &str) -> Vec<Writer> {
-    let text = text_of(host, unit).unwrap_or_default();
-    let mut found = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        let Some((key, command)) = line.trim().split_once('=') else {
-            continue;
-        };
-        if !key.starts_with("ExecStart") {
-            continue;
-        }
-        if let Some(write) = shell::write_of(command, device) {
-            found.push(writer_of(write, WriterKind::Unit, unit, index));
-        }
-        let words = command.split(|c: char| c.is_whitespace() || matches!(c, '"' | '\''));
-        for word in words {
-            let path = word.trim_start_matches(['-', '@', ':', '+', '!']);
-            if SCRIPTS.iter().any(|directory| path.starts_with(directory)) {
-                let script = PathBuf::from(path);
-                found.extend(script_writers(host, &script, device, WriterKind::Unit));
-            }
-        }
-    }
-    found
+/// What `sd*/queue/scheduler` names of this device; nothing if it is for others.
+fn target_of<'a>(path: &'a str, device: &str) -> Option<&'a str> {
+    let (name, target) = path.split_once('/')?;
+    is_like(name, &sysfs_name(device)).then_some(target)
 }
 
-/// What the lines of a script write.
-fn script_writers(host: &Host, script: &Path, device: &str, kind: WriterKind) -> Vec<Writer> {
-    let text = text_of(host, script).unwrap_or_default();
-    text.lines()
-        .enumerate()
-        .filter_map(|(index, line)| {
-            Some(writer_of(
-                shell::write_of(line, device)?,
-                kind,
-                script,
-                index,
-            ))
-        })
-        .collect()
-}
-
-fn writer_of(write: shell::Write, kind: WriterKind, file: &Path, index: usize) -> Writer {
+fn writer(kind: WriterKind, file: &Path, index: usize, target: &str, value: &str) -> Writer {
     Writer {
         kind,
-        file: file.into(),
+        file: file.to_owned(),
         line: index + 1,
-        target: write.target,
-        value: write.value,
-        certain: write.certain,
+        target: target.to_owned(),
+        value: Some(value.to_owned()),
+        certain: true,
         is_refused: false,
+    }
+}
+
+/// What an init of old starts at boot, by the names of the links without `S01`.
+fn services_of_init(host: &Host) -> impl Iterator<Item = String> {
+    links_of_init(host).map(|(name, _)| name)
+}
+
+fn links_of_init(host: &Host) -> impl Iterator<Item = (String, PathBuf)> {
+    RUN_LEVELS.into_iter().flat_map(|directory| {
+        let files = files_of(host, &[directory], "").into_iter();
+        files.filter_map(|path| {
+            let name = path.file_name()?.to_string_lossy().into_owned();
+            let name = name
+                .strip_prefix('S')?
+                .trim_start_matches(|c: char| c.is_ascii_digit());
+            Some((name.to_owned(), path))
+        })
+    })
+}
+
+/// The scripts of `/etc/init.d` that are started and have no unit of systemd in their place.
+fn init_scripts(host: &Host, units: &Units<'_>, place: &Place<'_>) -> Vec<Write> {
+    let mut seen = std::collections::BTreeSet::new();
+    let mut found = Vec::new();
+    for (name, link) in links_of_init(host) {
+        let is_known = KNOWN.contains(&name.as_str()) || units.has(&format!("{name}.service"));
+        if is_known || !seen.insert(name.clone()) {
+            continue;
+        }
+        let directories = ["/etc/init.d", "/etc/rc.d/init.d"];
+        let scripts = directories
+            .iter()
+            .map(|directory| Path::new(directory).join(&name));
+        let script = scripts
+            .into_iter()
+            .find(|script| host.path(script).exists());
+        let script = script.unwrap_or(link);
+        found.extend(shell::writes_of_script(place, &script, &["start"], &[]));
+    }
+    found
+}
+
+fn services_of_openrc(host: &Host) -> impl Iterator<Item = String> {
+    OPENRC_RUN_LEVELS.into_iter().flat_map(|directory| {
+        let files = files_of(host, &[directory], "").into_iter();
+        files.filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
+    })
+}
+
+/// The services of OpenRC's run levels; that called `local` runs `/etc/local.d/*.start`.
+fn openrc_scripts(host: &Host, place: &Place<'_>) -> Vec<Write> {
+    let mut found = Vec::new();
+    for name in services_of_openrc(host) {
+        if name == "local" {
+            for script in files_of(host, &["/etc/local.d"], ".start") {
+                if is_executable(host, &script) {
+                    found.extend(shell::writes_of_script(place, &script, &[], &[]));
+                }
+            }
+        } else if !KNOWN.contains(&name.as_str()) {
+            let script = Path::new("/etc/init.d").join(&name);
+            let functions = ["start_pre", "start", "start_post"];
+            found.extend(shell::writes_of_script(
+                place,
+                &script,
+                &["start"],
+                &functions,
+            ));
+        }
+    }
+    found
+}
+
+/// Lines `@reboot COMMAND` of cron's tables.
+fn cron(host: &Host, place: &Place<'_>) -> Vec<Write> {
+    let mut tables: Vec<(PathBuf, bool)> = CRON_TABLES
+        .iter()
+        .map(|(path, has_user)| (PathBuf::from(path), *has_user))
+        .collect();
+    tables.extend(
+        files_of(host, &["/etc/cron.d"], "")
+            .into_iter()
+            .map(|file| (file, true)),
+    );
+    let mut found = Vec::new();
+    for (file, has_user) in tables {
+        let text = text_of(host, &file).unwrap_or_default();
+        for (index, line) in text.lines().enumerate() {
+            let Some(rest) = line.trim_start().strip_prefix("@reboot") else {
+                continue;
+            };
+            let rest = rest.trim_start();
+            let command = match rest.split_once(char::is_whitespace) {
+                Some(("root", command)) if has_user => command,
+                _ if has_user => continue,
+                _ => rest,
+            };
+            found.extend(shell::writes_of_line(place, command, (&file, index + 1)));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::matching::disks;
+    use crate::system_config::testing::{Disk, machine, write};
+
+    const BFQ: &str = "#!/bin/sh\necho bfq > /sys/block/sda/queue/scheduler\n";
+
+    /// What services write into sda, on a machine with these files; those whose text begins with `#!` may be run.
+    fn written(files: &[(&str, &str)]) -> Vec<String> {
+        let (dir, host) = machine(&[Disk::new("sda")]);
+        for (name, text) in files {
+            write(dir.path(), name, text);
+            if text.starts_with("#!") {
+                let path = dir.path().join(name);
+                std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+            }
+        }
+        let disks = disks(&host).unwrap();
+        let found = writers(&host, &Units::of(&host), &disks[0], &[]);
+        let told = |writer: &Writer| {
+            let doubt = if writer.certain { "" } else { "?" };
+            format!("{writer} {}{doubt}", writer.value.as_deref().unwrap_or("…"))
+        };
+        found.iter().map(told).collect()
+    }
+
+    #[test]
+    fn sysfs_conf_counts_where_sysfsutils_is_started() {
+        let conf = "# x\n  block/sd*/queue/scheduler = bfq # y\nmode block/sda/queue/scheduler = 0600\nblock/sdb/queue/scheduler=none\n";
+        let later = "class/block/sda/queue/scheduler=none\n";
+        let files = [
+            ("etc/sysfs.conf", conf),
+            ("etc/sysfs.d/x.conf", later),
+            ("etc/sysfs.d/x.bak", later),
+        ];
+        assert_eq!(written(&files), [""; 0]);
+        for by in [
+            "etc/rc2.d/S01sysfsutils",
+            "etc/runlevels/boot/sysfsconf",
+            "etc/systemd/system/multi-user.target.wants/sysfsutils.service",
+        ] {
+            let found = written(&[&files[..], &[(by, "")]].concat());
+            assert_eq!(
+                found,
+                [
+                    "sysfsutils, /etc/sysfs.conf:2 bfq",
+                    "sysfsutils, /etc/sysfs.d/x.conf:1 none"
+                ],
+                "{by}"
+            );
+        }
+    }
+
+    #[test]
+    fn scripts_of_openrc_an_init_of_old_and_cron_are_followed() {
+        let local = ("etc/local.d/disk.start", BFQ);
+        let said = ["boot script, /etc/local.d/disk.start:2 bfq"];
+        assert_eq!(written(&[local]), [""; 0], "nothing runs them");
+        assert_eq!(written(&[local, ("etc/runlevels/default/local", "")]), said);
+        let not_executable = (
+            "etc/local.d/disk.start",
+            "echo bfq > /sys/block/sda/queue/scheduler\n",
+        );
+        assert_eq!(
+            written(&[not_executable, ("etc/runlevels/default/local", "")]),
+            [""; 0]
+        );
+
+        let service = "#!/sbin/openrc-run\nstart() {\n echo bfq > /sys/block/sda/queue/scheduler\n}\nstop() {\n echo none > /sys/block/sda/queue/scheduler\n}\n";
+        let files = [
+            ("etc/init.d/disks", service),
+            ("etc/runlevels/boot/disks", ""),
+        ];
+        assert_eq!(written(&files), ["boot script, /etc/init.d/disks:3 bfq"]);
+
+        let of_init =
+            "#!/bin/sh\ncase $1 in\nstart) echo bfq > /sys/block/sda/queue/scheduler ;;\nesac\n";
+        for link in [
+            "etc/rc2.d/S20disks",
+            "etc/rcS.d/S01disks",
+            "etc/rc.d/rc3.d/S99disks",
+        ] {
+            let files = [("etc/init.d/disks", of_init), (link, "")];
+            assert_eq!(
+                written(&files),
+                ["boot script, /etc/init.d/disks:3 bfq"],
+                "{link}"
+            );
+        }
+        assert_eq!(
+            written(&[("etc/init.d/disks", of_init), ("etc/rc2.d/K20disks", "")]),
+            [""; 0]
+        );
+
+        let table = "MAILTO=x\n@reboot root echo bfq > /sys/block/sda/queue/scheduler\n@daily root echo none > /sys/block/sda/queue/scheduler\n";
+        assert_eq!(
+            written(&[("etc/cron.d/disks", table)]),
+            ["boot script, /etc/cron.d/disks:2 bfq"]
+        );
+        let own = "@reboot /usr/local/bin/set\n";
+        let files = [
+            ("var/spool/cron/crontabs/root", own),
+            ("usr/local/bin/set", BFQ),
+        ];
+        assert_eq!(written(&files), ["boot script, /usr/local/bin/set:2 bfq"]);
     }
 }

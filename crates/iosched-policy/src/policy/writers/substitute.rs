@@ -1,11 +1,11 @@
 //! udev's substitutions in the value of a rule: `$env{NAME}`, `%k` and the like.
 
-use std::fmt::Write;
+use super::shell::UNKNOWN;
 
 /// A value after its substitutions.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Substituted {
-    /// The text; what is not known stands in it as the rule has it.
+    /// The text; [`UNKNOWN`] stands in it for what is not known.
     pub(super) text: String,
     /// False if something in it is only known when the rule runs.
     pub(super) is_known: bool,
@@ -56,15 +56,18 @@ pub(super) fn substituted(
             rest = &rest[2..];
             continue;
         }
-        let (with, length) = match placeholder(rest) {
-            Some((letter, argument, length)) => (known(letter, argument), length),
-            None => (None, 1),
+        let Some((letter, argument, length)) = placeholder(rest) else {
+            // udev leaves it as it is.
+            found.text.push_str(sign);
+            found.is_known = false;
+            rest = &rest[1..];
+            continue;
         };
-        if let Some(with) = with {
+        if let Some(with) = known(letter, argument) {
             found.text.push_str(&with);
         } else {
             found.is_known = false;
-            let _ = write!(found.text, "{}", &rest[..length]);
+            found.text.push(UNKNOWN);
         }
         rest = &rest[length..];
     }
@@ -109,8 +112,8 @@ mod tests {
             of("%E{A}, 100 %%, $$1"),
             ("$env{A}, 100 %, $1".into(), true)
         );
-        assert_eq!(of("$result-%c{2}"), ("$result-%c{2}".into(), false));
-        assert_eq!(of("$env{A"), ("$env{A".into(), false));
+        assert_eq!(of("$result-%c{2}"), ("\0-\0".into(), false));
+        assert_eq!(of("$env{A"), ("\0{A".into(), false));
         assert_eq!(of("100 %"), ("100 %".into(), false));
         assert!(!substituted("$$", &|_, _| None).is_literal);
         assert!(substituted("plain", &|_, _| None).is_literal);

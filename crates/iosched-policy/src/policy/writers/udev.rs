@@ -15,8 +15,11 @@ use iosched_machine::lossy;
 use iosched_machine::sysfs::sysfs_name;
 
 use super::rule_text::{Line, Operator, Token, lines};
+use super::services::of_kind;
+use super::shell::{self, Environment, Place};
 use super::substitute::{Substituted, substituted};
-use super::{Writer, WriterKind, files_of, shell, text_of};
+use super::systemd::{self, Sure};
+use super::{Writer, WriterKind, files_of, text_of};
 use crate::policy::matching::KnownDisk;
 use crate::system_config::identity::Properties;
 use crate::system_config::pattern::is_like_any;
@@ -30,15 +33,24 @@ const DIRECTORIES: [&str; 5] = [
     "/lib/udev/rules.d",
 ];
 
-/// What the rules write into the queue of a disk at an event (`add` or `change`), in udev's order:
-/// assignments as they come, programs after all of them.
-pub(super) fn writers(host: &Host, disk: &KnownDisk, action: &str) -> Vec<Writer> {
+/// What rules do at an event.
+#[derive(Debug, Default)]
+pub(super) struct Followed {
+    /// What they write into the queue of the disk.
+    pub(super) writers: Vec<Writer>,
+    /// The units that they ask systemd to start with the device.
+    pub(super) units: Vec<(String, Sure)>,
+}
+
+/// What the rules do to a disk at an event (`add` or `change`), in udev's order: assignments as they come, programs after
+/// all of them.
+pub(super) fn followed(host: &Host, disk: &KnownDisk, action: &str) -> Followed {
     let mut event = Event::new(host, disk, action);
     for file in files_of(host, &DIRECTORIES, ".rules") {
         let text = text_of(host, &file).unwrap_or_default();
         event.follow(&file, &lines(&text));
     }
-    event.writers
+    event.followed
 }
 
 /// True if a rule takes this parameter of the kernel's command line and assigns it to a scheduler.
@@ -83,7 +95,7 @@ struct Event<'a> {
     chain: Vec<PathBuf>,
     /// The device's path below `/sys`; empty where the tree does not tell.
     devpath: String,
-    writers: Vec<Writer>,
+    followed: Followed,
 }
 
 impl Event<'_> {
@@ -117,7 +129,7 @@ impl Event<'_> {
             parent: None,
             chain,
             devpath,
-            writers: Vec::new(),
+            followed: Followed::default(),
         }
     }
 
@@ -179,7 +191,8 @@ impl Event<'_> {
         let is_condition = matches!(token.operator, Operator::Is | Operator::IsNot);
         let attribute = token.attribute.as_deref().unwrap_or_default();
         if token.key == "IMPORT" && attribute == "cmdline" {
-            return self.import_from_command_line(&token.value);
+            let is_given = self.import_from_command_line(&token.value);
+            return Truth::of(is_given != (token.operator == Operator::IsNot));
         }
         if matches!(token.key.as_str(), "IMPORT" | "PROGRAM") {
             return Truth::Maybe;
@@ -259,8 +272,8 @@ impl Event<'_> {
         }
     }
 
-    /// `IMPORT{cmdline}="key"` holds if the kernel was given the key, which becomes a property.
-    fn import_from_command_line(&mut self, key: &str) -> Truth {
+    /// True if the kernel was given the key of `IMPORT{cmdline}="key"`, which becomes a property then.
+    fn import_from_command_line(&mut self, key: &str) -> bool {
         let line = lossy::read(self.host.proc("cmdline")).unwrap_or_default();
         let value = line
             .split_whitespace()
@@ -273,7 +286,7 @@ impl Event<'_> {
         if let Some(value) = &value {
             self.properties.set(key, value);
         }
-        Truth::of(value.is_some())
+        value.is_some()
     }
 
     /// What a rule assigns.
@@ -285,11 +298,18 @@ impl Event<'_> {
             let attribute = token.attribute.as_deref().unwrap_or_default();
             let value = self.substituted(&token.value);
             match token.key.as_str() {
+                "ENV" if attribute == "SYSTEMD_WANTS" => {
+                    let units = value.text.split_whitespace();
+                    let units = units.map(|unit| systemd::instance_for(unit, &self.devpath));
+                    self.followed
+                        .units
+                        .extend(units.map(|unit| (unit, certain)));
+                }
                 "ENV" => {
                     let is_plain = value.is_literal && token.operator == Operator::Assign;
                     self.assign(attribute, &value, certain, is_plain);
                 }
-                "ATTR" if attribute.starts_with("queue/") => self.writers.push(Writer {
+                "ATTR" if attribute.starts_with("queue/") => self.followed.writers.push(Writer {
                     kind: WriterKind::UdevRule,
                     file: file.into(),
                     line: line.number,
@@ -298,19 +318,20 @@ impl Event<'_> {
                     certain,
                     is_refused: false,
                 }),
-                "RUN" => {
-                    let Some(write) = shell::write_of(&value.text, &self.disk.device.name) else {
-                        continue;
+                "RUN" if attribute != "builtin" => {
+                    let words = systemd::split(&value.text);
+                    let place = Place::of(self.host, self.disk);
+                    let environment = Environment {
+                        has_more: true,
+                        ..Environment::default()
                     };
-                    self.writers.push(Writer {
-                        kind: WriterKind::UdevProgram,
-                        file: file.into(),
-                        line: line.number,
-                        target: write.target,
-                        value: write.value,
-                        certain: certain && write.certain,
-                        is_refused: false,
-                    });
+                    let at = (file, line.number);
+                    let writes = shell::writes_of_program(&place, &words, &environment, at);
+                    let programs = of_kind(WriterKind::UdevProgram, writes);
+                    self.followed.writers.extend(programs.map(|writer| Writer {
+                        certain: certain && writer.certain,
+                        ..writer
+                    }));
                 }
                 _ => {}
             }
@@ -335,7 +356,7 @@ impl Event<'_> {
     fn substituted(&self, value: &str) -> Substituted {
         let device = &self.disk.device;
         substituted(value, &|letter, argument| match letter {
-            'k' => Some(sysfs_name(&device.name)),
+            'k' | 'D' => Some(sysfs_name(&device.name)),
             'N' => Some(format!("/dev/{}", device.name)),
             'p' => Some(self.devpath.clone()),
             'S' => Some("/sys".into()),
@@ -353,7 +374,11 @@ impl Event<'_> {
 }
 
 fn compare(token: &Token, value: &str) -> Truth {
-    let is_like = is_like_any(&token.value, value);
+    let is_like = if token.ignores_case {
+        is_like_any(&token.value.to_lowercase(), &value.to_lowercase())
+    } else {
+        is_like_any(&token.value, value)
+    };
     Truth::of(is_like == (token.operator == Operator::Is))
 }
 
@@ -376,6 +401,10 @@ mod tests {
     use crate::system_config::testing::{Disk, machine, write};
 
     /// What these rules, in a file of their own each, write into sda at an event.
+    fn writers(host: &Host, disk: &KnownDisk, action: &str) -> Vec<Writer> {
+        super::followed(host, disk, action).writers
+    }
+
     fn follow(action: &str, files: &[(&str, &str)]) -> Vec<String> {
         let disk = Disk::new("sda")
             .file("queue/rotational", "1")
@@ -419,6 +448,12 @@ mod tests {
             (r#"ATTR{queue/scheduler}=="*bfq*""#, true),
             (r#"IMPORT{cmdline}="quiet""#, true),
             (r#"IMPORT{cmdline}="elevator""#, false),
+            (r#"IMPORT{cmdline}=="quiet""#, true),
+            (r#"IMPORT{cmdline}!="quiet""#, false),
+            (r#"IMPORT{cmdline}!="elevator""#, true),
+            (r#"ATTR{device/model}==i"acme *""#, true),
+            (r#"ATTR{device/model}=="acme *""#, false),
+            (r#"ATTR{device/model}!=i"acme *""#, false),
         ] {
             let found = one(&format!("{condition}, ATTR{{queue/scheduler}}=\"none\""));
             assert_eq!(found.len(), usize::from(is_met), "{condition}");
@@ -463,6 +498,41 @@ mod tests {
     fn properties_that_rules_set_and_programs_that_they_start_are_followed() {
         let text = "ENV{.MQ}=\"1\"\nENV{.MQ}==\"1\", RUN+=\"/bin/sh -c 'echo kyber > /sys/block/%k/queue/scheduler'\"\n";
         assert_eq!(one(text), ["60-x.rules:2 kyber"]);
+        for (program, expected) in [
+            // Not a shell: it prints.
+            ("/bin/echo kyber > /sys/block/%k/queue/scheduler", None),
+            (
+                "/bin/sh -c 'for d in x; do echo kyber > $$1/queue/scheduler; done' - /sys/block/$name",
+                Some("kyber"),
+            ),
+            (
+                "/bin/sh -c 'echo %c > /sys/block/%k/queue/scheduler'",
+                Some("…"),
+            ),
+            (
+                "/bin/sh -c 'echo $$ID_X > /sys/block/%k/queue/scheduler'",
+                Some("…"),
+            ),
+        ] {
+            let found = one(&format!("RUN+=\"{program}\""));
+            let expected = expected.map(|value| format!("60-x.rules:1 {value}"));
+            assert_eq!(found, Vec::from_iter(expected), "{program}");
+        }
+    }
+
+    #[test]
+    fn units_that_rules_ask_for_are_told() {
+        let (dir, host) = machine(&[Disk::new("sda")]);
+        let rules = "TAG+=\"systemd\", ENV{SYSTEMD_WANTS}+=\"a@%k.service b.service\"\nPROGRAM==\"/bin/x\", ENV{SYSTEMD_WANTS}+=\"c@.service\"\n";
+        write(dir.path(), "etc/udev/rules.d/60-x.rules", rules);
+        let disk = &disks(&host).unwrap()[0];
+        let found = super::followed(&host, disk, "add").units;
+        let expected = [
+            ("a@sda.service", true),
+            ("b.service", true),
+            ("c@sys-block-sda.service", false),
+        ];
+        assert_eq!(found, expected.map(|(name, sure)| (name.to_owned(), sure)));
     }
 
     #[test]

@@ -1,0 +1,306 @@
+//! Single commands: those of a shell itself, programs that write what they are given, and those that start others.
+
+use std::path::{Path, PathBuf};
+
+use super::{Leaves, Outcome, SHELLS, Shell, Success, UNKNOWN, words};
+
+/// Commands that start the one which follows them, and of which of their options a word follows.
+const STARTERS: [(&str, &str); 13] = [
+    ("sudo", "ugh"),
+    ("doas", "u"),
+    ("nice", "n"),
+    ("ionice", "cn"),
+    ("chrt", ""),
+    ("env", "u"),
+    ("nohup", ""),
+    ("setsid", ""),
+    ("exec", "a"),
+    ("command", ""),
+    ("builtin", ""),
+    ("busybox", ""),
+    ("timeout", "ks"),
+];
+
+/// Programs that write nothing into the files that they are given.
+const READERS: [&str; 24] = [
+    "awk", "basename", "cat", "chgrp", "chmod", "chown", "cut", "dirname", "egrep", "fgrep",
+    "file", "grep", "head", "logger", "ls", "readlink", "realpath", "sort", "stat", "tail", "test",
+    "touch", "udevadm", "wc",
+];
+
+impl Shell<'_> {
+    /// A command and its arguments.
+    pub(super) fn run(&mut self, words: &[String], line: usize) -> Outcome {
+        let name = words[0].rsplit('/').next().unwrap_or_default();
+        let arguments = &words[1..];
+        if words[0].starts_with('/') && self.script_of(Path::new(&words[0])).is_some() {
+            return self.script(Path::new(&words[0]), words, &[]);
+        }
+        if let Some(body) = self.functions.get(&words[0]).cloned() {
+            return self.within(words, |shell| {
+                shell.up_to(Leaves::Function, |shell| shell.node(&body))
+            });
+        }
+        if let Some((_, with_word)) = STARTERS.iter().find(|(starter, _)| *starter == name) {
+            let rest = after_options(name, with_word, arguments);
+            return if rest.is_empty() {
+                Outcome::of(Success::Unknown)
+            } else {
+                self.deeper(0, |shell| shell.run(rest, line))
+            };
+        }
+        if SHELLS.contains(&name) {
+            return self.shell(words);
+        }
+        if let Some(success) = self.condition(name, arguments) {
+            return Outcome::of(success);
+        }
+        let builtin = self.builtin(&words[0], arguments, line);
+        builtin.unwrap_or_else(|| self.tool(name, arguments, line))
+    }
+
+    /// A command of the shell itself; nothing if it is none.
+    fn builtin(&mut self, name: &str, arguments: &[String], line: usize) -> Option<Outcome> {
+        Some(match name {
+            "exit" => Outcome {
+                leaves: Leaves::Script,
+                ..Outcome::of(Success::Unknown)
+            },
+            "return" | "break" | "continue" => Outcome {
+                leaves: match name {
+                    "return" => Leaves::Function,
+                    "break" => Leaves::Loop,
+                    _ => Leaves::Turn,
+                },
+                ..Outcome::of(Success::Unknown)
+            },
+            "cd" | "pushd" => {
+                let to = arguments
+                    .iter()
+                    .rfind(|argument| !argument.starts_with('-'));
+                self.directory = to.map_or_else(|| UNKNOWN.to_string(), |to| self.absolute(to));
+                Outcome::of(Success::Yes)
+            }
+            "export" | "readonly" | "local" | "declare" | "typeset" => {
+                for argument in arguments {
+                    if let Some((name, value)) = argument.split_once('=') {
+                        self.variables.insert(name.to_owned(), value.to_owned());
+                    }
+                }
+                Outcome::of(Success::Yes)
+            }
+            "unset" | "read" | "mapfile" | "readarray" | "getopts" => {
+                for name in arguments {
+                    self.variables.insert(name.clone(), UNKNOWN.to_string());
+                }
+                Outcome::of(Success::Unknown)
+            }
+            "set" => {
+                if let Some(at) = arguments.iter().position(|argument| argument == "--") {
+                    self.arguments.truncate(1);
+                    self.arguments.extend_from_slice(&arguments[at + 1..]);
+                }
+                Outcome::of(Success::Yes)
+            }
+            "shift" => {
+                let by = arguments.first().map_or(Ok(1), |by| by.parse::<usize>());
+                let last = self.arguments.len();
+                self.arguments
+                    .drain(1.min(last)..by.unwrap_or(last).saturating_add(1).min(last));
+                Outcome::of(Success::Yes)
+            }
+            "eval" => {
+                let text = arguments.join(" ");
+                if text.contains(UNKNOWN) {
+                    self.names_in(&text);
+                    return Some(Outcome::of(Success::Unknown));
+                }
+                self.deeper(line, |shell| shell.text(&text))
+            }
+            "." | "source" => self.sourced(arguments),
+            _ => return None,
+        })
+    }
+
+    /// A program.
+    fn tool(&mut self, name: &str, arguments: &[String], line: usize) -> Outcome {
+        match name {
+            "echo" => Outcome::printing(words::echoed(arguments)),
+            "printf" => Outcome::printing(words::formatted(arguments)),
+            "tee" => {
+                let value = self.input.clone();
+                for path in arguments
+                    .iter()
+                    .filter(|argument| !argument.starts_with('-'))
+                {
+                    self.write(path, &value, line);
+                }
+                Outcome::printing(value)
+            }
+            "cat" if arguments.is_empty() || arguments == ["-"] => {
+                Outcome::printing(self.input.clone())
+            }
+            "cat" if arguments.len() == 1 => {
+                let text = self.place.text_at(&self.absolute(&arguments[0]));
+                Outcome::printing(text.unwrap_or_else(|| UNKNOWN.to_string()))
+            }
+            "basename" | "dirname" => Outcome::printing(words::part_of_path(name, arguments)),
+            "dd" => {
+                let value = self.input.clone();
+                for argument in arguments {
+                    if let Some(path) = argument.strip_prefix("of=") {
+                        self.write(path, &value, line);
+                    }
+                }
+                Outcome::of(Success::Unknown)
+            }
+            "cp" | "install" => {
+                if let Some(path) = arguments.last() {
+                    self.write(path, &UNKNOWN.to_string(), line);
+                }
+                Outcome::of(Success::Unknown)
+            }
+            "find" => self.found(arguments, line),
+            "xargs" => self.with_more(arguments, line),
+            "sleep" | "wait" | "sync" | "modprobe" | "trap" | "umask" | "ulimit" => {
+                Outcome::of(Success::Unknown)
+            }
+            _ => {
+                self.other(name, arguments, line);
+                Outcome::of(Success::Unknown)
+            }
+        }
+    }
+
+    /// A program that is not followed: it writes perhaps what it names.
+    fn other(&mut self, name: &str, arguments: &[String], line: usize) {
+        let before = self.line;
+        self.line = before.or(Some(line));
+        for argument in arguments {
+            let is_path = argument.starts_with('/') && !argument.contains(char::is_whitespace);
+            if is_path && !READERS.contains(&name) && name != "sed" {
+                self.doubts += 1;
+                self.write(argument, &UNKNOWN.to_string(), line);
+                self.doubts -= 1;
+            } else if !is_path && !matches!(name, "logger" | "grep") {
+                self.names_in(argument);
+            }
+        }
+        self.line = before;
+    }
+
+    /// A shell, with these words.
+    fn shell(&mut self, words: &[String]) -> Outcome {
+        let mut rest = &words[1..];
+        while let Some((option, more)) = rest.split_first() {
+            if !option.starts_with(['-', '+']) || option.len() < 2 {
+                break;
+            }
+            rest = more;
+            if option.starts_with('-') && !option.starts_with("--") && option.contains('c') {
+                let Some((text, arguments)) = more.split_first() else {
+                    break;
+                };
+                let arguments = if arguments.is_empty() {
+                    &words[..1]
+                } else {
+                    arguments
+                };
+                let line = self.line.unwrap_or(0);
+                return self.within(arguments, |shell| {
+                    let before = shell.line;
+                    if line > 0 {
+                        shell.line = Some(line);
+                    }
+                    let outcome = shell.up_to(Leaves::Script, |shell| shell.text(text));
+                    shell.line = before;
+                    outcome
+                });
+            }
+        }
+        match rest.first() {
+            Some(script) if script.starts_with('/') => {
+                let script = PathBuf::from(script);
+                self.script(&script, rest, &[])
+            }
+            _ => Outcome::of(Success::Unknown),
+        }
+    }
+
+    /// `. FILE`.
+    fn sourced(&mut self, arguments: &[String]) -> Outcome {
+        let text = arguments.first().and_then(|path| {
+            let path = PathBuf::from(self.absolute(path));
+            Some((self.script_of(&path)?, path))
+        });
+        let Some((text, path)) = text else {
+            self.may_have_more = true;
+            return Outcome::of(Success::Unknown);
+        };
+        let file = std::mem::replace(&mut self.file, path);
+        let line = self.line.take();
+        let outcome = self.deeper(0, |shell| {
+            shell.up_to(Leaves::Function, |shell| shell.text(&text))
+        });
+        (self.file, self.line) = (file, line);
+        outcome
+    }
+
+    /// `find … -exec COMMAND`.
+    fn found(&mut self, arguments: &[String], line: usize) -> Outcome {
+        let is_exec = |argument: &String| matches!(argument.as_str(), "-exec" | "-execdir" | "-ok");
+        if let Some(at) = arguments.iter().position(is_exec) {
+            let words = arguments[at + 1..].iter();
+            let words = words.take_while(|word| !matches!(word.as_str(), ";" | "+"));
+            let words: Vec<String> = words.map(|word| word.replace("{}", "\0")).collect();
+            if !words.is_empty() {
+                self.in_doubt(|shell| shell.deeper(0, |shell| shell.run(&words, line)));
+            }
+        }
+        Outcome::of(Success::Unknown)
+    }
+
+    /// `xargs COMMAND`.
+    fn with_more(&mut self, arguments: &[String], line: usize) -> Outcome {
+        let mut rest = arguments;
+        let mut stands_for = None;
+        while let Some((option, more)) = rest.split_first() {
+            if !option.starts_with('-') {
+                break;
+            }
+            rest = more;
+            let has_word = option.len() == 2 && "IniLPsda".contains(&option[1..]);
+            if let Some(together) = option.strip_prefix("-I") {
+                let apart = more.first().map(String::as_str).unwrap_or_default();
+                stands_for = Some(if has_word { apart } else { together }.to_owned());
+            }
+            rest = rest.get(usize::from(has_word)..).unwrap_or_default();
+        }
+        if rest.is_empty() {
+            return Outcome::of(Success::Unknown);
+        }
+        let words: Vec<String> = match stands_for.filter(|text| !text.is_empty()) {
+            Some(text) => rest.iter().map(|word| word.replace(&text, "\0")).collect(),
+            None => rest.iter().cloned().chain(["\0".to_owned()]).collect(),
+        };
+        self.in_doubt(|shell| shell.deeper(0, |shell| shell.run(&words, line)));
+        Outcome::of(Success::Unknown)
+    }
+}
+
+/// What follows the options of a command that starts another one.
+fn after_options<'w>(name: &str, with_word: &str, arguments: &'w [String]) -> &'w [String] {
+    let mut rest = arguments;
+    while let Some((first, more)) = rest.split_first() {
+        let is_option = first.starts_with('-') && first.len() > 1;
+        let is_setting = matches!(name, "env" | "sudo") && first.contains('=');
+        let is_time = name == "timeout" && first.starts_with(|c: char| c.is_ascii_digit());
+        let is_priority = name == "chrt" && first.parse::<u8>().is_ok();
+        if !(is_option || is_setting || is_time || is_priority) {
+            break;
+        }
+        let takes_word = is_option && first.len() == 2 && with_word.contains(&first[1..]);
+        rest = more.get(usize::from(takes_word)..).unwrap_or_default();
+    }
+    rest
+}

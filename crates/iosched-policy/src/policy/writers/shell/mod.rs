@@ -1,0 +1,704 @@
+//! What a program that is started at boot writes into a disk's queue: shells and their scripts are followed for one disk, as
+//! far as that goes without running them.
+//!
+//! Followed: variables, arguments, functions, loops over words and over what is below `/sys/block`, conditions that ask for files,
+//! texts and numbers, `case`, `.` and other scripts, `sh -c`, and the ways in which people write a file: redirections of
+//! `echo` and `printf`, `tee`, `dd`, `cp`, `find -exec`, `xargs`. What is not known is [`UNKNOWN`] within a text; what is carried out only
+//! under a condition that cannot be judged is uncertain. Of a program that is not followed it is only said that it names
+//! the file.
+
+mod commands;
+mod condition;
+mod syntax;
+mod words;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use iosched_machine::host::Host;
+use iosched_machine::sysfs::sysfs_name;
+
+use self::syntax::{Command, List, Node, Redirection, Word};
+use super::text_of;
+use crate::policy::matching::KnownDisk;
+use crate::system_config::pattern::is_like;
+
+/// Stands in a text for whatever it is that is not known.
+pub(super) const UNKNOWN: char = '\0';
+
+/// A write that would be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Write {
+    /// The script, and the line in it.
+    pub(super) file: PathBuf,
+    pub(super) line: usize,
+    /// Below `/sys/block/<device>/`.
+    pub(super) target: String,
+    /// Absent where it is not known.
+    pub(super) value: Option<String>,
+    /// False where it, or which disk it is for, depends on what is not known.
+    pub(super) certain: bool,
+}
+
+/// A disk of a machine, for which programs are followed.
+pub(super) struct Place<'a> {
+    host: &'a Host,
+    /// As it is called in sysfs.
+    name: String,
+    /// `8:0`.
+    number: String,
+    offered: &'a [String],
+}
+
+impl<'a> Place<'a> {
+    pub(super) fn of(host: &'a Host, disk: &'a KnownDisk) -> Place<'a> {
+        Place {
+            host,
+            name: sysfs_name(&disk.device.name),
+            number: disk.device.number.to_string(),
+            offered: disk.device.schedulers.offered(),
+        }
+    }
+}
+
+/// What a program is started with.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Environment {
+    pub(super) variables: BTreeMap<String, String>,
+    /// True if there are others.
+    pub(super) has_more: bool,
+}
+
+/// What a program writes that is started with these words, as `file` says in this line.
+pub(super) fn writes_of_program(
+    place: &Place<'_>,
+    words: &[String],
+    environment: &Environment,
+    (file, line): (&Path, usize),
+) -> Vec<Write> {
+    let mut shell = Shell::new(place, environment, file);
+    shell.line = Some(line);
+    shell.program(words);
+    shell.writes
+}
+
+/// What a script writes that is started with these arguments, after which of its functions are called.
+pub(super) fn writes_of_script(
+    place: &Place<'_>,
+    script: &Path,
+    arguments: &[&str],
+    functions: &[&str],
+) -> Vec<Write> {
+    let environment = Environment::default();
+    let mut shell = Shell::new(place, &environment, script);
+    let mut words = vec![script.display().to_string()];
+    words.extend(arguments.iter().map(|argument| (*argument).to_owned()));
+    shell.script(script, &words, functions);
+    shell.writes
+}
+
+/// What a line of commands writes, as `file` says in this line.
+pub(super) fn writes_of_line(
+    place: &Place<'_>,
+    text: &str,
+    (file, line): (&Path, usize),
+) -> Vec<Write> {
+    let environment = Environment::default();
+    let mut shell = Shell::new(place, &environment, file);
+    shell.line = Some(line);
+    shell.text(text);
+    shell.writes
+}
+
+/// Whether a command succeeds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Success {
+    Yes,
+    No,
+    Unknown,
+}
+
+impl Success {
+    fn of(is: bool) -> Success {
+        if is { Success::Yes } else { Success::No }
+    }
+
+    fn not(self) -> Success {
+        match self {
+            Success::Yes => Success::No,
+            Success::No => Success::Yes,
+            Success::Unknown => Success::Unknown,
+        }
+    }
+}
+
+/// What is left when a command has ended, from the least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Leaves {
+    Nothing,
+    /// This turn of a loop.
+    Turn,
+    Loop,
+    Function,
+    Script,
+}
+
+/// What a command came to.
+struct Outcome {
+    success: Success,
+    leaves: Leaves,
+    /// What it prints, if that is known.
+    output: String,
+}
+
+impl Outcome {
+    fn of(success: Success) -> Outcome {
+        Outcome {
+            success,
+            leaves: Leaves::Nothing,
+            output: UNKNOWN.to_string(),
+        }
+    }
+
+    fn printing(output: String) -> Outcome {
+        Outcome {
+            output,
+            ..Outcome::of(Success::Yes)
+        }
+    }
+}
+
+/// Commands that are followed of one program, with all the scripts that it runs.
+const MOST_COMMANDS: usize = 20_000;
+
+/// Scripts, functions and shells within each other.
+const DEEPEST: usize = 12;
+
+/// Words over which a loop runs; of more than these one turn is followed, with a word that is not known.
+const MOST_TURNS: usize = 64;
+
+/// What a script may hold.
+const LARGEST_SCRIPT: u64 = 256 * 1024;
+
+const SHELLS: [&str; 8] = ["sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "rbash"];
+
+/// Follows commands.
+struct Shell<'a> {
+    place: &'a Place<'a>,
+    variables: BTreeMap<String, String>,
+    /// Those that came from outside.
+    may_have_more: bool,
+    /// From `$0` on.
+    arguments: Vec<String>,
+    functions: BTreeMap<String, Rc<Node>>,
+    directory: String,
+    input: String,
+    file: PathBuf,
+    /// The line of the file in which all of this stands; none where the commands have lines of their own.
+    line: Option<usize>,
+    /// How many conditions stand around that cannot be judged.
+    doubts: usize,
+    /// What was perhaps left: to its end nothing is certain.
+    perhaps_left: Leaves,
+    depth: usize,
+    commands: usize,
+    writes: Vec<Write>,
+}
+
+impl<'a> Shell<'a> {
+    fn new(place: &'a Place<'a>, environment: &Environment, file: &Path) -> Shell<'a> {
+        Shell {
+            place,
+            variables: environment.variables.clone(),
+            may_have_more: environment.has_more,
+            arguments: vec!["sh".into()],
+            functions: BTreeMap::new(),
+            directory: "/".into(),
+            input: UNKNOWN.to_string(),
+            file: file.to_owned(),
+            line: None,
+            doubts: 0,
+            perhaps_left: Leaves::Nothing,
+            depth: 0,
+            commands: 0,
+            writes: Vec::new(),
+        }
+    }
+
+    fn is_certain(&self) -> bool {
+        self.doubts == 0 && self.perhaps_left == Leaves::Nothing
+    }
+
+    /// A text of commands.
+    fn text(&mut self, text: &str) -> Outcome {
+        if let Some(list) = syntax::parse(text) {
+            return self.list(&list);
+        }
+        // Line by line, as far as that goes.
+        self.doubts += 1;
+        let line_of_all = self.line;
+        for (index, line) in text.lines().enumerate() {
+            self.line = line_of_all.or(Some(index + 1));
+            match syntax::parse(line) {
+                Some(list) => _ = self.list(&list),
+                None if !line.trim_start().starts_with('#') => self.names_in(line),
+                None => {}
+            }
+        }
+        self.line = line_of_all;
+        self.doubts -= 1;
+        Outcome::of(Success::Unknown)
+    }
+
+    fn list(&mut self, list: &List) -> Outcome {
+        let mut outcome = Outcome::of(Success::Yes);
+        for node in list {
+            outcome = self.node(node);
+            if outcome.leaves != Leaves::Nothing {
+                break;
+            }
+        }
+        if list.len() > 1 {
+            outcome.output = UNKNOWN.to_string();
+        }
+        outcome
+    }
+
+    /// Carries out something of which it is not known whether it is.
+    fn in_doubt(&mut self, follow: impl FnOnce(&mut Self) -> Outcome) {
+        let before = self.variables.clone();
+        let directory = self.directory.clone();
+        self.doubts += 1;
+        let left = follow(self).leaves;
+        self.doubts -= 1;
+        self.perhaps_left = self.perhaps_left.max(left);
+        for (name, value) in &mut self.variables {
+            if before.get(name) != Some(value) {
+                *value = UNKNOWN.to_string();
+            }
+        }
+        if self.directory != directory {
+            self.directory = UNKNOWN.to_string();
+        }
+    }
+
+    /// To the end of what may be left within it.
+    fn up_to(&mut self, end: Leaves, follow: impl FnOnce(&mut Self) -> Outcome) -> Outcome {
+        let before = std::mem::replace(&mut self.perhaps_left, Leaves::Nothing);
+        let mut outcome = follow(self);
+        if outcome.leaves <= end {
+            outcome.leaves = Leaves::Nothing;
+        }
+        if self.perhaps_left <= end {
+            self.perhaps_left = Leaves::Nothing;
+        }
+        self.perhaps_left = self.perhaps_left.max(before);
+        outcome
+    }
+
+    fn node(&mut self, node: &Node) -> Outcome {
+        match node {
+            Node::Command(command) => self.command(command),
+            Node::Pipeline { parts, is_negated } => {
+                let before = self.input.clone();
+                let mut last = Outcome::of(Success::Unknown);
+                for part in parts {
+                    last = self.node(part);
+                    self.input.clone_from(&last.output);
+                }
+                self.input = before;
+                if *is_negated {
+                    last.success = last.success.not();
+                }
+                if parts.len() > 1 {
+                    last.leaves = Leaves::Nothing;
+                }
+                last
+            }
+            Node::AndOr(first, others) => {
+                let mut outcome = self.node(first);
+                for (is_and, node) in others {
+                    if outcome.leaves != Leaves::Nothing {
+                        break;
+                    }
+                    let wanted = Success::of(*is_and);
+                    if outcome.success == wanted {
+                        outcome = self.node(node);
+                    } else if outcome.success == Success::Unknown {
+                        self.in_doubt(|shell| shell.node(node));
+                    }
+                }
+                outcome
+            }
+            Node::If { arms, otherwise } => self.conditional(arms, otherwise),
+            Node::Case { word, arms } => self.case(word, arms),
+            Node::For { name, words, body } => self.each(name, words.as_deref(), body),
+            Node::While { condition, body } => self.up_to(Leaves::Loop, |shell| {
+                shell.list(condition);
+                shell.in_doubt(|shell| shell.list(body));
+                Outcome::of(Success::Unknown)
+            }),
+            Node::Function { name, body } => {
+                let body = Rc::new((**body).clone());
+                self.functions.insert(name.clone(), body);
+                Outcome::of(Success::Yes)
+            }
+            Node::Group { body, is_subshell } => {
+                if !is_subshell {
+                    return self.list(body);
+                }
+                let (variables, directory) = (self.variables.clone(), self.directory.clone());
+                let outcome = self.up_to(Leaves::Script, |shell| shell.list(body));
+                (self.variables, self.directory) = (variables, directory);
+                outcome
+            }
+            Node::Redirected(node, redirections, line) => {
+                let before = self.input.clone();
+                self.redirect_input(redirections);
+                let outcome = self.node(node);
+                self.input = before;
+                let output = outcome.output.clone();
+                self.redirect_output(redirections, &output, *line);
+                outcome
+            }
+        }
+    }
+
+    fn conditional(&mut self, arms: &[(List, List)], otherwise: &List) -> Outcome {
+        let mut is_in_doubt = false;
+        for (condition, then) in arms {
+            let asked = self.list(condition);
+            match asked.success {
+                _ if asked.leaves != Leaves::Nothing => return asked,
+                Success::No => {}
+                Success::Yes if !is_in_doubt => return self.list(then),
+                Success::Yes => {
+                    self.in_doubt(|shell| shell.list(then));
+                    return Outcome::of(Success::Unknown);
+                }
+                Success::Unknown => {
+                    self.in_doubt(|shell| shell.list(then));
+                    is_in_doubt = true;
+                }
+            }
+        }
+        if is_in_doubt {
+            self.in_doubt(|shell| shell.list(otherwise));
+            return Outcome::of(Success::Unknown);
+        }
+        self.list(otherwise)
+    }
+
+    fn case(&mut self, word: &Word, arms: &[(Vec<Word>, List)]) -> Outcome {
+        let text = self.text_of_word(word);
+        let mut is_in_doubt = false;
+        for (patterns, body) in arms {
+            let mut is_taken = Success::No;
+            for pattern in patterns {
+                let pattern = self.text_of_word(pattern);
+                if pattern == "*" || pattern == text && !text.contains(UNKNOWN) {
+                    is_taken = Success::Yes;
+                } else if pattern.contains(UNKNOWN) || text.contains(UNKNOWN) {
+                    is_taken = Success::Unknown;
+                } else if is_like(&pattern, &text) {
+                    is_taken = Success::Yes;
+                }
+                if is_taken == Success::Yes {
+                    break;
+                }
+            }
+            match is_taken {
+                Success::No => {}
+                Success::Yes if !is_in_doubt => return self.list(body),
+                Success::Yes => {
+                    self.in_doubt(|shell| shell.list(body));
+                    break;
+                }
+                Success::Unknown => {
+                    self.in_doubt(|shell| shell.list(body));
+                    is_in_doubt = true;
+                }
+            }
+        }
+        Outcome::of(Success::Unknown)
+    }
+
+    fn each(&mut self, name: &str, words: Option<&[Word]>, body: &List) -> Outcome {
+        let mut turns = match words {
+            Some(words) => self.fields(words),
+            None => self.arguments.iter().skip(1).cloned().collect(),
+        };
+        if turns.len() > MOST_TURNS {
+            turns = vec![UNKNOWN.to_string()];
+        }
+        self.up_to(Leaves::Loop, |shell| {
+            for turn in turns {
+                let is_known = !turn.contains(UNKNOWN);
+                shell.variables.insert(name.to_owned(), turn);
+                let left = shell.up_to(Leaves::Turn, |shell| {
+                    if is_known {
+                        return shell.list(body);
+                    }
+                    shell.in_doubt(|shell| shell.list(body));
+                    Outcome::of(Success::Unknown)
+                });
+                if left.leaves != Leaves::Nothing {
+                    return left;
+                }
+            }
+            Outcome::of(Success::Unknown)
+        })
+    }
+
+    fn command(&mut self, command: &Command) -> Outcome {
+        self.commands += 1;
+        if self.commands > MOST_COMMANDS {
+            return Outcome {
+                leaves: Leaves::Script,
+                ..Outcome::of(Success::Unknown)
+            };
+        }
+        let words = self.fields(&command.words);
+        let mut before = Vec::new();
+        for (name, word) in &command.assignments {
+            let value = self.text_of_word(word);
+            let old = self.variables.insert(name.clone(), value);
+            before.push((name.clone(), old));
+        }
+        let input = self.input.clone();
+        self.redirect_input(&command.redirections);
+        let outcome = match words.split_first() {
+            Some(_) => self.run(&words, command.line),
+            None => Outcome::of(Success::Yes),
+        };
+        self.input = input;
+        self.redirect_output(&command.redirections, &outcome.output, command.line);
+        if !words.is_empty() {
+            for (name, old) in before.into_iter().rev() {
+                match old {
+                    Some(value) => _ = self.variables.insert(name, value),
+                    None => _ = self.variables.remove(&name),
+                }
+            }
+        }
+        outcome
+    }
+
+    /// A program that is started with these words.
+    fn program(&mut self, words: &[String]) -> Outcome {
+        let line = self.line.unwrap_or(0);
+        if words.is_empty() {
+            return Outcome::of(Success::Unknown);
+        }
+        self.run(words, line)
+    }
+
+    /// A text that is not followed, in which the file of a scheduler is perhaps named.
+    fn names_in(&mut self, text: &str) {
+        let is_named = text.contains("queue/scheduler")
+            || text.contains("/sys/") && text.contains("block") && text.contains("scheduler");
+        if is_named {
+            let write = Write {
+                file: self.file.clone(),
+                line: self.line.unwrap_or(0),
+                target: "queue/scheduler".into(),
+                value: None,
+                certain: false,
+            };
+            self.writes.push(write);
+        }
+    }
+
+    /// A script that is started with these words, the first of which it is itself.
+    fn script(&mut self, script: &Path, words: &[String], functions: &[&str]) -> Outcome {
+        let Some(text) = self.script_of(script) else {
+            return Outcome::of(Success::Unknown);
+        };
+        let file = std::mem::replace(&mut self.file, script.to_owned());
+        let line = self.line.take();
+        let outcome = self.within(words, |shell| {
+            let directory = shell.directory.clone();
+            let variables = shell.variables.clone();
+            let known = std::mem::take(&mut shell.functions);
+            let outcome = shell.up_to(Leaves::Script, |shell| {
+                if !is_of_shell(&text) {
+                    for (index, line) in text.lines().enumerate() {
+                        if !line.trim_start().starts_with('#') {
+                            shell.line = Some(index + 1);
+                            shell.names_in(line);
+                        }
+                    }
+                    shell.line = None;
+                    return Outcome::of(Success::Unknown);
+                }
+                let outcome = shell.text(&text);
+                for name in functions {
+                    if shell.functions.contains_key(*name) {
+                        shell.run(&[(*name).to_owned()], 0);
+                    }
+                }
+                outcome
+            });
+            (shell.directory, shell.variables, shell.functions) = (directory, variables, known);
+            outcome
+        });
+        (self.file, self.line) = (file, line);
+        outcome
+    }
+
+    /// The text of a script; none of what is no text, or larger than any script is.
+    fn script_of(&self, path: &Path) -> Option<String> {
+        if path.to_string_lossy().contains(UNKNOWN) {
+            return None;
+        }
+        let metadata = std::fs::metadata(self.place.host.path(path));
+        let is_large = metadata.is_ok_and(|metadata| metadata.len() > LARGEST_SCRIPT);
+        let is_binary = is_large || is_program(&self.place.host.path(path));
+        if is_binary {
+            return None;
+        }
+        text_of(self.place.host, path).filter(|text| !text.contains(UNKNOWN))
+    }
+
+    /// With these arguments, unless that is too deep.
+    fn within(&mut self, words: &[String], follow: impl FnOnce(&mut Self) -> Outcome) -> Outcome {
+        let before = std::mem::replace(&mut self.arguments, words.to_vec());
+        let outcome = self.deeper(0, follow);
+        self.arguments = before;
+        outcome
+    }
+
+    fn deeper(&mut self, line: usize, follow: impl FnOnce(&mut Self) -> Outcome) -> Outcome {
+        let before = self.line;
+        if line > 0 {
+            self.line = self.line.or(Some(line));
+        }
+        self.depth += 1;
+        let outcome = if self.depth <= DEEPEST {
+            follow(self)
+        } else {
+            Outcome::of(Success::Unknown)
+        };
+        self.depth -= 1;
+        self.line = before;
+        outcome
+    }
+
+    fn redirect_input(&mut self, redirections: &[Redirection]) {
+        for redirection in redirections {
+            match redirection.operator {
+                "<<<" => self.input = self.text_of_word(&redirection.to),
+                operator if operator.starts_with('<') => self.input = UNKNOWN.to_string(),
+                _ => {}
+            }
+        }
+    }
+
+    fn redirect_output(&mut self, redirections: &[Redirection], output: &str, line: usize) {
+        for redirection in redirections {
+            if matches!(redirection.operator, ">" | ">>" | ">|" | "&>" | "&>>") {
+                for path in self.fields(std::slice::from_ref(&redirection.to)) {
+                    self.write(&path, output, line);
+                }
+            }
+        }
+    }
+
+    /// A path from the root.
+    fn absolute(&self, path: &str) -> String {
+        if path.starts_with(['/', UNKNOWN]) {
+            return path.to_owned();
+        }
+        format!("{}/{path}", self.directory)
+    }
+
+    /// Writes a text to a file.
+    fn write(&mut self, path: &str, text: &str, line: usize) {
+        let Some((target, is_ours)) = self.place.target(&self.absolute(path), text) else {
+            return;
+        };
+        let value = text.trim();
+        let is_known = !value.contains(UNKNOWN) && !value.is_empty();
+        let write = Write {
+            file: self.file.clone(),
+            line: self.line.unwrap_or(line),
+            target,
+            value: is_known.then(|| value.to_owned()),
+            certain: is_ours && self.is_certain(),
+        };
+        self.writes.push(write);
+    }
+}
+
+impl Place<'_> {
+    /// What a path names below our disk, and whether it surely does; nothing if it is of something else.
+    fn target(&self, path: &str, text: &str) -> Option<(String, bool)> {
+        let parts: Vec<&str> = path
+            .split('/')
+            .filter(|part| !matches!(*part, "" | "."))
+            .collect();
+        if path == UNKNOWN.to_string() {
+            let is_scheduler = |name: &String| name == text.trim();
+            let is_old = ["noop", "deadline", "cfq", "anticipatory"].contains(&text.trim());
+            let is_one = is_old || self.offered.iter().any(is_scheduler);
+            return is_one.then(|| ("queue/scheduler".to_owned(), false));
+        }
+        let is_in_sysfs = parts
+            .first()
+            .is_some_and(|part| *part == "sys" || part.contains(UNKNOWN));
+        let queue = parts.iter().rposition(|part| *part == "queue");
+        let below = match queue {
+            Some(at) => parts[at..].join("/"),
+            None if parts.last() == Some(&"scheduler")
+                && parts
+                    .iter()
+                    .rev()
+                    .skip(1)
+                    .any(|part| part.contains(UNKNOWN)) =>
+            {
+                "queue/scheduler".to_owned()
+            }
+            None => return None,
+        };
+        if !is_in_sysfs || below == "queue" || below.contains(UNKNOWN) {
+            return None;
+        }
+        let Some(at) = queue.filter(|at| *at > 0) else {
+            return Some((below, false));
+        };
+        let name = parts[at - 1];
+        let of_block = at >= 2 && parts[at - 2] == "block";
+        let is_ours = name == self.name || name == self.number && path.starts_with("/sys/dev/");
+        if name.contains(UNKNOWN) {
+            let pattern = name.replace(UNKNOWN, "*");
+            return is_like(&pattern, &self.name).then_some((below, false));
+        }
+        (is_ours && of_block).then_some((below, true))
+    }
+}
+
+/// True of a text that a shell reads: one that says so, or nothing.
+fn is_of_shell(text: &str) -> bool {
+    let Some(first) = text.lines().next().and_then(|line| line.strip_prefix("#!")) else {
+        return true;
+    };
+    let names = first
+        .split_whitespace()
+        .filter_map(|word| word.rsplit('/').next());
+    let names: Vec<&str> = names.take(3).collect();
+    let is_shell =
+        |name: &&str| SHELLS.contains(name) || matches!(*name, "openrc-run" | "runscript");
+    names.iter().any(is_shell)
+}
+
+/// True of a file that the kernel loads itself.
+fn is_program(path: &Path) -> bool {
+    use std::io::Read;
+    let mut start = [0; 4];
+    let file = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    file.is_ok() && start == *b"\x7fELF"
+}
+
+#[cfg(test)]
+mod tests;

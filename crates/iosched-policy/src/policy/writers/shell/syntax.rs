@@ -1,0 +1,955 @@
+//! The syntax of a shell's scripts: commands, with what they are given. Pure.
+//!
+//! Read: commands with their redirections, pipelines, `&&`, `||`, `if`, `case`, `for`, `while`, `until`, functions, groups and
+//! here-documents (whose text is passed over). Everything else (arithmetic in `for`, `select`, `coproc`) is no script that can be
+//! read.
+
+#![expect(
+    clippy::option_option,
+    reason = "the outer one says whether the script can be read, the inner one whether this is there"
+)]
+
+/// Text and expansions that make up one word.
+pub(super) type Word = Vec<Piece>;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Piece {
+    Text {
+        text: String,
+        is_quoted: bool,
+    },
+    Expansion {
+        expansion: Expansion,
+        is_quoted: bool,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Expansion {
+    /// `$NAME`, `$1`, `$@`.
+    Variable(String),
+    /// `${NAME:-…}` (also with `=`) and, without the colon, `${NAME-…}`.
+    Default {
+        name: String,
+        counts_empty: bool,
+        word: Word,
+    },
+    /// `${NAME##…}` and the others that cut something off.
+    Cut {
+        name: String,
+        how: Cut,
+        pattern: Word,
+    },
+    /// `$(…)`, with the text of its commands.
+    Output(String),
+    /// What is not followed.
+    Unknown,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cut {
+    ShortestStart,
+    LongestStart,
+    ShortestEnd,
+    LongestEnd,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Redirection {
+    pub(super) operator: &'static str,
+    pub(super) to: Word,
+}
+
+/// Commands one after the other.
+pub(super) type List = Vec<Node>;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Node {
+    Command(Command),
+    /// Several, or one that is negated.
+    Pipeline {
+        parts: List,
+        is_negated: bool,
+    },
+    /// The first, and others with whether they follow `&&`.
+    AndOr(Box<Node>, Vec<(bool, Node)>),
+    If {
+        arms: Vec<(List, List)>,
+        otherwise: List,
+    },
+    Case {
+        word: Word,
+        arms: Vec<(Vec<Word>, List)>,
+    },
+    For {
+        name: String,
+        /// None for the arguments of the script.
+        words: Option<Vec<Word>>,
+        body: List,
+    },
+    While {
+        condition: List,
+        body: List,
+    },
+    Function {
+        name: String,
+        body: Box<Node>,
+    },
+    Group {
+        body: List,
+        is_subshell: bool,
+    },
+    /// A compound command with its redirections, at this line.
+    Redirected(Box<Node>, Vec<Redirection>, usize),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Command {
+    /// From 1.
+    pub(super) line: usize,
+    pub(super) assignments: Vec<(String, Word)>,
+    pub(super) words: Vec<Word>,
+    pub(super) redirections: Vec<Redirection>,
+}
+
+/// The commands of a script; none if it is not understood.
+pub(super) fn parse(text: &str) -> Option<List> {
+    let mut parser = Parser {
+        text,
+        at: 0,
+        line: 1,
+        depth: 0,
+        documents: Vec::new(),
+    };
+    let list = parser.list(&[])?;
+    parser.rest().is_empty().then_some(list)
+}
+
+/// How deep commands and expansions may stand within each other.
+const DEEPEST: usize = 40;
+
+/// Longer ones first.
+const REDIRECTIONS: [&str; 11] = [
+    "<<<", "<<-", "&>>", "<<", "<>", "<&", ">>", ">&", ">|", "&>", "<",
+];
+
+const RESERVED: [&str; 14] = [
+    "if", "then", "elif", "else", "fi", "case", "esac", "for", "while", "until", "do", "done", "{",
+    "}",
+];
+
+struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+    line: usize,
+    depth: usize,
+    /// Here-documents that begin in this line: what ends each, and whether tabs before it count for nothing.
+    documents: Vec<(String, bool)>,
+}
+
+impl<'a> Parser<'a> {
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let c = self.peek()?;
+        self.at += c.len_utf8();
+        self.line += usize::from(c == '\n');
+        Some(c)
+    }
+
+    fn takes(&mut self, text: &str) -> bool {
+        let is_next = self.rest().starts_with(text);
+        if is_next {
+            self.at += text.len();
+            self.line += text.matches('\n').count();
+        }
+        is_next
+    }
+
+    fn take_while(&mut self, is: impl Fn(char) -> bool) -> &'a str {
+        let start = self.at;
+        while self.peek().is_some_and(&is) {
+            self.next();
+        }
+        &self.text[start..self.at]
+    }
+
+    fn blanks(&mut self) {
+        loop {
+            self.take_while(|c| matches!(c, ' ' | '\t' | '\r'));
+            if self.peek() == Some('#') {
+                self.take_while(|c| c != '\n');
+            }
+            if !self.takes("\\\n") {
+                return;
+            }
+        }
+    }
+
+    /// Blanks and ends of lines, with the here-documents that follow those.
+    fn lines(&mut self) {
+        loop {
+            self.blanks();
+            if !self.takes("\n") {
+                return;
+            }
+            for (end, may_be_indented) in std::mem::take(&mut self.documents) {
+                while !self.rest().is_empty() {
+                    let line = self.take_while(|c| c != '\n');
+                    self.takes("\n");
+                    let line = if may_be_indented {
+                        line.trim_start_matches('\t')
+                    } else {
+                        line
+                    };
+                    if line == end {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The reserved word that is next, if one is.
+    fn reserved(&self) -> Option<&'static str> {
+        RESERVED.into_iter().find(|word| self.is_word(word))
+    }
+
+    fn is_word(&self, word: &str) -> bool {
+        let rest = self.rest().strip_prefix(word);
+        rest.is_some_and(|rest| {
+            !rest.starts_with(|c: char| !c.is_whitespace() && !";&|()<>".contains(c))
+        })
+    }
+
+    fn takes_word(&mut self, word: &str) -> bool {
+        self.is_word(word) && self.takes(word)
+    }
+
+    /// Within something else, unless that is too deep.
+    fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+        self.depth += 1;
+        let found = (self.depth <= DEEPEST).then(|| read(self));
+        self.depth -= 1;
+        found?
+    }
+
+    /// Commands up to one of these words, or a parenthesis or `;;`, which are left.
+    fn list(&mut self, ends: &[&str]) -> Option<List> {
+        let mut list = Vec::new();
+        loop {
+            self.lines();
+            let is_end = match self.reserved() {
+                Some(word) => ends.contains(&word),
+                None => self.rest().is_empty() || self.rest().starts_with([')', ';']),
+            };
+            if is_end {
+                return Some(list);
+            }
+            list.push(self.deeper(Self::and_or)?);
+            self.blanks();
+            if self.rest().starts_with(";;") {
+                continue;
+            }
+            let is_ended = self.takes(";") || self.takes("&");
+            if !is_ended && !self.rest().is_empty() && !self.rest().starts_with(['\n', ')']) {
+                return None;
+            }
+        }
+    }
+
+    fn and_or(&mut self) -> Option<Node> {
+        let first = self.pipeline()?;
+        let mut others = Vec::new();
+        loop {
+            self.blanks();
+            let is_and = self.takes("&&");
+            if !is_and && !self.takes("||") {
+                break;
+            }
+            self.lines();
+            others.push((is_and, self.pipeline()?));
+        }
+        Some(if others.is_empty() {
+            first
+        } else {
+            Node::AndOr(Box::new(first), others)
+        })
+    }
+
+    fn pipeline(&mut self) -> Option<Node> {
+        let mut is_negated = false;
+        while self.takes_word("!") || self.takes_word("time") {
+            is_negated ^= self.text[..self.at].ends_with('!');
+            self.blanks();
+        }
+        let mut parts = vec![self.command()?];
+        loop {
+            self.blanks();
+            if self.rest().starts_with("||") || !(self.takes("|&") || self.takes("|")) {
+                break;
+            }
+            self.lines();
+            parts.push(self.command()?);
+        }
+        Some(if parts.len() == 1 && !is_negated {
+            parts.remove(0)
+        } else {
+            Node::Pipeline { parts, is_negated }
+        })
+    }
+
+    fn command(&mut self) -> Option<Node> {
+        let line = self.line;
+        let compound = if self.rest().starts_with("((") {
+            self.arithmetic()?;
+            let is_unknown = Command {
+                line,
+                words: vec![vec![Piece::Expansion {
+                    expansion: Expansion::Unknown,
+                    is_quoted: true,
+                }]],
+                ..Command::default()
+            };
+            Node::Command(is_unknown)
+        } else if self.takes("(") {
+            let body = self.list(&[])?;
+            self.takes(")").then_some(())?;
+            Node::Group {
+                body,
+                is_subshell: true,
+            }
+        } else {
+            match self.reserved() {
+                Some(word) => {
+                    self.takes(word);
+                    self.compound(word)?
+                }
+                None if self.takes_word("function") => {
+                    self.blanks();
+                    return self.function();
+                }
+                None if self.is_function() => return self.function(),
+                None => return self.simple().map(Node::Command),
+            }
+        };
+        let mut redirections = Vec::new();
+        loop {
+            self.blanks();
+            match self.redirection()? {
+                Some(redirection) => redirections.push(redirection),
+                None => break,
+            }
+        }
+        Some(if redirections.is_empty() {
+            compound
+        } else {
+            Node::Redirected(Box::new(compound), redirections, line)
+        })
+    }
+
+    fn compound(&mut self, word: &str) -> Option<Node> {
+        match word {
+            "if" => {
+                let mut arms = Vec::new();
+                loop {
+                    let condition = self.list(&["then"])?;
+                    self.takes("then").then_some(())?;
+                    let then = self.list(&["elif", "else", "fi"])?;
+                    arms.push((condition, then));
+                    if !self.takes_word("elif") {
+                        break;
+                    }
+                }
+                let otherwise = if self.takes_word("else") {
+                    self.list(&["fi"])?
+                } else {
+                    Vec::new()
+                };
+                self.takes("fi").then_some(Node::If { arms, otherwise })
+            }
+            "case" => self.case(),
+            "for" => {
+                self.blanks();
+                let name = self.name()?;
+                self.lines();
+                let words = if self.takes_word("in") {
+                    let mut words = Vec::new();
+                    loop {
+                        self.blanks();
+                        match self.word()? {
+                            word if word.is_empty() => break,
+                            word => words.push(word),
+                        }
+                    }
+                    Some(words)
+                } else {
+                    None
+                };
+                self.takes(";");
+                let body = self.loop_body()?;
+                Some(Node::For { name, words, body })
+            }
+            "while" | "until" => {
+                let condition = self.list(&["do"])?;
+                let body = self.loop_body()?;
+                Some(Node::While { condition, body })
+            }
+            "{" => {
+                let body = self.list(&["}"])?;
+                self.takes("}").then_some(Node::Group {
+                    body,
+                    is_subshell: false,
+                })
+            }
+            _ => None,
+        }
+    }
+
+    fn loop_body(&mut self) -> Option<List> {
+        self.lines();
+        self.takes_word("do").then_some(())?;
+        let body = self.list(&["done"])?;
+        self.takes("done").then_some(body)
+    }
+
+    fn case(&mut self) -> Option<Node> {
+        self.blanks();
+        let word = self.word()?;
+        self.lines();
+        self.takes_word("in").then_some(())?;
+        let mut arms = Vec::new();
+        loop {
+            self.lines();
+            if self.takes_word("esac") {
+                return Some(Node::Case { word, arms });
+            }
+            self.takes("(");
+            let mut patterns = Vec::new();
+            loop {
+                self.blanks();
+                patterns.push(self.word().filter(|word| !word.is_empty())?);
+                self.blanks();
+                if self.takes(")") {
+                    break;
+                }
+                self.takes("|").then_some(())?;
+            }
+            let body = self.list(&["esac"])?;
+            arms.push((patterns, body));
+            if self.takes(";;&") || self.takes(";&") {
+                return None; // goes on with the next arm
+            }
+            self.takes(";;");
+        }
+    }
+
+    /// True if `NAME ()` is next.
+    fn is_function(&self) -> bool {
+        let rest = self.rest();
+        let end = rest.find(|c: char| !is_of_function_name(c));
+        end.is_some_and(|end| {
+            let after = rest[end..].trim_start_matches([' ', '\t']);
+            let inner = after.strip_prefix('(');
+            end > 0 && inner.is_some_and(|inner| inner.trim_start().starts_with(')'))
+        })
+    }
+
+    fn function(&mut self) -> Option<Node> {
+        let name = self.take_while(is_of_function_name).to_owned();
+        self.blanks();
+        if self.takes("(") {
+            self.blanks();
+            self.takes(")").then_some(())?;
+        }
+        self.lines();
+        let body = Box::new(self.deeper(Self::command)?);
+        Some(Node::Function { name, body })
+    }
+
+    fn name(&mut self) -> Option<String> {
+        let name = self.take_while(|c| c.is_ascii_alphanumeric() || c == '_');
+        let is_name = !name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit());
+        is_name.then(|| name.to_owned())
+    }
+
+    fn simple(&mut self) -> Option<Command> {
+        let mut command = Command {
+            line: self.line,
+            ..Command::default()
+        };
+        loop {
+            self.blanks();
+            if let Some(redirection) = self.redirection()? {
+                command.redirections.push(redirection);
+                continue;
+            }
+            if command.words.is_empty()
+                && let Some(assignment) = self.assignment()?
+            {
+                command.assignments.push(assignment);
+                continue;
+            }
+            if command.words.is_empty() && self.takes_word("[[") {
+                self.double_brackets(&mut command)?;
+                continue;
+            }
+            let word = self.word()?;
+            if word.is_empty() {
+                break;
+            }
+            command.words.push(word);
+        }
+        let has_any = !command.words.is_empty()
+            || !command.assignments.is_empty()
+            || !command.redirections.is_empty();
+        has_any.then_some(command)
+    }
+
+    /// After `[[`: its words, operators too, to `]]`.
+    fn double_brackets(&mut self, command: &mut Command) -> Option<()> {
+        let plain = |text: &str| {
+            vec![Piece::Text {
+                text: text.to_owned(),
+                is_quoted: true,
+            }]
+        };
+        command.words.push(plain("[["));
+        loop {
+            self.lines();
+            if self.takes_word("]]") {
+                command.words.push(plain("]]"));
+                return Some(());
+            }
+            let operators = ["&&", "||", "(", ")", "<", ">"];
+            match operators.into_iter().find(|operator| self.takes(operator)) {
+                Some(operator) => command.words.push(plain(operator)),
+                None => command
+                    .words
+                    .push(self.word().filter(|word| !word.is_empty())?),
+            }
+        }
+    }
+
+    /// `NAME=…`; arrays and `NAME+=…` have an unknown value.
+    fn assignment(&mut self) -> Option<Option<(String, Word)>> {
+        let start = (self.at, self.line);
+        let unknown = || {
+            vec![Piece::Expansion {
+                expansion: Expansion::Unknown,
+                is_quoted: true,
+            }]
+        };
+        if let Some(name) = self.name() {
+            let is_element = self.peek() == Some('[') && {
+                self.take_while(|c| c != ']' && c != '\n');
+                self.takes("]")
+            };
+            if self.takes("+=") || is_element && self.takes("=") {
+                self.value()?;
+                return Some(Some((name, unknown())));
+            }
+            if !is_element && self.takes("=") {
+                let value = self.value()?.unwrap_or_else(unknown);
+                return Some(Some((name, value)));
+            }
+        }
+        (self.at, self.line) = start;
+        Some(None)
+    }
+
+    /// What is assigned; nothing of an array.
+    fn value(&mut self) -> Option<Option<Word>> {
+        if !self.takes("(") {
+            return self.word().map(Some);
+        }
+        loop {
+            self.lines();
+            if self.takes(")") {
+                return Some(None);
+            }
+            self.word().filter(|word| !word.is_empty())?;
+        }
+    }
+
+    fn redirection(&mut self) -> Option<Option<Redirection>> {
+        let start = self.at;
+        self.take_while(|c| c.is_ascii_digit());
+        let operators = REDIRECTIONS.into_iter().chain([">"]);
+        let is_next = |operator: &&str| {
+            let after = self.rest().strip_prefix(*operator);
+            after.is_some_and(|after| !after.starts_with('('))
+        };
+        let found = operators.into_iter().find(is_next);
+        self.takes(found.unwrap_or_default());
+        let Some(operator) = found else {
+            self.at = start;
+            return Some(None);
+        };
+        let is_of_other = self.at > start
+            && self.text[start..].starts_with(['2', '3', '4', '5', '6', '7', '8', '9']);
+        self.blanks();
+        let to = self.word().filter(|word| !word.is_empty())?;
+        if matches!(operator, "<<" | "<<-") {
+            let end = to.iter().map(|piece| match piece {
+                Piece::Text { text, .. } => text.as_str(),
+                Piece::Expansion { .. } => "",
+            });
+            self.documents.push((end.collect(), operator == "<<-"));
+        }
+        // What goes to another descriptor than the first is no output that is asked about.
+        let operator = if is_of_other && operator.starts_with('>') {
+            "2>"
+        } else {
+            operator
+        };
+        Some(Some(Redirection { operator, to }))
+    }
+
+    /// A word; empty at its end.
+    fn word(&mut self) -> Option<Word> {
+        let mut word = Vec::new();
+        loop {
+            match self.peek() {
+                None => return Some(word),
+                Some(c) if c.is_whitespace() || ";&|)".contains(c) => return Some(word),
+                Some('<' | '>') => {
+                    // `<(…)` is a file whose name is not known.
+                    if !(self.takes("<(") || self.takes(">(")) {
+                        return Some(word);
+                    }
+                    self.output_text()?;
+                    word.push(unknown(true));
+                }
+                Some('(') => return (word.is_empty()).then_some(word),
+                Some('\'') => {
+                    self.next();
+                    let text = self.take_while(|c| c != '\'').to_owned();
+                    self.takes("'").then_some(())?;
+                    word.push(quoted(text));
+                }
+                Some('"') => {
+                    self.next();
+                    self.double_quoted(&mut word)?;
+                }
+                Some('\\') => {
+                    self.next();
+                    match self.next()? {
+                        '\n' => {}
+                        c => word.push(quoted(c.to_string())),
+                    }
+                }
+                Some('$' | '`') => {
+                    let expansion = self.deeper(Self::expansion)?;
+                    word.push(match expansion {
+                        Some(expansion) => Piece::Expansion {
+                            expansion,
+                            is_quoted: false,
+                        },
+                        None => quoted("$".to_owned()),
+                    });
+                }
+                Some(_) => {
+                    let is_text = |c: char| !c.is_whitespace() && !"\"'\\$`;&|<>()".contains(c);
+                    let text = self.take_while(is_text).to_owned();
+                    word.push(Piece::Text {
+                        text,
+                        is_quoted: false,
+                    });
+                }
+            }
+        }
+    }
+
+    fn double_quoted(&mut self, word: &mut Word) -> Option<()> {
+        word.push(quoted(String::new()));
+        loop {
+            match self.peek()? {
+                '"' => {
+                    self.next();
+                    return Some(());
+                }
+                '$' | '`' => {
+                    let expansion = self.deeper(Self::expansion)?;
+                    word.push(match expansion {
+                        Some(expansion) => Piece::Expansion {
+                            expansion,
+                            is_quoted: true,
+                        },
+                        None => quoted("$".to_owned()),
+                    });
+                }
+                '\\' => {
+                    self.next();
+                    match self.next()? {
+                        '\n' => {}
+                        c @ ('$' | '`' | '"' | '\\') => word.push(quoted(c.to_string())),
+                        c => word.push(quoted(format!("\\{c}"))),
+                    }
+                }
+                _ => {
+                    let text = self.take_while(|c| !matches!(c, '"' | '$' | '`' | '\\'));
+                    word.push(quoted(text.to_owned()));
+                }
+            }
+        }
+    }
+
+    /// What begins with `$` or a backquote; no expansion where it is only a `$`.
+    fn expansion(&mut self) -> Option<Option<Expansion>> {
+        if self.takes("`") {
+            let mut text = String::new();
+            loop {
+                match self.next()? {
+                    '`' => return Some(Some(Expansion::Output(text))),
+                    '\\' => match self.next()? {
+                        c @ ('$' | '`' | '\\') => text.push(c),
+                        c => text.extend(['\\', c]),
+                    },
+                    c => text.push(c),
+                }
+            }
+        }
+        self.takes("$");
+        if self.rest().starts_with("((") {
+            self.arithmetic()?;
+            return Some(Some(Expansion::Unknown));
+        }
+        if self.takes("(") {
+            let text = self.output_text()?;
+            return Some(Some(Expansion::Output(text)));
+        }
+        if self.takes("{") {
+            return self.braces().map(Some);
+        }
+        Some(match self.peek() {
+            Some(c) if c.is_ascii_alphabetic() || c == '_' => self.name().map(Expansion::Variable),
+            Some(c) if c.is_ascii_digit() || "@*".contains(c) => {
+                self.next();
+                Some(Expansion::Variable(c.to_string()))
+            }
+            Some('#' | '?' | '-' | '$' | '!') => {
+                self.next();
+                Some(Expansion::Unknown)
+            }
+            Some('\'' | '"') => Some(Expansion::Unknown), // bash's own quotes: what follows is a word all the same
+            _ => None,
+        })
+    }
+
+    /// After `${`.
+    fn braces(&mut self) -> Option<Expansion> {
+        let name = match self.peek()? {
+            c if c.is_ascii_digit() || "@*".contains(c) => {
+                self.next();
+                Some(c.to_string())
+            }
+            _ => self.name(),
+        };
+        let Some(name) = name else {
+            self.braced_word()?;
+            return Some(Expansion::Unknown);
+        };
+        if self.takes("}") {
+            return Some(Expansion::Variable(name));
+        }
+        let counts_empty = self.takes(":");
+        if self.takes("-") || self.takes("=") {
+            let word = self.braced_word()?;
+            return Some(Expansion::Default {
+                name,
+                counts_empty,
+                word,
+            });
+        }
+        let cuts = [
+            ("##", Cut::LongestStart),
+            ("#", Cut::ShortestStart),
+            ("%%", Cut::LongestEnd),
+            ("%", Cut::ShortestEnd),
+        ];
+        let how = cuts
+            .into_iter()
+            .find(|(sign, _)| !counts_empty && self.takes(sign));
+        let pattern = self.braced_word()?;
+        Some(match how {
+            Some((_, how)) => Expansion::Cut { name, how, pattern },
+            None => Expansion::Unknown,
+        })
+    }
+
+    /// A word, blanks too, to the brace that closes it.
+    fn braced_word(&mut self) -> Option<Word> {
+        let mut word = Vec::new();
+        loop {
+            match self.peek()? {
+                '}' => {
+                    self.next();
+                    return Some(word);
+                }
+                '"' => {
+                    self.next();
+                    self.double_quoted(&mut word)?;
+                }
+                '\'' => {
+                    self.next();
+                    let text = self.take_while(|c| c != '\'').to_owned();
+                    self.takes("'").then_some(())?;
+                    word.push(quoted(text));
+                }
+                '\\' => {
+                    self.next();
+                    let c = self.next()?;
+                    word.push(quoted(c.to_string()));
+                }
+                '$' | '`' => {
+                    let expansion = self.deeper(Self::expansion)?;
+                    word.push(Piece::Expansion {
+                        expansion: expansion.unwrap_or(Expansion::Unknown),
+                        is_quoted: false,
+                    });
+                }
+                _ => {
+                    let text = self.take_while(|c| !"}\"'\\$`".contains(c)).to_owned();
+                    word.push(Piece::Text {
+                        text,
+                        is_quoted: false,
+                    });
+                }
+            }
+        }
+    }
+
+    /// After an opening parenthesis: the text up to the one that closes it.
+    fn output_text(&mut self) -> Option<String> {
+        let start = self.at;
+        let mut depth = 1;
+        while depth > 0 {
+            match self.next()? {
+                '(' => depth += 1,
+                ')' => depth -= 1,
+                '\\' => _ = self.next()?,
+                '\'' => {
+                    self.take_while(|c| c != '\'');
+                    self.takes("'").then_some(())?;
+                }
+                '"' => self.deeper(|parser| parser.double_quoted(&mut Vec::new()))?,
+                _ => {}
+            }
+        }
+        Some(self.text[start..self.at - 1].to_owned())
+    }
+
+    /// `((…))`.
+    fn arithmetic(&mut self) -> Option<()> {
+        self.takes("(");
+        self.next();
+        self.output_text()?;
+        self.takes(")").then_some(())
+    }
+}
+
+fn quoted(text: String) -> Piece {
+    Piece::Text {
+        text,
+        is_quoted: true,
+    }
+}
+
+fn unknown(is_quoted: bool) -> Piece {
+    Piece::Expansion {
+        expansion: Expansion::Unknown,
+        is_quoted,
+    }
+}
+
+fn is_of_function_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "_-.:+".contains(c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_are_understood_or_refused_as_a_whole() {
+        for (script, is_understood) in [
+            ("", true),
+            ("#!/bin/sh\n# nothing\n", true),
+            ("a=1 b=\"x y\" c 'd e' > f 2>&1 # g", true),
+            ("if a; then b; elif c; then d; else e; fi >> f", true),
+            ("for d in a b; do echo $d; done; for x; do :; done", true),
+            ("for d in a\ndo\n\techo $d\ndone < f | g", true),
+            (
+                "case \"$1\" in start|restart) a;; (stop) b ;; *) c\nesac",
+                true,
+            ),
+            ("f() { a; }\nfunction g {\n b\n}\nf && g || ! a", true),
+            (
+                "while read -r a; do b; done <<EOF\nfi done ((\nEOF\necho x",
+                true,
+            ),
+            ("cat <<-'X' > y\n\ta $( \n\tX\nz", true),
+            ("x=$(a | b \"$(c ')')\") y=`d \\`e\\``", true),
+            ("x=(a b\n c) ; y+=z; q[1]=r", true),
+            ("[[ -e /a && $b == c* ]] && d", true),
+            (
+                "echo ${a##*/} ${b:-${c}} ${d%x} ${#e} $((1 + (2))) $? $#",
+                true,
+            ),
+            ("(cd /sys; ls) & b", true),
+            ("diff <(a) <(b)", true),
+            ("if a; then b", false),
+            ("done", false),
+            ("echo 'open", false),
+            ("for ((i=0;i<3;i++)); do a; done", false),
+            ("a | | b", false),
+        ] {
+            assert_eq!(parse(script).is_some(), is_understood, "{script}");
+        }
+    }
+
+    #[test]
+    fn commands_stand_in_their_lines() {
+        let script = "a\n\nif b\nthen\n  c \\\n   d\n  e\nfi <<X\nf\nX\ng\n";
+        let nodes = parse(script).unwrap();
+        let Node::Command(last) = &nodes[2] else {
+            panic!("{nodes:?}");
+        };
+        assert_eq!(last.line, 11);
+        let Node::Redirected(node, ..) = &nodes[1] else {
+            panic!("{nodes:?}");
+        };
+        let Node::If { arms, .. } = &**node else {
+            panic!("{nodes:?}");
+        };
+        let lines = arms[0].1.iter().map(|node| match node {
+            Node::Command(command) => command.line,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(lines.collect::<Vec<_>>(), [5, 7]);
+    }
+
+    #[test]
+    fn what_is_too_deep_is_refused() {
+        for (open, close) in [("(", ")"), ("$(", ")"), ("${a:-", "}"), ("\"${a:-\"", "}")] {
+            let deep = format!("x={}{}", open.repeat(50_000), close.repeat(50_000));
+            let _ = parse(&deep);
+        }
+        let deep = format!("{}a{}", "if a; then ".repeat(20_000), "; fi".repeat(20_000));
+        assert_eq!(parse(&deep), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_panics(text in "(if |then |fi|do |done|for x in |case x in |esac|[a-z$(){}\"'`;&|<>=\\[\\]# \\n\\\\é-]){0,24}") {
+            let _ = parse(&text);
+        }
+    }
+}

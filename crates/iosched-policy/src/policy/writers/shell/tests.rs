@@ -1,0 +1,234 @@
+use super::*;
+use crate::policy::matching::disks;
+use crate::system_config::testing::{Disk, machine, write};
+
+/// What a script writes into sda, which is rotational, line by line.
+fn written(script: &str) -> Vec<String> {
+    written_with(script, &["start"], &[])
+}
+
+fn written_with(script: &str, arguments: &[&str], files: &[(&str, &str)]) -> Vec<String> {
+    let disk = Disk::new("sda").file("queue/rotational", "1");
+    let (dir, host) = machine(&[disk]);
+    write(dir.path(), "usr/local/sbin/x", script);
+    for (name, text) in files {
+        write(dir.path(), name, text);
+    }
+    let disks = disks(&host).unwrap();
+    let place = Place::of(&host, &disks[0]);
+    let writes = writes_of_script(&place, Path::new("/usr/local/sbin/x"), arguments, &[]);
+    writes.iter().map(told).collect()
+}
+
+fn told(write: &Write) -> String {
+    let doubt = if write.certain { "" } else { "?" };
+    let value = write.value.as_deref().unwrap_or("…");
+    let target = write.target.strip_prefix("queue/").unwrap_or(&write.target);
+    let target = if target == "scheduler" {
+        String::new()
+    } else {
+        format!("{target}=")
+    };
+    format!("{}:{target}{value}{doubt}", write.line)
+}
+
+#[test]
+fn the_ways_in_which_people_write_it_are_followed() {
+    for (script, expected) in [
+        ("echo bfq > /sys/block/sda/queue/scheduler", "1:bfq"),
+        ("  echo \"bfq\" >/sys/block/sda/queue/scheduler;", "1:bfq"),
+        (
+            "echo -n kyber | tee /sys/block/sd?/queue/scheduler",
+            "1:kyber",
+        ),
+        (
+            "echo -n kyber | sudo -n tee -a /sys/block/sd{b,a}/queue/scheduler >/dev/null",
+            "1:kyber",
+        ),
+        ("tee /sys/block/sda/queue/scheduler <<< none", "1:none"),
+        (
+            "/bin/sh -c 'echo none > /sys/block/sda/queue/scheduler'",
+            "1:none",
+        ),
+        (
+            "for d in sda sdb; do echo noop > /sys/block/$d/queue/scheduler; done",
+            "1:noop",
+        ),
+        (
+            "printf 'bfq\\n' > /sys/class/block/sda/queue/scheduler",
+            "1:bfq",
+        ),
+        (
+            "printf '%s' bfq > /sys/dev/block/8:0/queue/scheduler",
+            "1:bfq",
+        ),
+        ("echo bfq | dd of=/sys/block/sda/queue/scheduler", "1:bfq"),
+        ("cp /etc/wanted /sys/block/sda/queue/scheduler", "1:…"),
+        (
+            "for d in /sys/block/sd*; do\n  echo bfq > $d/queue/scheduler\ndone",
+            "2:bfq",
+        ),
+        (
+            "for f in /sys/block/*/queue/scheduler\ndo\n  echo noop > \"$f\"\ndone",
+            "3:noop",
+        ),
+        (
+            "cd /sys/block\nfor d in sd*; do echo bfq > $d/queue/scheduler; done",
+            "2:bfq",
+        ),
+        ("cd /sys/block/sda/queue && echo bfq > scheduler", "1:bfq"),
+        (
+            "cd /sys/block/sda\necho 1 > queue/iosched/low_latency",
+            "2:iosched/low_latency=1",
+        ),
+        (
+            "Q=/sys/block/sda/queue\nS=bfq\necho ${S} > \"$Q\"/scheduler",
+            "3:bfq",
+        ),
+        ("echo ${S:-bfq} > /sys/block/sda/queue/scheduler", "1:bfq"),
+        (
+            "set_it() {\n  echo $2 > /sys/block/$1/queue/scheduler\n}\nset_it sda noop\nset_it sdb none",
+            "2:noop",
+        ),
+        (
+            "for p in /sys/block/*; do d=${p##*/}; case $d in sd*) echo bfq > $p/queue/scheduler;; nvme*) echo none > $p/queue/scheduler;; esac; done",
+            "1:bfq",
+        ),
+        (
+            "for p in /sys/block/*; do\n if [ \"$(cat $p/queue/rotational)\" = 1 ]; then\n  echo bfq > $p/queue/scheduler\n else\n  echo none > $p/queue/scheduler\n fi\ndone",
+            "3:bfq",
+        ),
+        (
+            "for p in /sys/block/*; do [ `cat $p/queue/rotational` -eq 0 ] && continue; echo bfq > $p/queue/scheduler; done",
+            "1:bfq",
+        ),
+        (
+            "grep -q bfq /sys/block/sda/queue/scheduler && echo bfq > /sys/block/sda/queue/scheduler",
+            "1:bfq",
+        ),
+        (
+            "[ -e /sys/block/sda/queue/scheduler ] || exit 0\necho bfq > /sys/block/sda/queue/scheduler",
+            "2:bfq",
+        ),
+        (
+            "case \"$1\" in\n start)\n  echo bfq > /sys/block/sda/queue/scheduler\n  ;;\n stop)\n  echo cfq > /sys/block/sda/queue/scheduler;;\nesac",
+            "3:bfq",
+        ),
+        ("{ echo bfq; } > /sys/block/sda/queue/scheduler", "1:bfq"),
+        (
+            "D=$(basename /dev/sda)\necho bfq > /sys/block/$D/queue/scheduler",
+            "2:bfq",
+        ),
+        // Perhaps.
+        ("echo $(choose) > \"/sys/block/sda/queue/scheduler\"", "1:…"),
+        (
+            "if something; then echo bfq > /sys/block/sda/queue/scheduler; fi",
+            "1:bfq?",
+        ),
+        (
+            "something && exit\necho bfq > /sys/block/sda/queue/scheduler",
+            "2:bfq?",
+        ),
+        (
+            "for d in $(lsblk -dno NAME); do echo bfq > /sys/block/$d/queue/scheduler; done",
+            "1:bfq?",
+        ),
+        (
+            "lsblk -dno NAME | while read d; do echo bfq > /sys/block/$d/queue/scheduler; done",
+            "1:bfq?",
+        ),
+        (
+            "find /sys/block -name 'sd*' -exec sh -c 'echo noop > $1/queue/scheduler' _ {} \\;",
+            "1:noop?",
+        ),
+        (
+            "ls /sys/block/*/queue/scheduler | xargs -n1 sh -c 'echo noop > $0'",
+            "1:noop?",
+        ),
+        (
+            "ls /sys/block | xargs -I% sh -c 'echo noop > /sys/block/%/queue/scheduler'",
+            "1:noop?",
+        ),
+        (
+            "python3 -c \"open('/sys/block/sda/queue/scheduler','w').write('bfq')\"",
+            "1:…?",
+        ),
+        ("set-scheduler /sys/block/sda/queue/scheduler bfq", "1:…?"),
+        (
+            "for ((i=0;i<3;i++)); do\n echo bfq > /sys/block/sda/queue/scheduler\ndone",
+            "2:bfq?",
+        ),
+        (
+            "#!/usr/bin/python3\nfor d in x:\n  f = '/sys/block/%s/queue/scheduler' % d\n",
+            "3:…?",
+        ),
+    ] {
+        assert_eq!(written(script), [expected], "{script}");
+    }
+}
+
+#[test]
+fn what_reads_or_is_for_others_or_is_not_reached_writes_nothing() {
+    for script in [
+        "echo bfq > /sys/block/sdb/queue/scheduler",
+        "# echo bfq > /sys/block/sda/queue/scheduler",
+        "cat /sys/block/sda/queue/scheduler",
+        "grep . /sys/block/*/queue/scheduler",
+        "S=$(cat /sys/block/sda/queue/scheduler | sed 's/x/y/'); echo \"$S\"",
+        "awk '{print $1}' /sys/block/sda/queue/scheduler",
+        "echo done with /sys/block/sda/queue/scheduler >> /var/log/x",
+        "cat /sys/block/sda/queue/scheduler 2> /dev/null",
+        "exit 0\necho bfq > /sys/block/sda/queue/scheduler",
+        "f() { echo bfq > /sys/block/sda/queue/scheduler; }",
+        "if false; then echo bfq > /sys/block/sda/queue/scheduler; fi",
+        "for t in /sys/class/leds/*/trigger; do echo none > $t; done",
+        "for d in /sys/block/nvme*; do echo none > $d/queue/scheduler; done",
+        "cat <<EOF\necho bfq > /sys/block/sda/queue/scheduler\nEOF",
+        "[ -e /sys/block/sda/nothing ] && echo bfq > /sys/block/sda/queue/scheduler",
+        "case $1 in stop) echo bfq > /sys/block/sda/queue/scheduler; esac",
+        "#!/usr/bin/python3\n# writes /sys/block/sda/queue/scheduler\n",
+    ] {
+        assert_eq!(written(script), [""; 0], "{script}");
+    }
+}
+
+#[test]
+fn other_scripts_and_what_they_are_given_are_followed() {
+    let files = [
+        ("etc/default/disks", "SCHED=kyber\n"),
+        (
+            "usr/local/lib/set",
+            "#!/bin/sh\n\necho $2 > /sys/block/$1/queue/scheduler\n",
+        ),
+    ];
+    let writes = written_with(
+        ". /etc/default/disks\n/usr/local/lib/set $1 $SCHED\n",
+        &["sda"],
+        &files,
+    );
+    assert_eq!(writes, ["3:kyber"]);
+    let writes = written_with(
+        ". /etc/nothing\necho $SCHED > /sys/block/sda/queue/scheduler\n",
+        &[],
+        &files,
+    );
+    assert_eq!(writes, ["2:…"]);
+    let itself = "#!/bin/sh\necho bfq > /sys/block/sda/queue/scheduler\n/usr/local/sbin/x\n";
+    assert_eq!(written(itself).len(), DEEPEST);
+}
+
+#[test]
+fn a_script_without_end_is_left() {
+    let nested = "for a in 1 2 3 4 5 6 7 8 9 0; do ";
+    let script = format!("{}echo x; {}", nested.repeat(9), "done; ".repeat(9));
+    assert_eq!(written(&script), [""; 0]);
+    let twice = format!("A=x\n{}", "A=$A$A\n".repeat(60));
+    assert_eq!(written(&twice), [""; 0]);
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_script_panics(text in "(if |then |fi|do |done|for x in |echo bfq|cd /sys/block|[a-z $(){}\"'`;&|<>=#\\n\\\\é*-]|/sys/block/sda|/queue/scheduler){0,16}") {
+        let _ = written(&text);
+    }
+}

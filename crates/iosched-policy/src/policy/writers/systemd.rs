@@ -1,0 +1,752 @@
+//! Units of systemd that are started at boot, with their drop-ins, and the programs that they start.
+//!
+//! Started: what a target wants that comes at boot, what such units want themselves, and what a udev rule asks for with
+//! `SYSTEMD_WANTS`. What only comes with something else (sleep, a rescue system, a timer without `OnBootSec=`, a path or a
+//! socket) is started perhaps. A unit is its file of the first directory that has it, or its template's, and after that its
+//! drop-ins by their names; an empty `ExecStart=` forgets those before it.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use iosched_machine::host::Host;
+
+use super::shell::{self, Environment, Place, UNKNOWN, Write};
+use super::{files_of, text_of};
+
+/// Where units are, the first wins.
+const DIRECTORIES: [&str; 6] = [
+    "/etc/systemd/system.control",
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+];
+
+/// Targets that no common boot comes to.
+const NOT_AT_BOOT: [&str; 16] = [
+    "emergency",
+    "exit",
+    "final",
+    "halt",
+    "hibernate",
+    "hybrid-sleep",
+    "initrd",
+    "kexec",
+    "poweroff",
+    "reboot",
+    "rescue",
+    "shutdown",
+    "sleep",
+    "suspend",
+    "suspend-then-hibernate",
+    "umount",
+];
+
+/// Targets of which nobody need say that they are started.
+const AT_BOOT: [&str; 6] = [
+    "default.target",
+    "graphical.target",
+    "multi-user.target",
+    "basic.target",
+    "sysinit.target",
+    "local-fs.target",
+];
+
+/// Programs that [`super::programs`] knows by what they are set to.
+pub(super) const KNOWN: [&str; 8] = [
+    "google-guest-agent",
+    "saptune",
+    "sapconf",
+    "sysfsutils",
+    "sysfsconf",
+    "tlp",
+    "tuned",
+    "iosched-check",
+];
+
+/// Whether something is started at boot for sure.
+pub(super) type Sure = bool;
+
+/// The units of a machine.
+pub(super) struct Units<'a> {
+    host: &'a Host,
+    /// What stands in each directory that is there.
+    listed: Vec<(PathBuf, BTreeSet<String>)>,
+    started: OnceCell<BTreeMap<String, Sure>>,
+}
+
+/// A setting of a unit, and where it stands.
+struct Setting {
+    section: String,
+    key: String,
+    value: String,
+    file: PathBuf,
+    line: usize,
+}
+
+impl<'a> Units<'a> {
+    pub(super) fn of(host: &'a Host) -> Units<'a> {
+        let list = |directory: &&str| {
+            let path = Path::new(directory);
+            let entries = std::fs::read_dir(host.path(path)).ok()?.flatten();
+            let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+            Some((path.to_owned(), names.collect()))
+        };
+        Units {
+            host,
+            listed: DIRECTORIES.iter().filter_map(list).collect(),
+            started: OnceCell::new(),
+        }
+    }
+
+    /// True if a target that comes at boot wants this unit, or something else that is started does.
+    pub(super) fn are_started(&self, name: &str) -> bool {
+        self.started().get(name).copied().unwrap_or_default()
+    }
+
+    /// True if there is such a unit.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.listed.iter().any(|(_, names)| names.contains(name))
+    }
+
+    /// What the services write that are started at boot, and those that rules of udev ask for.
+    pub(super) fn writes(&self, place: &Place<'_>, asked_for: &[(String, Sure)]) -> Vec<Write> {
+        let mut names = self.started().clone();
+        for (name, sure) in asked_for {
+            self.add(&mut names, name.clone(), *sure);
+        }
+        let mut found = Vec::new();
+        for (name, sure) in &names {
+            let is_known = KNOWN
+                .iter()
+                .any(|known| name.strip_suffix(".service") == Some(known));
+            if name.ends_with(".service") && !is_known {
+                let writes = self.writes_of(place, name).into_iter();
+                found.extend(writes.map(|write| Write {
+                    certain: write.certain && *sure,
+                    ..write
+                }));
+            }
+        }
+        found
+    }
+
+    fn started(&self) -> &BTreeMap<String, Sure> {
+        self.started.get_or_init(|| {
+            let mut found = BTreeMap::new();
+            for name in AT_BOOT {
+                self.add(&mut found, name.to_owned(), true);
+            }
+            for (directory, names) in &self.listed {
+                for name in names {
+                    let Some((by, "wants" | "requires" | "upholds")) = name.rsplit_once('.') else {
+                        continue;
+                    };
+                    let sure = !by
+                        .strip_suffix(".target")
+                        .is_some_and(|target| NOT_AT_BOOT.contains(&target));
+                    let entries = std::fs::read_dir(self.host.path(&directory.join(name)));
+                    for entry in entries.into_iter().flatten().flatten() {
+                        let wanted = entry.file_name().to_string_lossy().into_owned();
+                        self.add(&mut found, wanted, sure);
+                    }
+                }
+            }
+            found
+        })
+    }
+
+    /// Adds a unit, with all that it wants itself.
+    fn add(&self, found: &mut BTreeMap<String, Sure>, name: String, sure: Sure) {
+        let mut waiting = vec![(name, sure)];
+        while let Some((name, sure)) = waiting.pop() {
+            match found.get_mut(&name) {
+                Some(known) if *known || !sure => continue,
+                Some(known) => *known = true,
+                None => _ = found.insert(name.clone(), sure),
+            }
+            let settings = self.load(&name);
+            let starts = name.rsplit_once('.').and_then(|(base, kind)| {
+                let kinds = ["timer", "path", "socket"];
+                kinds.contains(&kind).then(|| format!("{base}.service"))
+            });
+            if let Some(service) = starts {
+                let own = settings.iter().rfind(|of| {
+                    of.section != "Unit" && matches!(of.key.as_str(), "Unit" | "Service")
+                });
+                let service = own.map_or(service, |setting| setting.value.clone());
+                let after_boot = ["OnBootSec", "OnStartupSec", "OnActiveSec"];
+                let is_at_boot = settings
+                    .iter()
+                    .any(|of| after_boot.contains(&of.key.as_str()));
+                waiting.push((service, sure && is_at_boot));
+            }
+            for setting in &settings {
+                let wants = ["Wants", "Requires", "BindsTo", "Upholds"];
+                if setting.section == "Unit" && wants.contains(&setting.key.as_str()) {
+                    let names = setting.value.split_whitespace();
+                    waiting.extend(names.map(|wanted| (with_specifiers(wanted, &name), sure)));
+                }
+            }
+        }
+    }
+
+    /// The settings of a unit and its drop-ins in the order in which they count; none of one that is not there or masked.
+    fn load(&self, name: &str) -> Vec<Setting> {
+        let template = template_of(name);
+        let names: Vec<&str> = std::iter::once(name).chain(template.as_deref()).collect();
+        let file = names.iter().find_map(|name| {
+            let mut listed = self.listed.iter();
+            listed
+                .find(|(_, names)| names.contains(*name))
+                .map(|(directory, _)| directory.join(name))
+        });
+        let mut settings = Vec::new();
+        if let Some(file) = &file {
+            let text = text_of(self.host, file).unwrap_or_default();
+            if text.trim().is_empty() {
+                return settings; // masked
+            }
+            read(file, &text, &mut settings);
+        } else if !name.ends_with(".target") {
+            return settings;
+        }
+        let mut by_name: BTreeMap<OsString, PathBuf> = BTreeMap::new();
+        for directory in drop_ins_of(&names) {
+            for (parent, listed) in &self.listed {
+                if !listed.contains(&directory) {
+                    continue;
+                }
+                let path = parent.join(&directory);
+                for file in files_of(self.host, &[&path.to_string_lossy()], ".conf") {
+                    let name = file.file_name().unwrap_or_default().to_owned();
+                    by_name.entry(name).or_insert(file);
+                }
+            }
+        }
+        for file in by_name.values() {
+            let text = text_of(self.host, file).unwrap_or_default();
+            read(file, &text, &mut settings);
+        }
+        settings
+    }
+
+    /// What the commands of a service write.
+    fn writes_of(&self, place: &Place<'_>, name: &str) -> Vec<Write> {
+        let settings = self.load(name);
+        let is_certain = !settings.iter().any(|of| {
+            of.section == "Unit"
+                && (of.key.starts_with("Condition") || of.key.starts_with("Assert"))
+                && !self.surely_holds(&of.key, &of.value)
+        });
+        let environment = self.environment(&settings, name);
+        let mut commands: Vec<&Setting> = Vec::new();
+        for setting in settings.iter().filter(|of| of.section == "Service") {
+            let is_start = [
+                "ExecCondition",
+                "ExecStartPre",
+                "ExecStart",
+                "ExecStartPost",
+            ];
+            if is_start.contains(&setting.key.as_str()) {
+                if setting.value.is_empty() {
+                    commands.retain(|of| of.key != setting.key);
+                } else {
+                    commands.push(setting);
+                }
+            }
+        }
+        let mut found = Vec::new();
+        for command in commands {
+            for words in programs(&with_specifiers(&command.value, name), &environment) {
+                let at = (command.file.as_path(), command.line);
+                let writes = shell::writes_of_program(place, &words, &environment, at);
+                found.extend(writes.into_iter().map(|write| Write {
+                    certain: write.certain && is_certain,
+                    ..write
+                }));
+            }
+        }
+        found
+    }
+
+    /// True of a condition of which the machine's files say that it holds.
+    fn surely_holds(&self, key: &str, value: &str) -> bool {
+        let is_of_path = matches!(key, "ConditionPathExists" | "AssertPathExists");
+        value.is_empty()
+            || is_of_path && value.starts_with('/') && self.host.path(Path::new(value)).exists()
+    }
+
+    /// What a service's programs find in their environment.
+    fn environment(&self, settings: &[Setting], name: &str) -> Environment {
+        let mut environment = Environment::default();
+        for setting in settings.iter().filter(|of| of.section == "Service") {
+            let value = with_specifiers(&setting.value, name);
+            match setting.key.as_str() {
+                "Environment" if value.is_empty() => environment.variables.clear(),
+                "Environment" => {
+                    for word in split(&value) {
+                        environment.set(&word);
+                    }
+                }
+                "EnvironmentFile" if !value.is_empty() => {
+                    let path = Path::new(value.trim_start_matches('-'));
+                    match text_of(self.host, path) {
+                        Some(text) => {
+                            let lines = text.lines().map(str::trim);
+                            for line in lines.filter(|line| !line.starts_with(['#', ';'])) {
+                                environment.set(&split(line).join(" "));
+                            }
+                        }
+                        None => environment.has_more = true,
+                    }
+                }
+                "PassEnvironment" => environment.has_more = true,
+                _ => {}
+            }
+        }
+        environment
+    }
+}
+
+impl Environment {
+    fn set(&mut self, assignment: &str) {
+        if let Some((name, value)) = assignment.split_once('=') {
+            self.variables.insert(name.to_owned(), value.to_owned());
+        }
+    }
+}
+
+/// The unit that a rule of udev asks for: an instance of a template is made for the device's path.
+pub(super) fn instance_for(name: &str, devpath: &str) -> String {
+    match name.split_once("@.") {
+        Some((base, kind)) => {
+            let path = format!("sys{devpath}");
+            let escaped = path.replace('-', "\\x2d").replace('/', "-");
+            format!("{base}@{escaped}.{kind}")
+        }
+        None => name.to_owned(),
+    }
+}
+
+/// `foo@.service` of `foo@sda.service`.
+fn template_of(name: &str) -> Option<String> {
+    let (base, rest) = name.split_once('@')?;
+    let (_, kind) = rest.rsplit_once('.')?;
+    Some(format!("{base}@.{kind}"))
+}
+
+/// The directories of a unit's drop-ins, the nearest first: `a-b.service.d`, `a-.service.d`, `service.d`.
+fn drop_ins_of(names: &[&str]) -> Vec<String> {
+    let mut found: Vec<String> = names.iter().map(|name| format!("{name}.d")).collect();
+    for name in names {
+        let Some((base, kind)) = name.rsplit_once('.') else {
+            continue;
+        };
+        let dashes = base
+            .match_indices('-')
+            .map(|(at, _)| at)
+            .filter(|at| at + 1 < base.len());
+        let mut prefixes: Vec<String> = dashes
+            .map(|at| format!("{}.{kind}.d", &base[..=at]))
+            .collect();
+        prefixes.reverse();
+        found.extend(prefixes);
+    }
+    let kind = names.first().and_then(|name| name.rsplit_once('.'));
+    found.extend(kind.map(|(_, kind)| format!("{kind}.d")));
+    found
+}
+
+/// Adds the settings of a file.
+fn read(file: &Path, text: &str, settings: &mut Vec<Setting>) {
+    let mut section = String::new();
+    let mut continued: Option<(usize, String)> = None;
+    for (index, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with(['#', ';']) {
+            continue; // within a line that is continued, too
+        }
+        let (number, mut whole) = continued.take().unwrap_or((index + 1, String::new()));
+        if let Some(more) = line.strip_suffix('\\') {
+            whole.push_str(more);
+            whole.push(' ');
+            continued = Some((number, whole));
+            continue;
+        }
+        whole.push_str(line);
+        let whole = whole.trim();
+        if let Some(name) = whole
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'))
+        {
+            name.clone_into(&mut section);
+        } else if let Some((key, value)) = whole.split_once('=') {
+            settings.push(Setting {
+                section: section.clone(),
+                key: key.trim().to_owned(),
+                value: value.trim().to_owned(),
+                file: file.to_owned(),
+                line: number,
+            });
+        }
+    }
+}
+
+/// A value with systemd's specifiers for this unit.
+fn with_specifiers(value: &str, unit: &str) -> String {
+    let (base, _) = unit.rsplit_once('.').unwrap_or((unit, ""));
+    let (prefix, instance) = base.split_once('@').unwrap_or((base, ""));
+    let mut text = String::new();
+    let mut chars = value.chars();
+    while let Some(c) = chars.next() {
+        if c != '%' {
+            text.push(c);
+            continue;
+        }
+        match chars.next() {
+            Some('%') => text.push('%'),
+            Some('i') => text.push_str(instance),
+            Some('I') => text.push_str(&unescaped(instance)),
+            Some('f') => {
+                text.push('/');
+                text.push_str(&unescaped(if instance.is_empty() {
+                    prefix
+                } else {
+                    instance
+                }));
+            }
+            Some('j') => text.push_str(prefix.rsplit('-').next().unwrap_or_default()),
+            Some('J') => text.push_str(&unescaped(prefix.rsplit('-').next().unwrap_or_default())),
+            Some('n') => text.push_str(unit),
+            Some('N') => text.push_str(base),
+            Some('p') => text.push_str(prefix),
+            Some('P') => text.push_str(&unescaped(prefix)),
+            _ => text.push(UNKNOWN),
+        }
+    }
+    text
+}
+
+/// `dev/my-disk` of `dev-my\x2ddisk`.
+fn unescaped(text: &str) -> String {
+    let mut found = String::new();
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let code = rest.strip_prefix("\\x").and_then(|rest| rest.get(..2));
+        if let Some(code) = code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
+            found.push(char::from(code));
+            rest = &rest[4..];
+            continue;
+        }
+        found.push(if c == '-' { '/' } else { c });
+        rest = &rest[c.len_utf8()..];
+    }
+    found
+}
+
+/// The programs that a command line of a service starts, each with its arguments.
+fn programs(line: &str, environment: &Environment) -> Vec<Vec<String>> {
+    let mut found: Vec<Vec<String>> = Vec::new();
+    let mut words = split(line).into_iter().peekable();
+    while words.peek().is_some() {
+        let mut program: Vec<String> = words.by_ref().take_while(|word| word != ";").collect();
+        let Some(first) = program.first_mut() else {
+            continue;
+        };
+        let path = first.trim_start_matches(['-', '@', ':', '+', '!', '|']);
+        let prefix = &first[..first.len() - path.len()];
+        let (is_literal, has_name) = (prefix.contains(':'), prefix.contains('@'));
+        *first = path.to_owned();
+        if has_name && program.len() > 1 {
+            program.remove(1);
+        }
+        if !is_literal {
+            program = program
+                .iter()
+                .flat_map(|word| expanded(word, environment))
+                .collect();
+        }
+        found.push(program);
+    }
+    found
+}
+
+/// A word with what systemd puts for `${NAME}` anywhere, and for `$NAME` as a word of its own.
+fn expanded(word: &str, environment: &Environment) -> Vec<String> {
+    let value = |name: &str| match environment.variables.get(name) {
+        Some(value) => value.clone(),
+        None if environment.has_more => UNKNOWN.to_string(),
+        None => String::new(),
+    };
+    let is_name = |name: &str| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    if let Some(name) = word.strip_prefix('$').filter(|name| is_name(name)) {
+        return value(name).split_whitespace().map(str::to_owned).collect();
+    }
+    let mut text = String::new();
+    let mut rest = word;
+    while let Some(at) = rest.find('$') {
+        text.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('$') {
+            text.push('$');
+            rest = after;
+        } else if let Some((name, after)) = rest
+            .strip_prefix('{')
+            .and_then(|inner| inner.split_once('}'))
+            && is_name(name)
+        {
+            text.push_str(&value(name));
+            rest = after;
+        } else {
+            text.push('$');
+        }
+    }
+    text.push_str(rest);
+    vec![text]
+}
+
+/// The words of a line, in quotes or not, as systemd and udev part them.
+pub(super) fn split(line: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote: Option<char> = None;
+    let mut chars = line.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            _ if quote == Some(c) => quote = None,
+            '"' | '\'' if quote.is_none() => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            '\\' => {
+                let next = match chars.next() {
+                    Some('n') => '\n',
+                    Some('t') => '\t',
+                    Some('s') => ' ',
+                    Some(c @ ('\\' | '"' | '\'' | ';')) => c,
+                    Some(c) => {
+                        word.get_or_insert_default().push('\\');
+                        c
+                    }
+                    None => '\\',
+                };
+                word.get_or_insert_default().push(next);
+            }
+            c if c.is_whitespace() && quote.is_none() => found.extend(word.take()),
+            c => word.get_or_insert_default().push(c),
+        }
+    }
+    found.extend(word);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::matching::disks;
+    use crate::system_config::testing::{Disk, machine, write};
+
+    /// What units write into sda: the files of a machine, `NAME -> TARGET` of links, and what rules of udev ask for.
+    fn written(files: &[(&str, &str)], asked_for: &[(&str, bool)]) -> Vec<String> {
+        let (dir, host) = machine(&[Disk::new("sda")]);
+        for (name, text) in files {
+            match text.strip_prefix("-> ") {
+                Some(target) => {
+                    let path = dir.path().join(name);
+                    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                    std::os::unix::fs::symlink(target, path).unwrap();
+                }
+                None => write(dir.path(), name, text),
+            }
+        }
+        let disks = disks(&host).unwrap();
+        let asked_for: Vec<_> = asked_for
+            .iter()
+            .map(|(name, sure)| ((*name).to_owned(), *sure))
+            .collect();
+        let writes = Units::of(&host).writes(&Place::of(&host, &disks[0]), &asked_for);
+        let told = |write: &Write| {
+            let doubt = if write.certain { "" } else { "?" };
+            let value = write.value.as_deref().unwrap_or("…");
+            format!("{}:{} {value}{doubt}", write.file.display(), write.line)
+        };
+        writes.iter().map(told).collect()
+    }
+
+    const UNIT: &str = "etc/systemd/system/x.service";
+    const WANTED: (&str, &str) = (
+        "etc/systemd/system/multi-user.target.wants/x.service",
+        "-> ../x.service",
+    );
+    const WRITES: &str =
+        "[Service]\nExecStart=/bin/sh -c 'echo bfq > /sys/block/sda/queue/scheduler'\n";
+
+    #[test]
+    fn programs_are_started_as_systemd_does() {
+        for (service, expected) in [
+            (WRITES, vec!["/etc/systemd/system/x.service:2 bfq"]),
+            // No shell: it only prints.
+            (
+                "[Service]\nExecStart=/bin/echo bfq > /sys/block/sda/queue/scheduler\n",
+                vec![],
+            ),
+            (
+                "[Service]\nExecStart=-/bin/sh -c \"for d in /sys/block/sd*; do echo bfq > $d/queue/scheduler; \\\n  done\"\n",
+                vec!["/etc/systemd/system/x.service:2 bfq"],
+            ),
+            (
+                "[Service]\nEnvironment=S=bfq \"D=sda\"\nExecStart=/bin/sh -c 'echo ${S} > /sys/block/$D/queue/scheduler'\n",
+                vec!["/etc/systemd/system/x.service:3 bfq"],
+            ),
+            (
+                "[Service]\nEnvironmentFile=-/etc/nothing\nExecStart=/bin/sh -c 'echo ${S} > /sys/block/sda/queue/scheduler'\n",
+                vec!["/etc/systemd/system/x.service:3 …"],
+            ),
+            (
+                "[Unit]\nConditionVirtualization=no\n[Service]\nExecStart=/bin/sh -c 'echo bfq > /sys/block/sda/queue/scheduler'\n",
+                vec!["/etc/systemd/system/x.service:4 bfq?"],
+            ),
+            (
+                "[Unit]\nConditionPathExists=/etc\n[Service]\nExecStartPre=/bin/sh -c 'echo bfq > /sys/block/sda/queue/scheduler'\n",
+                vec!["/etc/systemd/system/x.service:4 bfq"],
+            ),
+            (
+                "[Service]\nExecStop=/bin/sh -c 'echo bfq > /sys/block/sda/queue/scheduler'\n",
+                vec![],
+            ),
+            (
+                "[Service]\nExecStart=/opt/set/it sda 'bfq'\n",
+                vec!["/opt/set/it:2 bfq"],
+            ),
+        ] {
+            let script = "#!/bin/sh\necho $2 > /sys/block/$1/queue/scheduler\n";
+            let files = [(UNIT, service), WANTED, ("opt/set/it", script)];
+            assert_eq!(written(&files, &[]), expected, "{service}");
+        }
+    }
+
+    #[test]
+    fn drop_ins_add_commands_and_forget_those_before() {
+        let none = "[Service]\nExecStart=/bin/sh -c 'echo none > /sys/block/sda/queue/scheduler'\n";
+        let anew = "[Service]\nExecStart=\nExecStart=/bin/sh -c 'echo kyber > /sys/block/sda/queue/scheduler'\n";
+        let base = [(UNIT, WRITES), WANTED];
+        let with = |more: &[(&str, &str)]| written(&[&base, more].concat(), &[]);
+        let unit = "/etc/systemd/system/x.service:2 bfq";
+        let added = "/usr/lib/systemd/system/x.service.d/a.conf:2 none";
+        assert_eq!(
+            with(&[("usr/lib/systemd/system/x.service.d/a.conf", none)]),
+            [unit, added]
+        );
+        let forgotten = "/etc/systemd/system/service.d/b.conf:3 kyber";
+        assert_eq!(
+            with(&[("etc/systemd/system/service.d/b.conf", anew)]),
+            [forgotten]
+        );
+        // Of one name that of the first directory counts, and a link to /dev/null masks it.
+        let masked = [
+            ("usr/lib/systemd/system/x.service.d/a.conf", none),
+            ("etc/systemd/system/x.service.d/a.conf", "-> /dev/null"),
+        ];
+        assert_eq!(with(&masked), [unit]);
+        let mask = [
+            ("etc/systemd/system/x.service", "-> /dev/null"),
+            ("usr/lib/systemd/system/x.service", WRITES),
+            WANTED,
+        ];
+        assert_eq!(written(&mask, &[]), [""; 0]);
+    }
+
+    #[test]
+    fn templates_are_started_for_their_instances() {
+        let template =
+            "[Service]\nExecStart=/bin/sh -c 'echo bfq > /sys/block/%i/queue/scheduler'\n";
+        let file = ("usr/lib/systemd/system/set@.service", template);
+        let bfq = ["/usr/lib/systemd/system/set@.service:2 bfq"];
+        let wants = |name: &'static str| (name, "-> /usr/lib/systemd/system/set@.service");
+        let of = |name| written(&[file, wants(name)], &[]);
+        assert_eq!(
+            of("etc/systemd/system/multi-user.target.wants/set@sda.service"),
+            bfq
+        );
+        assert_eq!(
+            of("etc/systemd/system/dev-sda.device.wants/set@sda.service"),
+            bfq
+        );
+        assert_eq!(
+            of("etc/systemd/system/multi-user.target.wants/set@sdb.service"),
+            [""; 0]
+        );
+        let drop_in = (
+            "etc/systemd/system/set@.service.d/x.conf",
+            "[Service]\nExecStart=\nExecStart=/bin/sh -c 'echo none > /sys/block/%I/queue/scheduler'\n",
+        );
+        let files = [
+            file,
+            drop_in,
+            wants("etc/systemd/system/multi-user.target.wants/set@sda.service"),
+        ];
+        assert_eq!(
+            written(&files, &[]),
+            ["/etc/systemd/system/set@.service.d/x.conf:3 none"]
+        );
+        // As rules of udev ask for them.
+        assert_eq!(written(&[file], &[("set@sda.service", true)]), bfq);
+        let by_path = "[Service]\nExecStart=/bin/sh -c 'echo bfq > %f/queue/scheduler'\n";
+        let file = ("usr/lib/systemd/system/set@.service", by_path);
+        let name = instance_for("set@.service", "/block/sda");
+        assert_eq!(name, "set@sys-block-sda.service");
+        assert_eq!(
+            written(&[file], &[(&name, false)]),
+            ["/usr/lib/systemd/system/set@.service:2 bfq?"]
+        );
+    }
+
+    #[test]
+    fn what_is_started_by_others_is_found_and_what_comes_with_sleep_is_in_doubt() {
+        let sure = ["/etc/systemd/system/x.service:2 bfq"];
+        let perhaps = ["/etc/systemd/system/x.service:2 bfq?"];
+        let with = |name, text| written(&[(UNIT, WRITES), (name, text)], &[]);
+        assert_eq!(with("etc/x", ""), [""; 0]);
+        assert_eq!(
+            with(
+                "etc/systemd/system/multi-user.target.d/x.conf",
+                "[Unit]\nWants=x.service\n"
+            ),
+            sure
+        );
+        assert_eq!(
+            with(
+                "etc/systemd/system/suspend.target.wants/x.service",
+                "-> ../x.service"
+            ),
+            perhaps
+        );
+        let timer = |text| {
+            let wanted = (
+                "etc/systemd/system/timers.target.wants/x.timer",
+                "-> ../x.timer",
+            );
+            written(
+                &[(UNIT, WRITES), wanted, ("etc/systemd/system/x.timer", text)],
+                &[],
+            )
+        };
+        assert_eq!(timer("[Timer]\nOnBootSec=1min\n"), sure);
+        assert_eq!(timer("[Timer]\nOnCalendar=daily\n"), perhaps);
+        assert_eq!(timer("[Timer]\nOnBootSec=1\nUnit=y.service\n"), [""; 0]);
+        let other = (
+            "etc/systemd/system/y.service",
+            "[Unit]\nRequires=x.service\n[Service]\nExecStart=/bin/true\n",
+        );
+        let wanted = (
+            "etc/systemd/system/basic.target.requires/y.service",
+            "-> ../y.service",
+        );
+        assert_eq!(written(&[(UNIT, WRITES), other, wanted], &[]), sure);
+    }
+}
