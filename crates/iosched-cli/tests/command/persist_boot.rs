@@ -117,15 +117,11 @@ const BOOTS: [(&str, &[Edit], &str); 10] = [
         "rhel-8",
         &[
             ("etc/default/grub", "elevator=cfq", "elevator=deadline"),
-            (
-                RHEL_ENTRY,
-                "$tuned_params",
-                "$tuned_params elevator=deadline",
-            ),
+            // Its entries, and those of kernels to come, have `$kernelopts`.
             (
                 ENVIRONMENT,
-                " elevator=cfq \nboot_success=0\n",
-                " \nboot_success=0\n#############",
+                " elevator=cfq \nboot_success=0\n#####",
+                " elevator=deadline \nboot_success=0\n",
             ),
         ],
         "",
@@ -294,6 +290,44 @@ fn a_command_line_that_is_in_other_hands_is_refused_with_the_way_out() {
         let way = way.replace("put elevator=deadline into", "take elevator= out of");
         assert!(stderr.contains(&way), "{boot}: {stderr}");
         assert_eq!(files(&machine), before);
+    }
+}
+
+/// Which files they are made from differs by who makes them.
+#[test]
+fn of_a_unified_image_the_files_are_named_that_it_is_made_from() {
+    for (files, place) in [
+        (&[][..], "/etc/kernel/cmdline"),
+        (
+            &[("etc/cmdline.d/root.conf", "root=/dev/sda1\n")],
+            "/etc/cmdline.d/root.conf",
+        ),
+        (
+            &[
+                ("etc/cmdline.d/root.conf", "root=/dev/sda1\n"),
+                ("etc/kernel/cmdline", "rw\n"),
+                ("etc/dracut.conf.d/uki.conf", "kernel_cmdline=\"quiet\"\n"),
+                ("etc/dracut.conf.d/other.conf", "compress=zstd\n"),
+            ],
+            "the one of /etc/kernel/cmdline, /etc/cmdline.d/root.conf, /etc/dracut.conf.d/uki.conf that it reads",
+        ),
+        (
+            &[
+                ("etc/kernel/uki.conf", "[UKI]\nCmdline=ro\n"),
+                ("etc/kernel/cmdline", "rw\n"),
+            ],
+            "/etc/kernel/uki.conf",
+        ),
+    ] {
+        let machine = machine("unified-image");
+        fs::remove_file(machine.path("etc/kernel/cmdline")).unwrap();
+        for (file, text) in files {
+            machine.write(file, text);
+        }
+        let (code, _, stderr) = machine.run("persist", &PUT);
+        assert_eq!(code, 16, "{stderr}");
+        let way = format!("put elevator=deadline into {place}, and have");
+        assert!(stderr.replace("\n      ", " ").contains(&way), "{stderr}");
     }
 }
 

@@ -112,8 +112,23 @@ pub(super) fn environment_with_old(before: &str, after: &str, now: &str) -> Opti
     Some(back)
 }
 
-/// The environment block without `elevator=` in `kernelopts`, and as long as it was: GRUB knows it by its size.
-pub(super) fn environment_without(text: &str) -> Result<String, NotUnderstood> {
+/// True of an entry whose parameters are those of GRUB's environment.
+pub(super) fn takes_kernelopts(entry: &str) -> bool {
+    let mut options = entry.lines().filter(|line| is_options(line));
+    options.any(|line| {
+        line.split_whitespace()
+            .any(|word| matches!(word, "$kernelopts" | "${kernelopts}"))
+    })
+}
+
+/// True if GRUB's environment gives such entries their parameters.
+pub(super) fn has_kernelopts(environment: &str) -> bool {
+    environment.lines().any(|line| line.starts_with(KERNELOPTS))
+}
+
+/// The environment block with `elevator=` in `kernelopts` set or, with no value, taken out, and as long as it was: GRUB
+/// knows it by its size.
+pub(super) fn environment_with(text: &str, value: Option<&str>) -> Result<String, NotUnderstood> {
     const NAME: &str = KERNELOPTS;
     let goes_on = |line: &&str| line.starts_with(NAME) && line.ends_with('\\');
     if let Some(index) = text.lines().position(|line| goes_on(&line)) {
@@ -122,9 +137,9 @@ pub(super) fn environment_without(text: &str) -> Result<String, NotUnderstood> {
     let mut is_open = false;
     let mut edited = each_line(text, |line| match line.strip_prefix(NAME) {
         Some(parameters) => {
-            let without = with_parameter(parameters, None);
-            is_open |= without.is_err();
-            NAME.to_owned() + &without.unwrap_or_else(|OpenQuote| parameters.to_owned())
+            let edited = with_parameter(parameters, value);
+            is_open |= edited.is_err();
+            NAME.to_owned() + &edited.unwrap_or_else(|OpenQuote| parameters.to_owned())
         }
         None => line.to_owned(),
     });
@@ -138,6 +153,17 @@ pub(super) fn environment_without(text: &str) -> Result<String, NotUnderstood> {
         let line = text.lines().position(|line| line.starts_with(NAME));
         let line = line.filter(|_| is_open).unwrap_or(0) + 1;
         return Err(NotUnderstood::of(text, line, why));
+    }
+    if edited.len() > text.len() {
+        // What fills the block up makes room.
+        let filled = edited.len() - edited.trim_end_matches('#').len();
+        let more = edited.len() - text.len();
+        if more > filled {
+            let line = text.lines().position(|line| line.starts_with(NAME));
+            let why = NotUnderstood::NO_ROOM;
+            return Err(NotUnderstood::of(text, line.unwrap_or(0) + 1, why));
+        }
+        edited.truncate(text.len());
     }
     edited.extend(std::iter::repeat_n('#', text.len() - edited.len()));
     Ok(edited)
@@ -252,15 +278,52 @@ mod tests {
             block
         };
         let with = block("saved_entry=1\nkernelopts=root=/dev/sda1 ro elevator=cfq quiet\n");
-        let without = environment_without(&with).unwrap();
+        let without = environment_with(&with, None).unwrap();
         assert_eq!(
             without,
             block("saved_entry=1\nkernelopts=root=/dev/sda1 ro quiet\n")
         );
-        assert_eq!(environment_without(&without).unwrap(), without);
-        let first = environment_without(&block("kernelopts=elevator=cfq\n")).unwrap();
+        assert_eq!(environment_with(&without, None).unwrap(), without);
+        let first = environment_with(&block("kernelopts=elevator=cfq\n"), None).unwrap();
         assert_eq!(first, block("kernelopts=\n"));
-        assert!(environment_without("kernelopts=elevator=cfq\n").is_err());
-        assert!(environment_without("").is_ok());
+        assert!(environment_with("kernelopts=elevator=cfq\n", None).is_err());
+        assert!(environment_with("", None).is_ok());
+        let put = environment_with(&without, Some("noop")).unwrap();
+        let expected = "saved_entry=1\nkernelopts=root=/dev/sda1 ro quiet elevator=noop\n";
+        assert_eq!(put, block(expected));
+        assert_eq!(environment_with(&put, None).unwrap(), without);
+        let back = environment_with_old(&without, &put, &put).unwrap();
+        assert_eq!(back, without);
+    }
+
+    #[test]
+    fn an_environment_block_without_room_is_refused() {
+        for (room, is_taken) in [
+            (" elevator=noop".len(), true),
+            (" elevator=noo".len(), false),
+        ] {
+            let mut block = format!("{SIGNATURE}kernelopts=ro ");
+            let length = 1024 - block.len() - "\n".len() - room;
+            block.extend(std::iter::repeat_n('a', length));
+            block.push('\n');
+            block.extend(std::iter::repeat_n('#', room));
+            assert_eq!(block.len(), 1024);
+            let edited = environment_with(&block, Some("noop"));
+            assert_eq!(edited.is_ok(), is_taken, "{edited:?}");
+            assert!(edited.is_ok_and(|text| text.len() == 1024) == is_taken);
+        }
+    }
+
+    #[test]
+    fn entries_take_their_parameters_from_the_environment_by_a_word() {
+        assert!(takes_kernelopts(RHEL_8));
+        assert!(takes_kernelopts("options root=x ${kernelopts}\n"));
+        for other in [
+            RHEL_9,
+            SYSTEMD_BOOT,
+            "title $kernelopts\noptions $kernelopts_old\n",
+        ] {
+            assert!(!takes_kernelopts(other), "{other}");
+        }
     }
 }

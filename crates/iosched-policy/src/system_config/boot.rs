@@ -63,8 +63,10 @@ pub(crate) fn files(host: &Host, value: Option<&str>) -> Result<Vec<FileChange>,
         let has_it = value.is_some() || is_given || !places_of_elevator(host).is_empty();
         return if has_it { Err(error) } else { Ok(changes) };
     }
+    let uses_environment = takes_kernelopts(host);
     let mut texts = Vec::new();
     for (path, format) in places(host) {
+        let value = value.filter(|_| format != Format::GrubEnvironment || uses_environment);
         let vendor = || files::read(host, Path::new(KERNEL_INSTALL_VENDOR));
         let text = match files::read(host, &path) {
             Err(FileError::Link { is_on_the_way, .. })
@@ -120,7 +122,12 @@ pub(crate) fn files(host: &Host, value: Option<&str>) -> Result<Vec<FileChange>,
     let mut edited: Vec<_> = of_grub.iter().zip(edited).collect();
     for other in &others {
         let (_, format, text) = other;
-        let after = with_elevator(text, *format, value);
+        let is_by_environment = match format {
+            Format::GrubEnvironment => !(uses_environment && bls::has_kernelopts(text)),
+            Format::LoaderEntry => uses_environment && bls::takes_kernelopts(text),
+            _ => false,
+        };
+        let after = with_elevator(text, *format, value.filter(|_| !is_by_environment));
         edited.push((other, after.map_err(|line| not_understood(other, line))?));
     }
     for ((path, _, before), after) in edited {
@@ -172,10 +179,7 @@ fn need_not_change(
     is_on_the_way: bool,
 ) -> bool {
     match text_of(host, path) {
-        Ok(text) => {
-            let only_loses_it = value.is_none() || format == Format::GrubEnvironment;
-            only_loses_it && cmdline::lines_with_elevator(&text, format).is_empty()
-        }
+        Ok(text) => value.is_none() && cmdline::lines_with_elevator(&text, format).is_empty(),
         // What leads nowhere, or round, gives nothing.
         Err(error) => {
             let is_round = files::followed(host, path).is_none();
@@ -350,6 +354,18 @@ fn entries_that(host: &Host, is_chosen: impl Fn(Option<Starts>) -> bool) -> Vec<
     .collect()
 }
 
+/// True if GRUB's environment has the parameters of some entries, and of those that are made for the kernels to come.
+fn takes_kernelopts(host: &Host) -> bool {
+    let holds =
+        |path: &PathBuf, is: fn(&str) -> bool| text_of(host, path).is_ok_and(|text| is(&text));
+    environments(host)
+        .iter()
+        .any(|path| holds(path, bls::has_kernelopts))
+        && entries(host)
+            .iter()
+            .any(|path| holds(path, bls::takes_kernelopts))
+}
+
 /// GRUB's environment blocks.
 fn environments(host: &Host) -> Vec<PathBuf> {
     let below = std::fs::read_dir(host.path(Path::new("/boot/efi/EFI")));
@@ -437,9 +453,18 @@ fn somebody_elses(host: &Host, value: Option<&str>) -> Option<FileError> {
     let images = directories.flat_map(|images| files_in(host, &images, "efi").unwrap_or_default());
     let of_entries = entries_that(host, |starts| starts == Some(Starts::Unified));
     if let Some(image) = images.chain(of_entries).next() {
+        let there = command_lines_of_images(host);
+        let there: Vec<String> = there
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
         let way = format!(
             "{}, and have the program that made the image make it anew (kernel-install, mkinitcpio, dracut)",
-            put_or_take(KERNEL_INSTALL)
+            match &there[..] {
+                [] => put_or_take(KERNEL_INSTALL),
+                [file] => put_or_take(file),
+                files => put_or_take(&format!("the one of {} that it reads", files.join(", "))),
+            }
         );
         let reason = "a unified kernel image holds its command line itself";
         return error(&image, reason, way);
@@ -458,6 +483,38 @@ fn somebody_elses(host: &Host, value: Option<&str>) -> Option<FileError> {
         return error(Path::new(EXTLINUX), reason, way);
     }
     None
+}
+
+/// The files of this machine from which a unified kernel image gets its command line, or may: which of them counts is
+/// decided by the program that makes it, and how that is called.
+fn command_lines_of_images(host: &Host) -> Vec<PathBuf> {
+    let has = |path: &Path, keys: &[&str]| {
+        let text = text_of(host, path).unwrap_or_default();
+        let is_set = |line: &str| {
+            let (key, _) = line.split_once('=').unwrap_or_default();
+            keys.contains(&key.trim().trim_end_matches('+'))
+        };
+        text.lines().any(is_set)
+    };
+    let mut found = Vec::new();
+    for path in ["/etc/kernel/uki.conf", "/etc/systemd/ukify.conf"].map(PathBuf::from) {
+        if has(&path, &["Cmdline"]) {
+            found.push(path);
+        }
+    }
+    for path in [KERNEL_INSTALL, KERNEL_INSTALL_VENDOR].map(PathBuf::from) {
+        if host.path(&path).exists() && found.is_empty() {
+            found.push(PathBuf::from(KERNEL_INSTALL)); // one below /usr is stood for by that in /etc
+        }
+    }
+    found.extend(all_of(host, Path::new("/etc/cmdline.d"), "conf"));
+    let of_dracut = all_of(host, Path::new("/etc/dracut.conf.d"), "conf");
+    for path in std::iter::once(PathBuf::from("/etc/dracut.conf")).chain(of_dracut) {
+        if has(&path, &["kernel_cmdline"]) {
+            found.push(path);
+        }
+    }
+    found
 }
 
 /// What the user should know of these changes: what is run after them, and what nobody does.

@@ -44,7 +44,7 @@ pub(crate) enum Format {
     Extlinux,
     /// An entry of the Boot Loader Specification: lines `options …`.
     LoaderEntry,
-    /// GRUB's environment block, whose `kernelopts` come before the entry's own options: taken out there, not put in.
+    /// GRUB's environment block, with the `kernelopts` of entries that name them.
     GrubEnvironment,
 }
 
@@ -87,6 +87,10 @@ impl Format {
             Format::KernelInstall => ("the parameters there", ""),
             Format::MenuLst => ("its lines `kernel` (below Xen `module`)", ""),
             Format::LoaderEntry => ("its line `options`", ""),
+            Format::GrubEnvironment if line.why == NotUnderstood::NO_ROOM => {
+                return "shorten kernelopts, then try again: grub2-editenv - set kernelopts=\"…\""
+                    .to_owned();
+            }
             Format::GrubEnvironment => (
                 "that variable (grub2-editenv)",
                 "; tuned_params is TuneD's, by the cmdline of its profile",
@@ -176,7 +180,7 @@ fn edited(text: &str, format: Format, value: Option<&str>) -> Result<String, Not
         Format::LoaderEntry => {
             in_lines(text, bls::is_options, "options ", value).map_err(open_quote)
         }
-        Format::GrubEnvironment => bls::environment_without(text),
+        Format::GrubEnvironment => bls::environment_with(text, value),
         Format::MenuLst => menu_lst::with_elevator(text, value)
             .map_err(|(line, why)| NotUnderstood::of(text, line, why)),
         Format::KernelInstall => {

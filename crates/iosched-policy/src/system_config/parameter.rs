@@ -191,6 +191,8 @@ impl NotUnderstood {
     /// A file that is read after the one with our parameter.
     pub(super) const LOSES: &str = "loses what /etc/default/grub has in it";
     pub(super) const QUOTE: &str = "has single quotes, or a quote that is not closed";
+    /// GRUB's environment block has the size that it has.
+    pub(super) const NO_ROOM: &str = "has no room for it in GRUB's environment block";
     pub(super) const CONTINUED: &str = "goes on in the next line";
     /// The shell takes the carriage return for a part of the word before it.
     pub(super) const CARRIAGE_RETURN: &str =
