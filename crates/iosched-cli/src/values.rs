@@ -1,8 +1,22 @@
 //! What options take as values: times, margins, lists of schedulers. (Sizes are read by
 //! [`iosched_emulate::spec::parse_size`].)
 
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
+
+use clap::builder::{PathBufValueParser, TypedValueParser};
+
+/// A copied tree, which is there: what a command remembers would make it else.
+pub(crate) fn tree() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| {
+        if path.is_dir() {
+            Ok(path)
+        } else {
+            Err("there is no such directory")
+        }
+    })
+}
 
 /// A length of time: `90`, `90s`, `10m`, `1.5h`, `500ms`.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -54,7 +54,7 @@ pub(crate) struct AdviseArgs {
     evidence: Option<PathBuf>,
 
     /// Advise on a copied tree (DIR/sys, DIR/proc, DIR/etc) instead of this machine
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = crate::values::tree())]
     root: Option<PathBuf>,
 }
 

@@ -53,7 +53,7 @@ pub(crate) struct CheckArgs {
     textfile: Option<PathBuf>,
 
     /// Check a copied tree instead of this machine
-    #[arg(long, value_name = "DIR", hide = true)]
+    #[arg(long, value_name = "DIR", hide = true, value_parser = crate::values::tree())]
     root: Option<PathBuf>,
 }
 

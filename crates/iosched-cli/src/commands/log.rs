@@ -23,7 +23,7 @@ pub(crate) struct LogArgs {
     id: Option<u64>,
 
     /// Work on a copied tree instead of this machine
-    #[arg(long, value_name = "DIR", hide = true)]
+    #[arg(long, value_name = "DIR", hide = true, value_parser = crate::values::tree())]
     root: Option<PathBuf>,
 }
 

@@ -109,7 +109,7 @@ pub(crate) struct HowArgs {
     pub(crate) initramfs: bool,
 
     /// Work on a copied tree instead of this machine (nothing is switched)
-    #[arg(long, value_name = "DIR", hide = true)]
+    #[arg(long, value_name = "DIR", hide = true, value_parser = crate::values::tree())]
     pub(crate) root: Option<PathBuf>,
 }
 
@@ -157,6 +157,27 @@ impl Failure for SecondDevice {
         } = self;
         Some(format!(
             "run it for each: iosched persist {first} {rest}; iosched persist {second} {rest}"
+        ))
+    }
+
+    fn exit_code(&self) -> u8 {
+        exit::USAGE
+    }
+}
+
+/// Both a rule and the kernel's parameter are called so.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the policy has a rule that is called elevator, and the kernel has a parameter of that name"
+)]
+struct RuleOrParameter;
+
+impl Failure for RuleOrParameter {
+    fn hint(&self) -> Option<String> {
+        Some(format!(
+            "`iosched persist --remove elevator --method cmdline` takes the parameter out; to remove the rule, give it another \
+             name in {} first, or name its disk",
+            file::PATH
         ))
     }
 
@@ -236,7 +257,15 @@ pub(crate) fn run(args: &PersistArgs, output: &Output) -> Outcome {
         return list(&host, output);
     }
     finish_undo(&host, &args.how, output)?;
-    if args.method == MethodArg::Cmdline || args.remove.as_deref() == Some("elevator") {
+    if args.method == MethodArg::Cmdline {
+        return command_line(args, &host, output);
+    }
+    if args.remove.as_deref() == Some("elevator") {
+        let policy = file::read(&host).unwrap_or_default(); // one that is damaged gives no names
+        let mut rules = policy.iter().flat_map(|(policy, _)| &policy.rules);
+        if rules.any(|rule| rule.name == "elevator") {
+            return Err(boxed(RuleOrParameter));
+        }
         return command_line(args, &host, output);
     }
     let method = match args.method {

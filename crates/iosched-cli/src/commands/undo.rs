@@ -32,7 +32,7 @@ pub(crate) struct UndoArgs {
     dry_run: bool,
 
     /// Work on a copied tree instead of this machine
-    #[arg(long, value_name = "DIR", hide = true)]
+    #[arg(long, value_name = "DIR", hide = true, value_parser = crate::values::tree())]
     root: Option<PathBuf>,
 }
 

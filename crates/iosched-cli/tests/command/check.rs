@@ -340,6 +340,28 @@ fn what_is_known_of_the_machines_own_policy_is_not_changed_by_a_check_of_another
     assert_eq!(state(), before);
 }
 
+#[test]
+fn a_tree_that_is_not_there_is_refused_and_not_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let tree = dir.path().join("nowhere");
+    for arguments in [
+        &["check"][..],
+        &["check", "--json"],
+        &["log"],
+        &["undo"],
+        &["advise"],
+        &["persist", "sda", "bfq", "--yes"],
+    ] {
+        let mut command = iosched();
+        command.arg(arguments[0]).arg("--root").arg(&tree);
+        let output = command.args(&arguments[1..]).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains("there is no such directory"), "{said}");
+        assert!(!tree.exists(), "{arguments:?}");
+    }
+}
+
 /// The files below a directory with what is in them.
 fn walk(directory: &Path) -> Vec<(PathBuf, String)> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();

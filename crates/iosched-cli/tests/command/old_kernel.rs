@@ -376,6 +376,32 @@ echo '{"fio version":"fio-2.16","jobs":[{"jobname":"a","error":0,"read":{"io_byt
     assert_eq!(trial["jobs"][0]["read"]["latency_max_ns"], 9000);
 }
 
+#[test]
+fn an_fio_that_is_too_old_is_refused_by_its_version() {
+    let Some(disk) = small_disk() else { return };
+    let before = disk.scheduler();
+    let dir = tempfile::tempdir().unwrap();
+    let fio = dir.path().join("fio");
+    fs::write(&fio, "#!/bin/sh\necho fio-2.1.10\n").unwrap();
+    fs::set_permissions(&fio, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let output = iosched()
+        .env("PATH", format!("{}:{path}", dir.path().display()))
+        .args(["tune", &disk.name, "--runtime", "200ms", "--out"])
+        .arg(dir.path().join("r"))
+        .args(SHORT)
+        .output()
+        .unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(10), "{said}");
+    let names_it = said.contains("fio is too old: fio-2.1.10, and 2.16 is");
+    assert!(
+        names_it && said.contains("hint: install a newer one"),
+        "{said}"
+    );
+    assert_eq!(disk.scheduler(), before);
+}
+
 /// What comes out of it is other tests' affair: here it is what is asked of the kernel.
 #[test]
 fn the_other_commands_ask_for_nothing_else_that_is_new() {

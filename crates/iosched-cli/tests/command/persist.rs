@@ -56,6 +56,32 @@ impl Drop for Tmpfs {
 }
 
 #[test]
+fn a_rule_that_is_called_as_the_parameter_is_told_from_it() {
+    let machine = Machine::two_disks();
+    let policy = "[[rule]]\nname = 'elevator'\nmatch = { serial = 'ACME_S1' }\nscheduler = 'bfq'\n";
+    machine.write("etc/iosched/policy.toml", policy);
+    machine.write(
+        "etc/default/grub",
+        "GRUB_CMDLINE_LINUX=\"ro elevator=cfq\"\n",
+    );
+    let before = machine.etc();
+    let (code, _, stderr) = machine.run("persist", &["--yes", "--remove", "elevator"]);
+    assert_eq!(code, 2, "{stderr}");
+    assert!(
+        stderr.contains("a rule that is called elevator"),
+        "{stderr}"
+    );
+    assert_eq!(machine.etc(), before);
+    let parameter = ["--yes", "--remove", "elevator", "--method", "cmdline"];
+    machine.succeeds("persist", &parameter);
+    assert_eq!(
+        machine.read("etc/default/grub"),
+        "GRUB_CMDLINE_LINUX=\"ro\"\n"
+    );
+    assert_eq!(machine.read("etc/iosched/policy.toml"), policy);
+}
+
+#[test]
 fn a_choice_is_written_shown_logged_and_taken_back() {
     let machine = Machine::two_disks();
     let before = machine.etc();

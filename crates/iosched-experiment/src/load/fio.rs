@@ -31,6 +31,12 @@ pub enum FioError {
     /// fio is not there, hung, or we were interrupted.
     #[error(transparent)]
     Child(#[from] ChildError),
+    /// Its results lack what we read.
+    #[error("fio is too old: {found}, and 2.16 is the oldest that is understood")]
+    TooOld {
+        /// What it says of itself.
+        found: String,
+    },
     /// fio ended with an error.
     #[error("fio failed with {status}: {message}")]
     Failed {
@@ -53,6 +59,11 @@ pub enum FioError {
 impl Failure for FioError {
     fn hint(&self) -> Option<String> {
         match self {
+            FioError::TooOld { .. } => Some(
+                "install a newer one in its place (`fio --version` says which one is found first): of the distribution's \
+                 later releases or backports, or built from its source, https://github.com/axboe/fio"
+                    .into(),
+            ),
             FioError::Child(ChildError::Missing { .. }) => Some(
                 "install it: apt install fio (Debian, Ubuntu), dnf install fio (Fedora, RHEL), zypper \
                  install fio (openSUSE), pacman -S fio (Arch), apk add fio (Alpine)"
@@ -64,19 +75,39 @@ impl Failure for FioError {
 
     fn exit_code(&self) -> u8 {
         match self {
-            FioError::Child(ChildError::Missing { .. }) => exit::MISSING,
+            FioError::Child(ChildError::Missing { .. }) | FioError::TooOld { .. } => exit::MISSING,
             FioError::Child(ChildError::Stopped) => exit::INTERRUPTED,
             _ => exit::LOAD_FAILED,
         }
     }
 }
 
+/// The oldest version of fio whose results are read: its JSON+ has bins.
+const OLDEST: (u32, u32) = (2, 16);
+
 /// fio's version, for example `fio-3.33`.
+///
+/// # Errors
+/// It is not there, or older than [`OLDEST`].
 pub fn version() -> Result<String, FioError> {
     let mut command = Command::new("fio");
     command.arg("--version");
     let finished = process::run(command, Duration::from_secs(30), &Stop::new(), &mut |_| {})?;
-    Ok(finished.stdout.trim().to_owned())
+    let found = finished.stdout.trim().to_owned();
+    match numbers(&found) {
+        Some(numbers) if numbers < OLDEST => Err(FioError::TooOld { found }),
+        _ => Ok(found),
+    }
+}
+
+/// The numbers in `fio-3.33`, or `fio-3.33-7-g0a1b`; nothing of what is no version.
+fn numbers(version: &str) -> Option<(u32, u32)> {
+    let mut parts = version
+        .strip_prefix("fio-")?
+        .split(|c: char| !c.is_ascii_digit());
+    let major = parts.next()?.parse().ok()?;
+    let minor = parts.next().and_then(|minor| minor.parse().ok());
+    Some((major, minor.unwrap_or(0)))
 }
 
 /// How fio is run.
@@ -372,6 +403,24 @@ mod tests {
    "lat_ns":{"min":10,"max":2000,"mean":1005.0,"N":2,"bins":{"2000":1,"10":1}}},
  "write":{"io_bytes":0,"bw_bytes":0,"iops":0.0,"total_ios":0,
    "lat_ns":{"min":0,"max":0,"mean":0.0,"N":0}}}]}"#;
+
+    #[test]
+    fn versions_are_compared_by_their_numbers() {
+        for (version, is_too_old) in [
+            ("fio-3.33", false),
+            ("fio-2.16", false),
+            ("fio-2.2.10", true), // Ubuntu 16.04, Debian 8
+            ("fio-2.2.8", true),  // RHEL 7 with EPEL of old
+            ("fio-2.1.3", true),
+            ("fio-3.1", false),
+            ("fio-3.36-12-g0a1b2c", false),
+            ("fio-4", false),
+            ("fio of somebody", false),
+        ] {
+            let is_older = numbers(version).is_some_and(|numbers| numbers < OLDEST);
+            assert_eq!(is_older, is_too_old, "{version}");
+        }
+    }
 
     #[test]
     fn notes_before_the_json_are_passed_over_and_bins_are_sorted() {
