@@ -385,8 +385,13 @@ const USUAL_PHASE: Nanos = Nanos::from_millis(2);
 /// Steps of the search for the phase of bfq's ticks, and how far each reaches to either side.
 const BFQ_STEPS: [(u64, u64); 3] = [(100_000, u64::MAX), (20_000, 100_000), (3_000, 20_000)];
 
+/// Where less agrees, it is no error of a few microseconds.
+const ENOUGH: f64 = 0.99;
+
 /// The same for bfq, whose soft real-time raises depend on the phase to 3 µs: after the first
-/// disagreement its state is another one, so that the phase with the latest first one is taken.
+/// disagreement its state is another one, so that the phase with the latest first one is taken. A
+/// disagreement that no phase mends hides later ones from that search: where much is wrong all the
+/// same, the phase is taken with which most of the recording agrees.
 fn phase_before_errors<T, E>(
     settings: &Checked,
     mut follow_at: impl FnMut(&Checked, Until) -> Result<(Report, T), E>,
@@ -421,6 +426,18 @@ fn phase_before_errors<T, E>(
     if best_phase != usual_phase {
         settings.kernel.tick_phase = best_phase;
         (best, state) = follow_at(&settings, Until::End)?;
+    }
+    let (coarse, _) = BFQ_STEPS[0];
+    for phase in (0..tick).step_by(usize::try_from(coarse).unwrap_or(usize::MAX)) {
+        if best.agreement() >= ENOUGH {
+            break;
+        }
+        settings.kernel.tick_phase = Nanos::new(phase);
+        let (tried, left) = follow_at(&settings, Until::End)?;
+        if score(&tried) > score(&best) {
+            (best, state) = (tried, left);
+            best_phase = settings.kernel.tick_phase;
+        }
     }
     Ok((best, state, best_phase))
 }
@@ -602,6 +619,7 @@ fn each_line(
 
 #[cfg(test)]
 mod tests {
+    use iosched_sim::conform::Disagreement;
     use iosched_sim::disk::{self, ModelOptions};
     use iosched_sim::scheduler::{Kernel, SchedulerSpec, build};
     use iosched_sim::simulate::{Setup, run};
@@ -632,6 +650,36 @@ mod tests {
         };
         follow_all(&[path], &wanted, None, &mut result).unwrap();
         assert!(said.contains("4.19"), "{said}");
+    }
+
+    #[test]
+    fn what_no_phase_mends_does_not_hide_the_phase_of_bfq() {
+        let settings = Checked::new(&SchedulerRequest {
+            scheduler: "bfq".into(),
+            hz: Some(250),
+            ..SchedulerRequest::default()
+        });
+        let (report, (), phase) = best_phase(&settings.unwrap(), |settings, _| {
+            let is_near = settings.kernel.tick_phase.as_nanos().abs_diff(1_300_000) < 100_000;
+            let nothing = Disagreement {
+                time_us: 0.0,
+                recorded: String::new(),
+                ours: String::new(),
+                why: String::new(),
+            };
+            Ok::<_, ()>((
+                Report {
+                    decisions: 1000,
+                    agreed: if is_near { 995 } else { 700 },
+                    agreed_at_first: 10,
+                    first_disagreements: vec![nothing],
+                    ..Report::default()
+                },
+                (),
+            ))
+        })
+        .unwrap();
+        assert_eq!(report.agreed, 995, "at {phase:?}");
     }
 
     #[test]
