@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use serde::{Deserialize, Serialize};
 
+use crate::device::Mount;
 use crate::device::mounts::MountTable;
 use crate::device::{Device, Identity, Recognition};
 use crate::failure::{Failure, NotUndone, exit};
@@ -315,10 +316,16 @@ impl OwnFileSystem {
         let at = || self.mount_point.display().to_string();
         let bearer = self.bearer(host);
         // Who may mount nothing (the unit at boot) finds nothing mounted after a boot.
-        let is_mounted = MountTable::read(host).map_or(true, |mounts| {
-            let mount = mounts.containing(&self.mount_point);
-            mount.is_some_and(|mount| mount.mount_point == self.mount_point)
-        });
+        let mounts = MountTable::read(host);
+        let mounted = mounts.as_ref().ok().and_then(|mounts| self.mounted(mounts));
+        if let Some(other) = mounted.filter(|mount| !self.is_own(mount)) {
+            let cause = format!(
+                "{} is mounted there, which no run does",
+                other.source.display()
+            );
+            return Err(not_undone(at(), cause));
+        }
+        let is_mounted = mounts.is_err() || mounted.is_some();
         let unmounted = if is_mounted {
             unmount_patiently(&self.mount_point)
         } else {
@@ -338,10 +345,8 @@ impl OwnFileSystem {
                 return Err(not_undone(kernel_name(&node), self.left(&node, cause)));
             }
         };
-        if !was_mounted {
-            self.check_unused(&node)
-                .map_err(|cause| not_undone(kernel_name(&node), self.left(&node, &cause)))?;
-        }
+        self.check_unused(&node)
+            .map_err(|cause| not_undone(kernel_name(&node), self.left(&node, &cause)))?;
         erase_signatures(&node).map_err(|cause| not_undone(kernel_name(&node), cause))?;
         Ok(Some(kernel_name(&node)))
     }
@@ -372,9 +377,19 @@ impl OwnFileSystem {
     /// What is mounted where the run mounted it, if that is it.
     fn mounted_from(&self, host: &Host) -> Option<PathBuf> {
         let mounts = MountTable::read(host).ok()?;
+        let mount = self.mounted(&mounts)?;
+        self.is_on(&mount.source).then(|| mount.source.clone())
+    }
+
+    /// What is mounted, uppermost, where the run mounted it.
+    fn mounted<'table>(&self, mounts: &'table MountTable) -> Option<&'table Mount> {
         let mount = mounts.containing(&self.mount_point)?;
-        let is_ours = mount.mount_point == self.mount_point && self.is_on(&mount.source);
-        is_ours.then(|| mount.source.clone())
+        (mount.mount_point == self.mount_point).then_some(mount)
+    }
+
+    /// Whether the run mounted this: of a disk that does not answer any more the label cannot be read.
+    fn is_own(&self, mount: &Mount) -> bool {
+        mount.source == self.node || self.is_on(&mount.source)
     }
 
     /// The devices of the machine whose file systems have its label, looked for once the first is wanted.
@@ -448,8 +463,13 @@ impl OwnFileSystem {
 /// The first name in the root of a file system that a run does not make there.
 fn stranger_in(root: &Path) -> io::Result<Option<String>> {
     for entry in fs::read_dir(root)? {
-        let name = entry?.file_name();
-        if !user_files::is_drawn_name(&name) && name != "lost+found" {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_as_made = match name.to_str() {
+            Some("lost+found") => fs::read_dir(entry.path())?.next().is_none(),
+            _ => user_files::is_drawn_name(&name),
+        };
+        if !is_as_made {
             return Ok(Some(name.to_string_lossy().into_owned()));
         }
     }

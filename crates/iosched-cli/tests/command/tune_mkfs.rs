@@ -405,6 +405,65 @@ fn a_file_system_that_somebody_has_used_since_is_named_and_stays() {
     iosched().arg("restore").assert().success();
 }
 
+/// What is mounted, uppermost, at a path, by its type.
+fn mounted_at(path: &Path) -> Option<String> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let words = mounts
+        .lines()
+        .map(|line| line.split(' ').collect::<Vec<_>>());
+    let at = words.filter(|words| Path::new(words[1]) == path);
+    at.last().map(|words| words[2].to_owned())
+}
+
+#[test]
+fn what_somebody_put_where_a_killed_run_has_it_mounted_stays() {
+    let Some(bench) = Bench::new() else { return };
+    let mut child = bench.start();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(wait_until(|| {
+        processes_with(&format!("sleep {}", bench.span)).is_empty()
+    }));
+    let label = bench.content();
+    let label = label.lines().find_map(|line| line.strip_prefix("LABEL="));
+    let at = Path::new("/run/iosched/mounted").join(label.unwrap());
+    let restore = || {
+        let output = iosched().arg("restore").output().unwrap();
+        (
+            output.status.code(),
+            lossy(&output.stdout) + &lossy(&output.stderr),
+        )
+    };
+    // Something else over it: nothing is unmounted.
+    run("mount", &["-t", "tmpfs", "somebodys", at.to_str().unwrap()]);
+    fs::write(at.join("precious"), "kept").unwrap();
+    let (code, said) = restore();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("somebodys is mounted there"), "{said}");
+    assert_eq!(mounted_at(&at).as_deref(), Some("tmpfs"));
+    assert_eq!(fs::read_to_string(at.join("precious")).unwrap(), "kept");
+    run("umount", &[at.to_str().unwrap()]);
+    // Something within it, where a new one has nothing.
+    for place in ["lost+found/saved", "precious"] {
+        let node = bench.disk.path().display().to_string();
+        if mounted_at(&at).is_none() {
+            fs::create_dir_all(&at).unwrap();
+            run("mount", &[&node, at.to_str().unwrap()]);
+        }
+        fs::write(at.join(place), "kept").unwrap();
+        let (code, said) = restore();
+        assert_eq!(code, Some(1), "{said}");
+        let first = place.split('/').next().unwrap();
+        assert!(said.contains(&format!("it holds {first:?}")), "{said}");
+        bench.in_its_file_system(|root| {
+            assert_eq!(fs::read_to_string(root.join(place)).unwrap(), "kept");
+            fs::remove_file(root.join(place)).unwrap();
+        });
+    }
+    iosched().arg("restore").assert().success();
+    assert_eq!(bench.content(), "");
+}
+
 #[test]
 fn restore_finds_it_on_a_disk_that_got_another_name() {
     let Some(bench) = Bench::new() else { return };
