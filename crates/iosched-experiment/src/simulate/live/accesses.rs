@@ -3,12 +3,21 @@
 //! counts from that bio's own submission on, in both.
 
 use iosched_sim::request::{Op, ProcessId};
-use iosched_sim::simulate::{BlockEvent, Observer};
+use iosched_sim::simulate::{BlockEvent, Observer, Outcome};
 use iosched_sim::trace::kernel::{Action, Line};
 use iosched_sim::units::{Sector, Sectors, Time};
 
 /// Parts of a run from which the rate's interval is worked out.
 const PARTS: u64 = 10;
+
+/// A simulated run.
+#[derive(Debug)]
+pub(super) struct Predicted {
+    /// What the processes got.
+    pub(super) outcome: Outcome,
+    /// What the block layer saw.
+    pub(super) accesses: Accesses,
+}
 
 /// The bios of a run.
 #[derive(Debug, Clone, Default)]

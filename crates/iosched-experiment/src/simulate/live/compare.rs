@@ -8,9 +8,8 @@ use iosched_stats::histogram::Histogram;
 use iosched_stats::interval::student_t;
 use serde::{Deserialize, Serialize};
 
-use super::accesses::Accesses;
+use super::accesses::{Accesses, Predicted};
 use super::measure::Measured;
-use super::predict::Predicted;
 use super::tags::Contests;
 use super::{LEAST_AGREEMENT, Load};
 use crate::load::simulated::job_result;

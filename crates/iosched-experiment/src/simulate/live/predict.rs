@@ -20,7 +20,7 @@ use iosched_sim::workload::Job;
 
 use super::super::events::EventFile;
 use super::super::threads;
-use super::accesses::Accesses;
+use super::accesses::{Accesses, Predicted};
 use super::machine::Machine;
 use super::measure::Measured;
 use super::tags::Contests;
@@ -99,15 +99,6 @@ fn timed(load: &Load, runtime: Nanos) -> Vec<Job> {
         job.amount = None;
     }
     jobs
-}
-
-/// A simulated run.
-#[derive(Debug)]
-pub(super) struct Predicted {
-    /// What the processes got.
-    pub(super) outcome: Outcome,
-    /// What the block layer saw.
-    pub(super) accesses: Accesses,
 }
 
 /// Simulates the load as it was measured.
