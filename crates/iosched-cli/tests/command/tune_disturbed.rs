@@ -179,7 +179,7 @@ fn fio_missing_and_fio_hanging_are_said_so() {
     );
 
     let bin = tempfile::tempdir().unwrap();
-    let script = "#!/bin/sh\n[ \"$1\" = --version ] && echo fio-0 && exit\nsleep 1000\n";
+    let script = "#!/bin/sh\n[ \"$1\" = --version ] && echo fio-3.33 && exit\nsleep 1000\n";
     let (fake, path) = fake_fio(bin.path(), script);
     let output = iosched()
         .args([
