@@ -411,8 +411,8 @@ fn mounted_at(path: &Path) -> Option<String> {
     let words = mounts
         .lines()
         .map(|line| line.split(' ').collect::<Vec<_>>());
-    let at = words.filter(|words| Path::new(words[1]) == path);
-    at.last().map(|words| words[2].to_owned())
+    let mut at = words.filter(|words| Path::new(words[1]) == path);
+    at.next_back().map(|words| words[2].to_owned())
 }
 
 #[test]

@@ -88,7 +88,7 @@ const OLDEST: (u32, u32) = (2, 16);
 /// fio's version, for example `fio-3.33`.
 ///
 /// # Errors
-/// It is not there, or older than [`OLDEST`].
+/// It is not there, or older than 2.16.
 pub fn version() -> Result<String, FioError> {
     let mut command = Command::new("fio");
     command.arg("--version");
