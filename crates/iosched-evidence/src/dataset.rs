@@ -9,6 +9,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::io::{self, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -55,6 +56,10 @@ const NAME: usize = 32;
 
 /// The most rows that are read of a dataset.
 const MOST_ROWS: u64 = 5_000_000;
+
+/// The most that is told apart of them: comparisons of two arms on a drive under a load on a kernel series, whatever machine
+/// made them. Each is pooled by itself.
+const MOST_KINDS: usize = 200_000;
 
 /// The most that its files may have without their compression, bytes.
 const MOST_UNCOMPRESSED: u64 = 1 << 30;
@@ -129,12 +134,14 @@ pub enum DatasetError {
         found: u32,
     },
     /// All files together take more than is read.
-    #[error("{} and the files before it have more {what} than are read: {MOST_ROWS} rows, {MOST_UNCOMPRESSED} bytes", path.display())]
+    #[error("{} and the files before it have more than the {most} {what} that are read of a dataset", path.display())]
     TooMuch {
         /// The file that is too much.
         path: PathBuf,
-        /// Rows, or bytes.
+        /// Rows, bytes, or what is told apart.
         what: &'static str,
+        /// How many are read.
+        most: u64,
     },
     /// Another command gave it its secret meanwhile, or adds to it now.
     #[error("another command adds to {} at the same time", path.display())]
@@ -170,7 +177,7 @@ impl Failure for DatasetError {
                 "remove it, and add its records again, or take it from a copy".into()
             }
             DatasetError::TooMuch { .. } => {
-                "keep several datasets, one for each site or class of drives".into()
+                "keep several datasets, one for each site or class of drives; remove the file if you do not know who made it".into()
             }
             DatasetError::Busy { .. } => "wait until it ends, then run the command again".into(),
             DatasetError::NoSecret { .. } => {
@@ -225,9 +232,16 @@ impl Dataset {
         directory: &Path,
         classes: Option<&BTreeSet<String>>,
     ) -> Result<Dataset, DatasetError> {
+        Dataset::read_within(directory, classes, Room::whole())
+    }
+
+    fn read_within(
+        directory: &Path,
+        classes: Option<&BTreeSet<String>>,
+        mut room: Room,
+    ) -> Result<Dataset, DatasetError> {
         let mut rows = Vec::new();
         let mut unusable = Vec::new();
-        let mut room = Room::whole();
         for (class, part) in classes_of(directory)? {
             if classes.is_some_and(|wanted| !wanted.contains(&class)) {
                 continue;
@@ -251,15 +265,11 @@ impl Dataset {
 
     /// Of these rows those that say something new, and how many records say nothing new.
     pub fn new_of(&self, rows: Vec<Row>) -> (Vec<Row>, usize) {
-        let known: HashMap<_, i32> = self
-            .rows
-            .iter()
-            .map(|row| (row.key(), row.rounds))
-            .collect();
+        let known: HashSet<Same<'_>> = self.rows.iter().map(Same).collect();
         let is_new = |row: &Row| {
             known
-                .get(&row.key())
-                .is_none_or(|&rounds| rounds < row.rounds)
+                .get(&Same(row))
+                .is_none_or(|known| known.0.rounds < row.rounds)
         };
         let records = |rows: &[Row]| -> BTreeSet<String> {
             rows.iter().map(|row| row.record.to_string()).collect()
@@ -273,23 +283,38 @@ impl Dataset {
 }
 
 /// The same comparison once, with the most rounds; in the order in which they came.
-pub fn each_once(rows: Vec<Row>) -> Vec<Row> {
-    let mut longest: HashMap<_, (i32, usize)> = HashMap::with_capacity(rows.len());
+pub fn each_once(mut rows: Vec<Row>) -> Vec<Row> {
+    let mut longest: HashMap<Same<'_>, usize> = HashMap::with_capacity(rows.len());
     for (at, row) in rows.iter().enumerate() {
-        let best = longest.entry(row.key()).or_insert((row.rounds, at));
-        if row.rounds > best.0 {
-            *best = (row.rounds, at);
+        let best = longest.entry(Same(row)).or_insert(at);
+        if row.rounds > rows[*best].rounds {
+            *best = at;
         }
     }
     if longest.len() == rows.len() {
         return rows;
     }
-    let kept: HashSet<usize> = longest.into_values().map(|(_, at)| at).collect();
-    let rows = rows
-        .into_iter()
-        .enumerate()
-        .filter(|(at, _)| kept.contains(at));
-    rows.map(|(_, row)| row).collect()
+    let kept: HashSet<usize> = longest.into_values().collect();
+    let mut at = 0..rows.len();
+    rows.retain(|_| at.next().is_some_and(|at| kept.contains(&at)));
+    rows
+}
+
+/// A row, equal to others that compare the same.
+struct Same<'a>(&'a Row);
+
+impl PartialEq for Same<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.key() == other.0.key()
+    }
+}
+
+impl Eq for Same<'_> {}
+
+impl Hash for Same<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.key().hash(state);
+    }
 }
 
 /// The classes of a dataset, each with its directory, in a fixed order.
@@ -343,21 +368,48 @@ fn sorted(directory: &Path) -> Result<Vec<PathBuf>, DatasetError> {
 struct Room {
     rows: u64,
     uncompressed: u64,
+    /// What is told apart, by its digest. Who makes files does not know how digests are made.
+    kinds: HashSet<u64>,
+    most_kinds: usize,
+    digests: RandomState,
 }
+
+/// What there is too much of, and how much of it is read.
+type TooMuch = (&'static str, u64);
 
 impl Room {
     fn whole() -> Room {
         Room {
             rows: MOST_ROWS,
             uncompressed: MOST_UNCOMPRESSED,
+            kinds: HashSet::new(),
+            most_kinds: MOST_KINDS,
+            digests: RandomState::new(),
         }
     }
 
-    fn take(&mut self, needs: Needs) -> Result<(), &'static str> {
+    fn take(&mut self, needs: Needs) -> Result<(), TooMuch> {
         let rows = self.rows.checked_sub(needs.rows);
-        self.rows = rows.ok_or("rows")?;
+        self.rows = rows.ok_or(("rows", MOST_ROWS))?;
         let uncompressed = self.uncompressed.checked_sub(needs.uncompressed);
-        self.uncompressed = uncompressed.ok_or("bytes")?;
+        self.uncompressed = uncompressed.ok_or(("bytes", MOST_UNCOMPRESSED))?;
+        Ok(())
+    }
+
+    /// Makes room for what the rows of a file tell apart; for none of it where that is too much.
+    fn take_kinds(&mut self, rows: &[Row]) -> Result<(), TooMuch> {
+        let mut new = HashSet::new();
+        for row in rows {
+            let kind = self.digests.hash_one(row.kind());
+            if !self.kinds.contains(&kind) {
+                new.insert(kind);
+            }
+            if self.kinds.len() + new.len() > self.most_kinds {
+                let what = "different comparisons (drive, load, kernel series, two arms)";
+                return Err((what, self.most_kinds as u64));
+            }
+        }
+        self.kinds.extend(new);
         Ok(())
     }
 }
@@ -383,11 +435,14 @@ fn read_file(path: &Path, class: &str, room: &mut Room) -> Result<Vec<Row>, Data
     }
     let needs = check(&envelope).map_err(damaged)?;
     drop(envelope);
-    room.take(needs).map_err(|what| DatasetError::TooMuch {
+    let too_much = |(what, most)| DatasetError::TooMuch {
         path: path.into(),
         what,
-    })?;
+        most,
+    };
+    room.take(needs).map_err(too_much)?;
     let rows = rows_of(bytes.into()).map_err(damaged)?;
+    room.take_kinds(&rows).map_err(too_much)?;
     let drive = |row: &Row| (row.transport.clone(), row.rotational, row.is_virtual);
     let mut last = None;
     for (number, row) in rows.iter().enumerate() {
@@ -970,11 +1025,98 @@ mod tests {
         let mut room = Room {
             rows: 5,
             uncompressed: 100,
+            ..Room::whole()
         };
         let needs = |rows, uncompressed| Needs { rows, uncompressed };
         assert!(room.take(needs(3, 50)).is_ok());
-        assert_eq!(room.take(needs(3, 1)), Err("rows"));
-        assert_eq!(room.take(needs(1, 60)), Err("bytes"));
+        assert_eq!(room.take(needs(3, 1)).unwrap_err().0, "rows");
+        assert_eq!(room.take(needs(1, 60)).unwrap_err().0, "bytes");
+    }
+
+    /// Rows whose arm, model, load of one's own, kernel series, objective or load class is another in each.
+    fn all_different(what: usize, count: usize) -> Vec<Row> {
+        let row = |number: usize| {
+            let mut row = Row {
+                record: format!("{:032x}", 1000 + number).into(),
+                ..example()
+            };
+            let name = format!("{number}");
+            match what {
+                0 => row.arm = name.into(),
+                1 => row.model = name.into(),
+                2 => {
+                    row.load_class = crate::row::OWN.into();
+                    row.fingerprint = name.into();
+                }
+                3 => row.kernel = format!("6.{number}").into(),
+                4 => row.objective = name.into(),
+                _ => row.load_class = name.into(),
+            }
+            row
+        };
+        (0..count).map(row).collect()
+    }
+
+    #[test]
+    fn a_file_that_tells_too_much_apart_is_left_out_with_the_limit_and_the_way_out() {
+        for what in 0..6 {
+            let dir = tempfile::tempdir().unwrap();
+            for rows in [rows(40), all_different(what, 30)] {
+                let rows: Vec<Row> = rows
+                    .into_iter()
+                    .map(|row| Row {
+                        rotational: Some(false),
+                        ..row
+                    })
+                    .collect();
+                put(
+                    dir.path(),
+                    "nvme-ssd",
+                    &bytes_of(&rows.iter().collect::<Vec<_>>()).unwrap(),
+                );
+            }
+            let all = Dataset::read(dir.path(), None).unwrap();
+            assert_eq!((all.rows.len(), all.unusable.len()), (70, 0), "{what}");
+            let room = Room {
+                most_kinds: 20,
+                ..Room::whole()
+            };
+            let read = Dataset::read_within(dir.path(), None, room).unwrap();
+            assert_eq!((read.rows.len(), read.unusable.len()), (40, 1), "{what}");
+            let said = read.unusable[0].to_string();
+            let path = files_of(&dir.path().join("class=nvme-ssd")).unwrap();
+            assert!(
+                path.iter()
+                    .any(|path| said.starts_with(path.to_str().unwrap())),
+                "{said}"
+            );
+            assert!(
+                said.contains("more than the 20 different comparisons"),
+                "{said}"
+            );
+            let hint = read.unusable[0].hint().unwrap();
+            assert!(hint.contains("keep several datasets"), "{hint}");
+        }
+    }
+
+    /// What rows of which each says something of its own take to be read and pooled: 1 GiB at the limit of such rows, as
+    /// SECURITY.md has it.
+    #[test]
+    fn what_is_different_takes_little_memory_each() {
+        const COUNT: usize = 4000;
+        const MOST: usize = (1 << 30) / MOST_KINDS;
+        for what in 0..6 {
+            let rows = all_different(what, COUNT);
+            let file = Bytes::from(bytes_of(&rows.iter().collect::<Vec<_>>()).unwrap());
+            drop(rows);
+            let most = iosched_testing::memory::most_during(|| {
+                let rows = each_once(rows_of(file).unwrap());
+                let findings = crate::pool::Groups::of(&rows, |_| true).findings();
+                assert!(!findings.is_empty());
+            });
+            println!("{what}: {} bytes each", most / COUNT);
+            assert!(most / COUNT < MOST, "{what}: {} bytes each", most / COUNT);
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! The machine is the unit: what one machine found of two arms, in however many records and loads of the class, is one
 //! number with one variance. Machines are pooled by random effects ([`iosched_stats::meta`]).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use iosched_stats::Interval;
 use iosched_stats::meta::{Pooled, RandomEffects, Study};
@@ -140,39 +140,142 @@ pub struct Groups<'a> {
     method: RandomEffects,
 }
 
-/// The rows of one question.
+/// The rows of one question: nothing else is kept of it, so that a dataset of many questions takes little.
 #[derive(Debug, Default)]
 struct Group<'a> {
     rows: Vec<&'a Row>,
-    /// For each two arms in the order of their names: what each machine found of the first against the second.
-    pairs: BTreeMap<&'a str, BTreeMap<&'a str, BTreeMap<&'a str, Found<'a>>>>,
 }
 
-/// What a machine found of two arms: by load and model, and each time it measured.
-#[derive(Debug, Default)]
-struct Found<'a> {
-    by_load: BTreeMap<(&'a str, &'a str), Vec<Study>>,
-    p99: Vec<f64>,
-    cpu: Vec<f64>,
+/// A row, with its arms in the order of their names.
+#[derive(Debug, Clone, Copy)]
+struct Compared<'a> {
+    first: &'a str,
+    second: &'a str,
+    row: &'a Row,
 }
 
-impl Found<'_> {
-    /// One number: what was measured repeatedly weighs by its variance, loads weigh the same.
-    fn study(&self) -> Study {
-        let of_load = |studies: &Vec<Study>| {
-            let weight: f64 = studies.iter().map(|study| 1.0 / study.variance).sum();
-            let sum: f64 = studies
-                .iter()
-                .map(|study| study.effect / study.variance)
-                .sum();
-            (sum / weight, 1.0 / weight)
-        };
-        let count = self.by_load.len() as f64;
-        let loads = || self.by_load.values().map(of_load);
-        Study {
-            effect: loads().map(|(effect, _)| effect).sum::<f64>() / count,
-            variance: loads().map(|(_, variance)| variance).sum::<f64>() / (count * count),
+impl<'a> Compared<'a> {
+    fn of(row: &'a Row) -> Compared<'a> {
+        let (arm, against): (&str, &str) = (&row.arm, &row.against);
+        Compared {
+            first: arm.min(against),
+            second: arm.max(against),
+            row,
         }
+    }
+
+    /// Of a ratio of the row: 1 where it is the first arm's to the second's.
+    fn sign(&self) -> f64 {
+        if *self.row.arm == *self.first {
+            1.0
+        } else {
+            -1.0
+        }
+    }
+
+    fn study(&self) -> Study {
+        Study {
+            effect: self.sign() * self.row.log_ratio,
+            variance: self.row.standard_error.powi(2),
+        }
+    }
+
+    fn arms(&self) -> (&'a str, &'a str) {
+        (self.first, self.second)
+    }
+
+    fn load(&self) -> (&'a str, &'a str) {
+        (&self.row.fingerprint, &self.row.model)
+    }
+}
+
+/// What machines found of each two arms: by these, machine and load.
+#[derive(Debug)]
+struct Pairs<'a>(Vec<Compared<'a>>);
+
+impl<'a> Pairs<'a> {
+    fn of(rows: impl Iterator<Item = &'a Row>) -> Pairs<'a> {
+        let mut all: Vec<Compared<'_>> = rows.map(Compared::of).collect();
+        all.sort_by(|a, b| {
+            let key = |it: &Compared<'a>| (it.arms(), &it.row.machine, it.load());
+            key(a).cmp(&key(b))
+        });
+        Pairs(all)
+    }
+
+    /// What each machine found of two arms, and the sign of the first against the second.
+    fn machines(&self, arm: &str, against: &str) -> (impl Iterator<Item = &[Compared<'a>]>, f64) {
+        let (arms, sign) = if arm < against {
+            ((arm, against), 1.0)
+        } else {
+            ((against, arm), -1.0)
+        };
+        let begin = self.0.partition_point(|it| it.arms() < arms);
+        let length = self.0[begin..].partition_point(|it| it.arms() == arms);
+        let found = &self.0[begin..begin + length];
+        let machines = found.chunk_by(|a, b| a.row.machine == b.row.machine);
+        (machines, sign)
+    }
+
+    fn studies(&self, arm: &str, against: &str) -> Vec<(&'a Text, Study)> {
+        let (machines, sign) = self.machines(arm, against);
+        let studies = machines.map(|found| {
+            let Study { effect, variance } = study(found);
+            let effect = sign * effect;
+            (&found[0].row.machine, Study { effect, variance })
+        });
+        studies.collect()
+    }
+
+    fn arm(&self, arm: &str, reference: &str, method: &mut RandomEffects) -> ArmFinding {
+        let each = self.studies(arm, reference);
+        let studies: Vec<Study> = each.iter().map(|(_, study)| *study).collect();
+        let is_enough = studies.len() >= LEAST_MACHINES;
+        let pooled = is_enough.then(|| method.pool(&studies)).flatten();
+        ArmFinding {
+            arm: arm.into(),
+            machines: each.len(),
+            ratio: pooled.map(|pooled| pooled.mean.exp()),
+            next_machine: pooled.and_then(|pooled| Some(pooled.prediction?.exp())),
+            tau_squared: pooled.map(|pooled| pooled.tau_squared),
+            i_squared: pooled.map(|pooled| pooled.i_squared),
+            p99_ratio: self.mean_ratio(arm, reference, |row| row.p99_ratio),
+            cpu_ratio: self.mean_ratio(arm, reference, |row| row.cpu_ratio),
+            each: each
+                .into_iter()
+                .map(|(machine, study)| (machine.clone(), study))
+                .collect(),
+        }
+    }
+
+    /// The geometric mean over machines of a ratio.
+    fn mean_ratio(&self, arm: &str, against: &str, of: fn(&Row) -> Option<f64>) -> Option<f64> {
+        let (machines, sign) = self.machines(arm, against);
+        let mean = |logs: &[f64]| logs.iter().sum::<f64>() / logs.len() as f64;
+        let means = machines.filter_map(|found| {
+            let log = |it: &Compared<'_>| Some(it.sign() * of(it.row)?.ln());
+            let logs: Vec<f64> = found.iter().filter_map(log).collect();
+            (!logs.is_empty()).then(|| mean(&logs))
+        });
+        let means: Vec<f64> = means.collect();
+        (!means.is_empty()).then(|| (sign * mean(&means)).exp())
+    }
+}
+
+/// One number of what a machine found of two arms: what was measured repeatedly weighs by its variance, loads weigh the same.
+fn study(found: &[Compared<'_>]) -> Study {
+    let (mut effect, mut variance, mut loads) = (0.0, 0.0, 0.0);
+    for of_load in found.chunk_by(|a, b| a.load() == b.load()) {
+        let studies = || of_load.iter().map(Compared::study);
+        let weight: f64 = studies().map(|study| 1.0 / study.variance).sum();
+        let sum: f64 = studies().map(|study| study.effect / study.variance).sum();
+        effect += sum / weight;
+        variance += 1.0 / weight;
+        loads += 1.0;
+    }
+    Study {
+        effect: effect / loads,
+        variance: variance / (loads * loads),
     }
 }
 
@@ -204,11 +307,9 @@ impl<'a> Groups<'a> {
             }
             for question in last.iter().flat_map(|(_, questions)| questions) {
                 if let Some(group) = groups.get_mut(question) {
-                    group.add(row);
+                    group.rows.push(row);
                 } else {
-                    let mut group = Group::default();
-                    group.add(row);
-                    groups.insert(question.clone(), group);
+                    groups.insert(question.clone(), Group { rows: vec![row] });
                 }
             }
         }
@@ -245,7 +346,12 @@ impl<'a> Groups<'a> {
     /// ln of how many times as good an arm is as another, if enough machines measured both.
     pub fn compare(&mut self, question: &Question, arm: &str, against: &str) -> Option<Pooled> {
         let group = self.groups.get(question)?;
-        let studies: Vec<Study> = group
+        let is_of_them = |row: &Row| {
+            let arms = (&*row.arm, &*row.against);
+            arms == (arm, against) || arms == (against, arm)
+        };
+        let rows = group.rows.iter().copied().filter(|row| is_of_them(row));
+        let studies: Vec<Study> = Pairs::of(rows)
             .studies(arm, against)
             .into_iter()
             .map(|(_, study)| study)
@@ -277,110 +383,38 @@ fn questions(row: &Row) -> impl Iterator<Item = Question> {
 }
 
 impl<'a> Group<'a> {
-    fn add(&mut self, row: &'a Row) {
-        self.rows.push(row);
-        let (arm, against): (&str, &str) = (&row.arm, &row.against);
-        let (names, sign) = if arm < against {
-            ((arm, against), 1.0)
-        } else {
-            ((against, arm), -1.0)
-        };
-        let found = self
-            .pairs
-            .entry(names.0)
-            .or_default()
-            .entry(names.1)
-            .or_default()
-            .entry(&row.machine)
-            .or_default();
-        found
-            .by_load
-            .entry((&row.fingerprint, &row.model))
-            .or_default()
-            .push(Study {
-                effect: sign * row.log_ratio,
-                variance: row.standard_error.powi(2),
-            });
-        found
-            .p99
-            .extend(row.p99_ratio.map(|ratio| sign * ratio.ln()));
-        found
-            .cpu
-            .extend(row.cpu_ratio.map(|ratio| sign * ratio.ln()));
-    }
-
     fn machines(&self) -> usize {
-        let machines: BTreeSet<&str> = self.rows.iter().map(|row| &*row.machine).collect();
+        let mut machines: Vec<&str> = self.rows.iter().map(|row| &*row.machine).collect();
+        machines.sort_unstable();
+        machines.dedup();
         machines.len()
     }
 
-    /// What each machine found of two arms, by its name.
-    fn found(&self, arm: &str, against: &str) -> Option<(&BTreeMap<&'a str, Found<'a>>, f64)> {
-        let (first, second, sign) = if arm < against {
-            (arm, against, 1.0)
-        } else {
-            (against, arm, -1.0)
+    /// Each arm, and how many machines measured it, by its name.
+    fn arms(&self) -> Vec<(&'a str, usize)> {
+        let of_row = |row: &&'a Row| -> [(&'a str, &'a str); 2] {
+            let machine = &*row.machine;
+            [(&row.arm, machine), (&row.against, machine)]
         };
-        let found = self.pairs.get(first)?.get(second)?;
-        Some((found, sign))
-    }
-
-    fn studies(&self, arm: &str, against: &str) -> Vec<(&'a str, Study)> {
-        let Some((found, sign)) = self.found(arm, against) else {
-            return Vec::new();
-        };
-        let studies = found.iter().map(|(machine, found)| {
-            let Study { effect, variance } = found.study();
-            (
-                *machine,
-                Study {
-                    effect: sign * effect,
-                    variance,
-                },
-            )
-        });
-        studies.collect()
-    }
-
-    /// The geometric mean over machines of a ratio.
-    fn mean_ratio(
-        &self,
-        arm: &str,
-        against: &str,
-        of: for<'b> fn(&'b Found<'a>) -> &'b Vec<f64>,
-    ) -> Option<f64> {
-        let (found, sign) = self.found(arm, against)?;
-        let mean = |logs: &Vec<f64>| logs.iter().sum::<f64>() / logs.len() as f64;
-        let means: Vec<f64> = found
-            .values()
-            .map(of)
-            .filter(|logs| !logs.is_empty())
-            .map(mean)
-            .collect();
-        (!means.is_empty()).then(|| (sign * mean(&means)).exp())
-    }
-
-    /// Which machines measured each arm.
-    fn arms(&self) -> BTreeMap<&'a str, BTreeSet<&'a str>> {
-        let mut arms: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-        for row in &self.rows {
-            for arm in [&row.arm, &row.against] {
-                arms.entry(&**arm).or_default().insert(&*row.machine);
-            }
-        }
-        arms
+        let mut measured: Vec<(&str, &str)> = self.rows.iter().flat_map(of_row).collect();
+        measured.sort_unstable();
+        measured.dedup();
+        let arms = measured.chunk_by(|a, b| a.0 == b.0);
+        arms.map(|machines| (machines[0].0, machines.len()))
+            .collect()
     }
 
     fn finding(&self, question: &Question, method: &mut RandomEffects) -> Finding {
         let arms = self.arms();
         // Of several that as many have measured, the one that costs nothing.
-        let rank = |(name, machines): &(&&'a str, &BTreeSet<&'a str>)| {
-            (machines.len(), **name == "none", std::cmp::Reverse(**name))
+        let rank = |&&(name, machines): &&(&'a str, usize)| {
+            (machines, name == "none", std::cmp::Reverse(name))
         };
-        let reference = arms.iter().max_by_key(rank).map_or("", |(name, _)| *name);
-        let others = arms.keys().filter(|arm| **arm != reference);
+        let reference = arms.iter().max_by_key(rank).map_or("", |(name, _)| name);
+        let others = arms.iter().filter(|(arm, _)| *arm != reference);
+        let pairs = Pairs::of(self.rows.iter().copied());
         let mut found: Vec<ArmFinding> = others
-            .map(|arm| self.arm(arm, reference, method))
+            .map(|(arm, _)| pairs.arm(arm, reference, method))
             .filter(|arm| arm.machines > 0)
             .collect();
         let estimate =
@@ -400,27 +434,6 @@ impl<'a> Group<'a> {
             question: question.clone(),
             reference: reference.into(),
             arms: found,
-        }
-    }
-
-    fn arm(&self, arm: &str, reference: &str, method: &mut RandomEffects) -> ArmFinding {
-        let each = self.studies(arm, reference);
-        let studies: Vec<Study> = each.iter().map(|(_, study)| *study).collect();
-        let is_enough = studies.len() >= LEAST_MACHINES;
-        let pooled = is_enough.then(|| method.pool(&studies)).flatten();
-        ArmFinding {
-            arm: arm.into(),
-            machines: each.len(),
-            ratio: pooled.map(|pooled| pooled.mean.exp()),
-            next_machine: pooled.and_then(|pooled| Some(pooled.prediction?.exp())),
-            tau_squared: pooled.map(|pooled| pooled.tau_squared),
-            i_squared: pooled.map(|pooled| pooled.i_squared),
-            p99_ratio: self.mean_ratio(arm, reference, |found| &found.p99),
-            cpu_ratio: self.mean_ratio(arm, reference, |found| &found.cpu),
-            each: each
-                .into_iter()
-                .map(|(machine, study)| (machine.into(), study))
-                .collect(),
         }
     }
 }

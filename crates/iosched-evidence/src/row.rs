@@ -3,6 +3,7 @@
 
 use std::borrow::Borrow;
 use std::fmt;
+use std::hash::Hash;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -157,6 +158,25 @@ impl Row {
             &self.objective,
             &self.arm,
             &self.against,
+        )
+    }
+
+    /// What it compares on what, whatever machine did: what is pooled with others of its kind at the narrowest level.
+    pub fn kind(&self) -> impl Hash + use<'_> {
+        let own_load = if *self.load_class == *OWN {
+            &*self.fingerprint
+        } else {
+            ""
+        };
+        let load = (&self.load_class, own_load, &self.objective);
+        let drive = (&self.model, &self.transport, self.rotational);
+        (
+            self.source,
+            self.is_virtual,
+            drive,
+            load,
+            self.series(),
+            (&self.arm, &self.against),
         )
     }
 

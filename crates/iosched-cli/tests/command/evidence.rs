@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use iosched_evidence::dataset;
 use iosched_evidence::fixture::{Fleet, Size};
+use iosched_evidence::row::Row;
 
 use serde_json::{Value, json};
 
@@ -401,6 +402,63 @@ fn what_was_simulated_is_called_that() {
         text.contains("ssd-sata (model, simulated)\n  files by throughput, 1 machine"),
         "{text}"
     );
+}
+
+/// Evidence that somebody made to harm: each row has an arm of its own. At the limit it is shown within 1 GiB of memory, above
+/// it the file is left out, beside one that is well.
+#[test]
+fn evidence_that_tells_too_much_apart_is_left_out_in_bounded_memory() {
+    const LIMIT: usize = 200_000;
+    let example = &Fleet::new(
+        1,
+        Size {
+            machines: 1,
+            models: 1,
+            loads: 1,
+        },
+    )
+    .rows[0];
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("fleet");
+    let secret = || dataset::pseudonyms(&at).unwrap();
+    let different = |count: usize| -> Vec<Row> {
+        let row = |number: usize| Row {
+            arm: format!("kyber:read_lat_nsec={number}").into(),
+            against: "bfq".into(),
+            ..example.clone()
+        };
+        (0..count).map(row).collect()
+    };
+    let shown = || {
+        let limited = "ulimit -v 1400000; exec \"$@\"";
+        let mut command = Command::new("sh");
+        command.args(["-c", limited, "sh", env!("CARGO_BIN_EXE_iosched")]);
+        let output = command
+            .args(["evidence", "show", "--json"])
+            .arg(&at)
+            .output();
+        let output = output.unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{said}");
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        (answer["rows"].as_u64().unwrap(), said)
+    };
+    dataset::add(&at, &secret(), std::slice::from_ref(example)).unwrap();
+    let made = dataset::add(&at, &secret(), &different(LIMIT - 1)).unwrap();
+    assert_eq!(shown(), (LIMIT as u64, String::new()));
+    fs::remove_file(&made[0]).unwrap();
+    let made = dataset::add(&at, &secret(), &different(LIMIT + 1)).unwrap();
+    let (rows, said) = shown();
+    assert_eq!(rows, 1);
+    let name = made[0].to_str().unwrap();
+    for part in [
+        name,
+        "left out",
+        "more than the 200000 different comparisons",
+        "keep several datasets",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
 }
 
 /// `IOSCHED_TEST_LARGE` makes it a hundred thousand rows; the times are printed, and in docs/evidence.md.
