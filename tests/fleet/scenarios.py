@@ -37,6 +37,18 @@ if [ "$1" = {verb} ]; then
 fi
 exec /usr/bin/udevadm.real "$@"
 """
+# Once the record has its header and a trial.
+FIO_THAT_HANGS = """#!/bin/sh
+if [ "$(wc -l </var/lib/iosched/records/first/record.jsonl)" -ge 2 ]; then
+    touch /run/in-the-middle
+    exec sleep infinity
+fi
+exec /usr/bin/fio.real "$@"
+"""
+# A Python whose modules answer with another directory.
+LIAR = """#!/bin/sh
+/usr/bin/python3 "$@" | sed 's#records/first/record#records/{name}/record#g'
+"""
 FACTS = """
 - name: Ask what stands below a directory
   hosts: ada:cyd
@@ -169,6 +181,7 @@ class Story:
         self.controller = Controller(directory, iosched, logs, self.fleet)
         self.play = self.controller.play
         self.on = [name for name in MACHINES if name != "gus"]
+        self.quick = ["-e", json.dumps({"iosched_tune_arms": ["none,mq-deadline"], "iosched_tune_options": QUICK})]
         for name in self.on:
             self.fleet[name].boot()
         self.set_up_sources(iosched)
@@ -244,27 +257,22 @@ class Story:
 
     def canaries_are_measured_and_their_records_collected(self):
         """Check mode first, then a run in which bob loses power while it measures, then the rest, then once more."""
-        quick = ["-e", json.dumps({"iosched_tune_arms": ["none,mq-deadline"], "iosched_tune_options": QUICK})]
+        quick = self.quick
         before = self.states(CANARIES)
         self.play("measure.yml", "--check", *quick).expect(CANARIES)
         expect(self.states(CANARIES), before, "the canaries")
 
         bob = self.fleet["bob"]
-        record = "/var/lib/iosched/records/first/record.jsonl"
-
-        def cut(process):
-            # The header of the record, and a trial at least.
-            wait_until("bob measures", lambda: process.poll() is not None or len((bob.read(record) or "").splitlines()) >= 2)
-            if process.poll() is not None:
-                raise Failed("the playbook ended before bob had measured anything")
-            bob.cut_power()
-
-        play = self.play("measure.yml", *quick, meanwhile=cut)
+        self.replace(bob, "fio", FIO_THAT_HANGS)
+        play = self.play("measure.yml", *quick, meanwhile=functools.partial(self.cut_in_the_middle, bob, "fio"))
         play.expect(["ada"], unreachable=["bob"])
         bob.boot()
         for name in CANARIES:
             expect(self.fleet[name].scheduler(), "none", f"{name}'s scheduler after")
             expect([file.name for file in self.fleet[name].path("/srv/data").iterdir() if file.name != "lost+found"], [], f"{name}'s files after")
+        before = self.states(CANARIES)
+        self.play("measure.yml", "--check", *quick).expect(CANARIES).expect_changed(["bob"])
+        expect(self.states(CANARIES), before, "the canaries, of which one is to be gone on with")
         play = self.play("measure.yml", *quick).expect(CANARIES).expect_changed(["bob"])
         for name in CANARIES:
             lines = (self.controller.records / name / "first/record.jsonl").read_text().splitlines()
@@ -281,6 +289,25 @@ class Story:
         shown = json.loads(run(str(self.controller.iosched), "--json", "evidence", "show", str(self.controller.evidence)))
         counts = [finding["machines"] for finding in shown["findings"] if (finding["level"], finding["drive"]) == ("model", "FLEET 4000")]
         expect(counts, [2], "machines with evidence of the model")
+
+    def a_machine_that_lies_writes_nothing_elsewhere_on_the_controller(self):
+        """bob says that its record is in a directory called `..`, then `.`: its own directory on the controller is left at the first."""
+        bob = self.fleet["bob"]
+        before = self.files_of_controller()
+        for name in ("..", "."):
+            record = bob.path(os.path.normpath(f"/var/lib/iosched/records/{name}/record.jsonl"))
+            shutil.copy(bob.path("/var/lib/iosched/records/first/record.jsonl"), record)
+            bob.write("/usr/local/bin/liar", LIAR.format(name=name), 0o755)
+            self.controller.variables["bob"]["ansible_python_interpreter"] = "/usr/local/bin/liar"
+            play = self.play("measure.yml", *self.quick).expect(["ada"], failed=["bob"]).expect_changed([])
+            play.says("would lead elsewhere on the controller")
+            del self.controller.variables["bob"]["ansible_python_interpreter"]
+            for file in (record, bob.path("/usr/local/bin/liar")):
+                file.unlink()
+            expect(self.files_of_controller(), before, "the controller's files")
+
+    def files_of_controller(self) -> list[str]:
+        return sorted(str(file) for file in self.controller.directory.rglob("*"))
 
     def check_mode_of_a_policy_shows_the_difference_and_changes_nothing(self):
         names = [name for name in self.on if name != "fay"]
@@ -318,7 +345,7 @@ class Story:
         hal = self.fleet["hal"]
         self.have_udevadm(hal, "control", HANGS)
         good = [name for name in self.on if name not in ("fay", "hal")]
-        play = self.play("policy.yml", meanwhile=functools.partial(self.cut_in_the_middle, hal))
+        play = self.play("policy.yml", meanwhile=functools.partial(self.cut_in_the_middle, hal, "udevadm"))
         play.expect(good, failed=["fay"], unreachable=["gus", "hal"]).expect_changed(good)
         self.expect_in_force(good, "mq-deadline")
         expect(self.states(["fay"]), before, "fay")
@@ -360,7 +387,7 @@ class Story:
         old = {file: hal.read(file) for file in (POLICY, RULES)}
         self.have_udevadm(hal, "verify", HANGS)
         others = [name for name in MACHINES if name != "hal"]
-        self.play("policy.yml", *second, meanwhile=functools.partial(self.cut_in_the_middle, hal)).expect(others, unreachable=["hal"])
+        self.play("policy.yml", *second, meanwhile=functools.partial(self.cut_in_the_middle, hal, "udevadm")).expect(others, unreachable=["hal"])
         self.expect_in_force(others, "bfq")
         hal.boot()
         expect({file: hal.read(file) for file in (POLICY, RULES)}, old, "hal's files after the power failure")
@@ -383,24 +410,31 @@ class Story:
 
     def have_udevadm(self, machine, verb: str, what: str) -> None:
         """Has a udev run on the machine, as far as `iosched` can tell, whose program does this."""
-        udevadm = machine.path("/usr/bin/udevadm")
-        if not machine.path("/usr/bin/udevadm.real").exists():
-            shutil.copy(udevadm, machine.path("/usr/bin/udevadm.real"))
-        udevadm.unlink()
-        machine.write("/usr/bin/udevadm", UDEVADM.format(verb=verb, what=what), 0o755)
+        self.replace(machine, "udevadm", UDEVADM.format(verb=verb, what=what))
         machine.write("/run/udev/control", "")
 
     def have_no_udev(self, machine) -> None:
-        shutil.copy(machine.path("/usr/bin/udevadm.real"), machine.path("/usr/bin/udevadm"))
+        self.put_back(machine, "udevadm")
         for file in ("/run/udev/control", "/run/in-the-middle"):
             machine.path(file).unlink()
 
-    def cut_in_the_middle(self, machine, process) -> None:
+    def replace(self, machine, program: str, script: str) -> None:
+        """Has a script stand in for a program, which is kept as `PROGRAM.real`."""
+        file = machine.path(f"/usr/bin/{program}")
+        shutil.copy(file, machine.path(f"/usr/bin/{program}.real"))
+        file.unlink()
+        machine.write(f"/usr/bin/{program}", script, 0o755)
+
+    def put_back(self, machine, program: str) -> None:
+        machine.path(f"/usr/bin/{program}.real").rename(machine.path(f"/usr/bin/{program}"))
+
+    def cut_in_the_middle(self, machine, program: str, process) -> None:
+        """Cuts the power once the script that stands in for the program says that it hangs; the program itself is back then."""
         marker = machine.path("/run/in-the-middle")
         wait_until(f"{machine.name} is in the middle", lambda: process.poll() is not None or marker.exists())
         if process.poll() is not None:
             raise Failed(f"the playbook ended before {machine.name} was in the middle of it")
-        self.have_no_udev(machine)
+        self.put_back(machine, program)
         machine.cut_power()
 
     def expect_in_force(self, names, scheduler: str) -> None:
@@ -428,6 +462,7 @@ STEPS = [
     Story.devices_are_told_as_facts,
     Story.a_binary_that_is_broken_or_not_the_one_meant_replaces_nothing,
     Story.canaries_are_measured_and_their_records_collected,
+    Story.a_machine_that_lies_writes_nothing_elsewhere_on_the_controller,
     Story.check_mode_of_a_policy_shows_the_difference_and_changes_nothing,
     Story.a_policy_that_the_first_machine_refuses_reaches_no_other,
     Story.a_change_that_fails_after_its_files_are_written_is_put_back,

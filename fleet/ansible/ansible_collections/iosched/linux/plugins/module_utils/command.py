@@ -3,6 +3,9 @@
 
 import json
 
+# Of every module; doc_fragments/command.py describes them.
+ARGUMENTS = {"executable": {"type": "str", "default": "iosched"}}
+
 
 class Iosched:
     """The command on the managed machine."""

@@ -28,11 +28,8 @@ options:
     type: str
     choices: [general, database, desktop, files, backup, vm]
     default: general
-  executable:
-    description:
-      - The command, by name or path.
-    type: str
-    default: iosched
+extends_documentation_fragment:
+  - iosched.linux.command
 attributes:
   check_mode:
     description: Changes nothing in any mode.
@@ -96,7 +93,7 @@ ansible_facts:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.iosched.linux.plugins.module_utils.command import Iosched
+from ansible_collections.iosched.linux.plugins.module_utils.command import ARGUMENTS, Iosched
 
 
 def main():
@@ -109,7 +106,7 @@ def main():
                 "choices": ["general", "database", "desktop", "files", "backup", "vm"],
                 "default": "general",
             },
-            "executable": {"type": "str", "default": "iosched"},
+            **ARGUMENTS,
         },
         supports_check_mode=True,
     )

@@ -37,11 +37,8 @@ options:
       - Put the module of the scheduler of the root disk into the initramfs, and make that anew.
     type: bool
     default: false
-  executable:
-    description:
-      - The command, by name or path.
-    type: str
-    default: iosched
+extends_documentation_fragment:
+  - iosched.linux.command
 attributes:
   check_mode:
     description: Can say what would change without changing anything. The kernel is not asked then.
@@ -101,7 +98,7 @@ import os
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.iosched.linux.plugins.module_utils.command import Iosched
+from ansible_collections.iosched.linux.plugins.module_utils.command import ARGUMENTS, Iosched
 
 
 def main():
@@ -112,7 +109,7 @@ def main():
             "why": {"type": "str"},
             "later": {"type": "bool", "default": False},
             "initramfs": {"type": "bool", "default": False},
-            "executable": {"type": "str", "default": "iosched"},
+            **ARGUMENTS,
         },
         required_if=[("state", "present", ["content"])],
         supports_check_mode=True,
