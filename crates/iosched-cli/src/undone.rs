@@ -39,6 +39,9 @@ pub(crate) fn foretell(foreseen: &Foreseen) -> String {
             mount.source.display(),
             mount.mount_point.display()
         ),
+        Foreseen::Away { device, label } => format!(
+            "{device}: would be kept in the journal: the disk that may have our file system {label} is not there, or does not answer"
+        ),
         Foreseen::FileSystemRemoved { device, kind } => format!(
             "{device}: would unmount our {} file system and erase its signature, if nothing else is in it",
             kind.name()
@@ -74,6 +77,9 @@ pub(crate) fn describe(undone: &Undone) -> String {
             directory.display(),
             mount.source.display(),
             mount.mount_point.display()
+        ),
+        Undone::Away { device, label } => format!(
+            "{device}: kept in the journal: the disk that may have our file system {label} is not there, or does not answer"
         ),
         Undone::FileSystemRemoved { device, kind } => format!(
             "{device}: our {} file system unmounted, its signature erased",

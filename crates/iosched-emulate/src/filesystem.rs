@@ -13,6 +13,7 @@ use fuser::{
     ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request, Session, SessionACL,
     WriteFlags,
 };
+use iosched_machine::device::{EMULATED, EMULATED_OVER};
 use iosched_sim::units::Bytes;
 use rustix::mount::{MountFlags, mount};
 
@@ -64,6 +65,7 @@ struct DiskFilesystem {
 pub(super) fn serve(
     disk: Arc<Disk>,
     id: &str,
+    keeps_content: bool,
     disk_file: &str,
     at: &Path,
     ended: impl FnOnce(io::Result<()>) + Send + 'static,
@@ -81,7 +83,11 @@ pub(super) fn serve(
     mount(
         format!("iosched:{id}"),
         at,
-        "fuse.iosched",
+        if keeps_content {
+            EMULATED_OVER
+        } else {
+            EMULATED
+        },
         MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC,
         options.as_c_str(),
     )?;

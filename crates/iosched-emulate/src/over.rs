@@ -13,9 +13,9 @@ use iosched_machine::beneath::Directory;
 use iosched_machine::command_line::Remedy;
 use iosched_machine::device::mounts::MountTable;
 use iosched_machine::device::{
-    Consent, Device, DeviceError, DeviceNumber, FileIdentity, GivenUp, MayNotWrite, Occasion,
-    Write, find, find_file_system, find_to_change, may_read_alone, may_read_file_alone, may_write,
-    may_write_file, schedulable_disks,
+    Consent, Device, DeviceError, DeviceNumber, EMULATED, EMULATED_OVER, FileIdentity, GivenUp,
+    MayNotWrite, Occasion, Write, find, find_file_system, find_to_change, may_read_alone,
+    may_read_file_alone, may_write, may_write_file, schedulable_disks,
 };
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::host::Host;
@@ -473,7 +473,7 @@ fn check_not_of_emulated(host: &Host, path: &Path, file: &Metadata) -> Result<()
         source,
     })?;
     let mount = mounts.with_number(DeviceNumber::of_raw(file.dev()));
-    match mount.filter(|mount| mount.fs_type == "fuse.iosched") {
+    match mount.filter(|mount| [EMULATED, EMULATED_OVER].contains(&mount.fs_type.as_str())) {
         Some(mount) => Err(OverError::OfEmulated {
             path: path.to_owned(),
             id: mount

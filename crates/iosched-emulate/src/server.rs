@@ -151,6 +151,7 @@ fn set_up(host: &Host, place: &Place) -> Result<(Until, Arc<Disk>), EmulateError
     let max_request = filesystem::serve(
         prepared.disk.clone(),
         place.id(),
+        spec.stands_over().is_some(),
         &spec.disk_file,
         &mount_point,
         ended,

@@ -8,7 +8,7 @@
 
 use std::ffi::CStr;
 use std::fs::{self, DirBuilder, Permissions};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -130,17 +130,33 @@ pub struct OwnFileSystem {
     /// What tells the device that was given up from others; not in older entries of the journal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
+    /// The device is an emulated disk, and what is on it goes with its server.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub goes_with_server: bool,
 }
 
 /// Which device has a file system of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Bearer {
-    /// None that was given up.
+    /// None: the one that was given up holds none of ours, or went for good with what it held.
     None,
+    /// The one that was given up is not there, and may hold it.
+    Away,
     /// The one that was given up.
     Known(PathBuf),
     /// One has its label, and nothing proves that it is the one that was given up.
     Doubtful(PathBuf),
+}
+
+/// What became of a file system of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Removal {
+    /// There was none.
+    Nothing,
+    /// It was unmounted, or its signature erased, on the device of this name.
+    Done(String),
+    /// The device that was given up is not there: it may still be on it.
+    Away,
 }
 
 /// Why there is no file system on the device.
@@ -224,6 +240,7 @@ impl Failure for FileSystemError {
 impl OwnFileSystem {
     /// Chooses a label and a place; makes nothing.
     pub fn choose(host: &Host, device: &str, kind: Kind) -> OwnFileSystem {
+        let given_up = Device::read(host, device).ok();
         // XFS takes labels of up to 12 bytes.
         let label = format!("ios-{:08x}", rand::rng().next_u32());
         OwnFileSystem {
@@ -232,9 +249,10 @@ impl OwnFileSystem {
             kind,
             mount_point: host.run("iosched/mounted").join(&label),
             label,
-            identity: Device::read(host, device)
-                .ok()
-                .map(|device| Identity::of(host, &device)),
+            goes_with_server: given_up
+                .as_ref()
+                .is_some_and(|device| device.goes_with_server(host)),
+            identity: given_up.map(|device| Identity::of(host, &device)),
         }
     }
 
@@ -309,9 +327,8 @@ impl OwnFileSystem {
         }
     }
 
-    /// Unmounts it and erases its signature, so that the device is known to hold nothing. Gives that device; nothing
-    /// where it is not there.
-    pub fn undo(&self, host: &Host) -> Result<Option<String>, NotUndone> {
+    /// Unmounts it and erases its signature, so that the device is known to hold nothing.
+    pub fn undo(&self, host: &Host) -> Result<Removal, NotUndone> {
         let not_undone = |thing: String, cause: String| NotUndone { thing, cause };
         let at = || self.mount_point.display().to_string();
         let bearer = self.bearer(host);
@@ -338,7 +355,9 @@ impl OwnFileSystem {
         };
         let _ = fs::remove_dir(&self.mount_point);
         let node = match bearer {
-            Bearer::None => return Ok(was_mounted.then(|| self.device.clone())),
+            Bearer::None if was_mounted => return Ok(Removal::Done(self.device.clone())),
+            Bearer::None => return Ok(Removal::Nothing),
+            Bearer::Away => return Ok(Removal::Away),
             Bearer::Known(node) => node,
             Bearer::Doubtful(node) => {
                 let cause = "nothing proves that it is the device that was given up";
@@ -348,7 +367,7 @@ impl OwnFileSystem {
         self.check_unused(&node)
             .map_err(|cause| not_undone(kernel_name(&node), self.left(&node, &cause)))?;
         erase_signatures(&node).map_err(|cause| not_undone(kernel_name(&node), cause))?;
-        Ok(Some(kernel_name(&node)))
+        Ok(Removal::Done(kernel_name(&node)))
     }
 
     /// The device that it is on now: after a reboot the disk may have another name.
@@ -356,22 +375,64 @@ impl OwnFileSystem {
         if let Some(node) = self.mounted_from(host) {
             return Bearer::Known(node);
         }
-        let mut doubtful = Bearer::None;
+        let mut doubtful = None;
         let own = self.is_on(&self.node).then(|| self.node.clone());
         // All other disks are read only if it is not where it was.
         for node in own.into_iter().chain(self.labelled(host)) {
-            let now = Device::read(host, &kernel_name(&node)).map(|now| Identity::of(host, &now));
-            let recognised = match (&self.identity, now) {
-                (Some(then), Ok(now)) => then.recognise(&now),
-                _ => Recognition::Unknown,
-            };
-            match recognised {
+            match self.recognise(host, &kernel_name(&node)) {
                 Recognition::Same => return Bearer::Known(node),
                 Recognition::Another(_) => {}
-                Recognition::Unknown => doubtful = Bearer::Doubtful(node),
+                Recognition::Unknown => doubtful = Some(Bearer::Doubtful(node)),
             }
         }
-        doubtful
+        doubtful.unwrap_or_else(|| {
+            if self.goes_with_server || self.is_here_without(host) {
+                Bearer::None
+            } else {
+                Bearer::Away
+            }
+        })
+    }
+
+    /// Whether this is the device that was given up.
+    fn recognise(&self, host: &Host, device: &str) -> Recognition {
+        let now = Device::read(host, device).map(|now| Identity::of(host, &now));
+        match (&self.identity, now) {
+            (Some(then), Ok(now)) => then.recognise(&now),
+            _ => Recognition::Unknown,
+        }
+    }
+
+    /// True if the device that was given up is there and can be read: then it has no file system of ours, for no device of
+    /// the machine has that label. One of its name that nothing tells from it is taken for it, unless it came later in the
+    /// same boot.
+    fn is_here_without(&self, host: &Host) -> bool {
+        let is_readable = |node: &Path| {
+            let node = fs::File::open(node);
+            node.and_then(|mut node| node.read_exact(&mut [0; 512]))
+                .is_ok()
+        };
+        let is_at_home = match self.recognise(host, &self.device) {
+            Recognition::Same => true,
+            Recognition::Another(_) => false,
+            Recognition::Unknown => !self.came_later(host),
+        };
+        let devices = host.sysfs().all_devices().unwrap_or_default();
+        let is_it = |device: &String| self.recognise(host, device) == Recognition::Same;
+        (is_at_home && is_readable(&self.node))
+            || devices
+                .iter()
+                .any(|device| is_it(device) && is_readable(&host.dev(device)))
+    }
+
+    /// True if the device of this name has come, or got another medium, since the run began, in the same boot.
+    fn came_later(&self, host: &Host) -> bool {
+        let now = Device::read(host, &self.device).map(|now| Identity::of(host, &now));
+        let (Some(then), Ok(now)) = (&self.identity, now) else {
+            return false;
+        };
+        let is_same_boot = then.boot_id.is_some() && then.boot_id == now.boot_id;
+        is_same_boot && then.diskseq.is_some() && then.diskseq != now.diskseq
     }
 
     /// What is mounted where the run mounted it, if that is it.
@@ -566,12 +627,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let host = Host::at(dir.path());
         let mut chosen = OwnFileSystem::choose(&host, "loop0", Kind::Ext4);
-        assert_eq!(chosen.undo(&host), Ok(None));
+        assert_eq!(chosen.undo(&host), Ok(Removal::Away)); // nor is the device
         // Another's is left alone.
         let node = dir.path().join("disk");
         fs::write(&node, [0; 4096]).unwrap();
         chosen.node = node;
-        assert_eq!(chosen.undo(&host), Ok(None));
+        assert_eq!(chosen.undo(&host), Ok(Removal::Nothing));
     }
 
     /// A file of 16 MiB in the place of a device: a file system can be made in it, and it cannot be mounted.
@@ -595,7 +656,7 @@ mod tests {
             "{error} ({error:?})"
         );
         assert_eq!(label_on(&chosen.node), None);
-        assert_eq!(chosen.undo(&host), Ok(None));
+        assert_eq!(chosen.undo(&host), Ok(Removal::Nothing));
     }
 
     #[test]

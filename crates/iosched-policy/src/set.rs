@@ -252,6 +252,9 @@ impl Settled {
                 mount.source.display(),
                 mount.mount_point.display()
             )),
+            Undone::Away { device, label } => Some(format!(
+                "{device}: the disk that may have our file system {label} is not there, or does not answer: attach it, then run `iosched restore`"
+            )),
             _ => None,
         });
         let head = format!("put back what an interrupted run left: {command}");

@@ -36,9 +36,9 @@ alone, but for those that only wait to put something back (`set --for`): they
 do it now.
 
 What cannot be put back yet (a file system with test files is not mounted, a
-killed run has not ended), what runs in another pid namespace, and what is not
-understood (an entry of a newer version) stays, is named, and makes the exit
-code 1.")]
+disk that may have a run's file system is not there, a killed run has not
+ended), what runs in another pid namespace, and what is not understood (an
+entry of a newer version) stays, is named, and makes the exit code 1.")]
 pub(crate) struct RestoreArgs {
     /// Say what would be put back, and change nothing
     #[arg(long)]
@@ -347,12 +347,16 @@ fn print(report: &Report, output: &Output) {
     }
 }
 
-/// What to do about a directory that cannot be reached.
+/// What to do about what cannot be reached.
 fn hint_at_mount(run: &RunReport, output: &Output) {
-    let is_unreachable = |undone: &Undone| matches!(undone, Undone::NotMounted { .. });
-    if run.undone.iter().any(is_unreachable) {
+    let what = run.undone.iter().find_map(|undone| match undone {
+        Undone::NotMounted { .. } => Some("mount it there"),
+        Undone::Away { .. } => Some("attach that disk"),
+        _ => None,
+    });
+    if let Some(what) = what {
         output.warn(&format!(
-            "hint: mount it there, then run `iosched restore` again; if it is gone for good: rm {}",
+            "hint: {what}, then run `iosched restore` again; if it is gone for good: rm {}",
             run.journal.display()
         ));
     }

@@ -375,6 +375,52 @@ fn a_copy_of_the_disk_is_somebody_elses() {
     assert_eq!(again.status.code(), Some(0));
 }
 
+/// What `restore` said, and its exit code.
+fn restored(more: &[&str]) -> (Option<i32>, String) {
+    let output = iosched().arg("restore").args(more).output().unwrap();
+    let said = lossy(&output.stdout) + &lossy(&output.stderr);
+    (output.status.code(), said)
+}
+
+#[test]
+fn a_disk_that_is_away_is_named_and_its_file_system_goes_once_it_is_back() {
+    for is_replaced in [false, true] {
+        let Some(mut bench) = killed_and_unmounted() else {
+            return;
+        };
+        let content = bench.content();
+        let label = content.lines().find_map(|line| line.strip_prefix("LABEL="));
+        let label = label.expect("a label of ours").to_owned();
+        // Of the same size, and perhaps of the same name.
+        let mut other = LoopDevice::new(512 * MIB);
+        if is_replaced {
+            bench.disk.swap_names(&mut other);
+        }
+        loop_device::detach(&bench.disk.name);
+        let (code, said) = restored(&["--dry-run"]);
+        assert_eq!(code, Some(0), "{said}");
+        assert!(said.contains("would be kept in the journal"), "{said}");
+        for _ in 0..2 {
+            let (code, said) = restored(&[]);
+            assert_eq!(code, Some(1), "{said}");
+            assert!(
+                said.contains(&format!("our file system {label} is not there")),
+                "{said}"
+            );
+            assert!(said.contains("hint: attach that disk"), "{said}");
+        }
+        bench.disk.attach_again();
+        assert!(bench.content().contains(&label));
+        let (code, said) = restored(&[]);
+        assert_eq!(code, Some(0), "{said}");
+        assert_eq!(bench.content(), "", "{said}");
+        assert_eq!(
+            names(Path::new("/var/lib/iosched/journal")),
+            [] as [&str; 0]
+        );
+    }
+}
+
 #[test]
 fn a_file_system_that_somebody_has_used_since_is_named_and_stays() {
     let Some(bench) = killed_and_unmounted() else {

@@ -49,6 +49,13 @@ pub enum Foreseen {
         /// What must be mounted.
         mount: TargetMount,
     },
+    /// The device on which a file system of ours may be is not there: it would be kept in mind.
+    Away {
+        /// Kernel name that it had.
+        device: String,
+        /// The label of the file system.
+        label: String,
+    },
     /// A file system of ours would be unmounted, and its signature erased, if it is still there.
     FileSystemRemoved {
         /// Kernel name of the device that it was made on.
@@ -133,6 +140,10 @@ impl Leftover {
 fn of_file_system(host: &Host, own: &OwnFileSystem) -> Option<Foreseen> {
     match own.bearer(host) {
         Bearer::None => None,
+        Bearer::Away => Some(Foreseen::Away {
+            device: own.device.clone(),
+            label: own.label.clone(),
+        }),
         Bearer::Known(node) => Some(Foreseen::FileSystemRemoved {
             device: file_system::kernel_name(&node),
             kind: own.kind,

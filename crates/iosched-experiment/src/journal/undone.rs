@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use iosched_machine::failure::NotUndone;
-use iosched_machine::file_system::{self, OwnFileSystem};
+use iosched_machine::file_system::{self, OwnFileSystem, Removal};
 use iosched_machine::host::Host;
 use iosched_switch::Adjusted;
 use serde::Serialize;
@@ -58,6 +58,13 @@ pub enum Undone {
         /// What must be mounted.
         mount: TargetMount,
     },
+    /// The device on which a file system of ours may be is not there.
+    Away {
+        /// Kernel name that it had.
+        device: String,
+        /// The label of the file system.
+        label: String,
+    },
     /// A file system of ours was unmounted, and its signature erased.
     FileSystemRemoved {
         /// Kernel name of the device that it was on.
@@ -95,9 +102,14 @@ impl Undone {
     /// Removes a file system of ours; nothing to say where it is not there.
     pub(super) fn of_file_system(host: &Host, own: &OwnFileSystem) -> Option<Undone> {
         match own.undo(host) {
-            Ok(device) => device.map(|device| Undone::FileSystemRemoved {
+            Ok(Removal::Nothing) => None,
+            Ok(Removal::Done(device)) => Some(Undone::FileSystemRemoved {
                 device,
                 kind: own.kind,
+            }),
+            Ok(Removal::Away) => Some(Undone::Away {
+                device: own.device.clone(),
+                label: own.label.clone(),
             }),
             Err(left) => Some(left.into()),
         }
@@ -111,6 +123,9 @@ impl Undone {
                 "{}: {} is not mounted",
                 directory.display(),
                 mount.source.display()
+            )),
+            Undone::Away { device, label } => Some(format!(
+                "{device}: the disk that may have our file system {label} is not there, or does not answer"
             )),
             _ => None,
         }

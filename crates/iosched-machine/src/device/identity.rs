@@ -253,6 +253,28 @@ fn nanos_since_1970(time: SystemTime) -> Option<u64> {
     since.as_nanos().try_into().ok()
 }
 
+/// The file system in which the server of an emulated disk has that disk, where a model answers: what is written to it
+/// ends with the server.
+pub const EMULATED: &str = "fuse.iosched";
+
+/// The same where the disk stands over a file or device, which keeps what is written.
+pub const EMULATED_OVER: &str = "fuse.iosched-over";
+
+impl Device {
+    /// True for an emulated disk, and a partition of one, whose content ends with its server.
+    pub fn goes_with_server(&self, host: &Host) -> bool {
+        let disk = self.disk.as_ref().map(|disk| Device::read(host, disk));
+        let disk = match &disk {
+            Some(disk) => disk.as_ref().ok(),
+            None => Some(self),
+        };
+        let file = disk.and_then(|disk| disk.backing_file.as_deref());
+        let mounts = MountTable::read(host).unwrap_or_default();
+        let mount = file.and_then(|file| mounts.containing(file));
+        mount.is_some_and(|mount| mount.fs_type == EMULATED)
+    }
+}
+
 pub(super) fn is_on_fuse(host: &Host, file: &Path) -> bool {
     let mounts = MountTable::read(host).unwrap_or_default();
     let mount = mounts.containing(file);

@@ -55,7 +55,7 @@ pub use self::content::{Blocks, Signature, SignatureClass, blocks, content};
 pub use self::error::{BadName, DeviceError};
 pub use self::find::find_file_system;
 pub use self::find::{FileSystem, Target, find, find_to_change};
-pub use self::identity::{BackingFile, Identity, Recognition};
+pub use self::identity::{BackingFile, EMULATED, EMULATED_OVER, Identity, Recognition};
 pub use self::inventory::Inventory;
 pub use self::kind::Kind;
 pub use self::may_write::{
