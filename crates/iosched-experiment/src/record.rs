@@ -673,6 +673,12 @@ fn check_writers_of(
             suggests: danger.user().filter(|_| we == 0),
         },
     })?;
+    // The way that was looked at goes where a link leads; the record is read and written where it stands.
+    let own = OpenOptions::new()
+        .read(true)
+        .custom_flags(NOFOLLOW)
+        .open(held.path().join(FILE));
+    own.map_err(|source| failed(&directory.join(FILE), source))?;
     // What was looked at is what is held.
     if has_its_name(&at, held) {
         Ok(())
@@ -1039,6 +1045,18 @@ mod tests {
         let record = Record::parse(Path::new("r"), text.as_bytes()).unwrap();
         let spec = &record.header.plan.loads[0].spec;
         assert_eq!(*spec, Spec::JobFile("[a]\nrw=randread\n".into()));
+    }
+
+    #[test]
+    fn a_record_that_is_a_link_is_not_gone_on_with() {
+        let dir = tempfile::tempdir().unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        let theirs = elsewhere.path().join(FILE);
+        fs::write(&theirs, "{}\n").unwrap();
+        check_writers(elsewhere.path(), None).unwrap();
+        std::os::unix::fs::symlink(&theirs, dir.path().join(FILE)).unwrap();
+        let error = check_writers(dir.path(), None).unwrap_err();
+        assert!(matches!(error, RecordError::Io { .. }), "{error}");
     }
 
     #[test]

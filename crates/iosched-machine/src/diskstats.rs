@@ -4,10 +4,10 @@
 //! has no discards and one before 5.5 no flushes, which count as none then.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 
 use crate::host::Host;
+use crate::lossy;
 
 /// One kind of I/O of a device since it appeared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct DiskCounters {
 
 /// The counters of these devices (kernel names), in their order.
 pub fn read(host: &Host, devices: &[String]) -> io::Result<Vec<DiskCounters>> {
-    let text = fs::read_to_string(host.proc("diskstats"))?;
+    let text = lossy::read(host.proc("diskstats"))?;
     devices
         .iter()
         .map(|device| {

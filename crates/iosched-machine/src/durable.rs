@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
 use crate::lock;
+use crate::regular_file;
 
 /// What a file is called until it is whole: after this comes the pid of who writes it.
 const UNFINISHED: &str = ".new-";
@@ -114,7 +115,7 @@ pub fn read_entry<T: DeserializeOwned>(path: &Path, newest: u32) -> Result<T, St
     if !fs::symlink_metadata(path).map_err(unreadable)?.is_file() {
         return Err("it is no regular file".into());
     }
-    entry_of(&fs::read(path).map_err(unreadable)?, newest)
+    entry_of(&regular_file::read(path).map_err(unreadable)?, newest)
 }
 
 /// The entry that a file holds.

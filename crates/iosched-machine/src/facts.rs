@@ -2,13 +2,13 @@
 //! processors, memory, fio, and every setting of each measured disk.
 
 use std::collections::BTreeMap;
-use std::fs;
 
 use serde::{Deserialize, Serialize};
 
 use crate::capture;
 use crate::device::Device;
 use crate::host::Host;
+use crate::lossy;
 use crate::sysfs::Sysfs;
 
 /// What a record says of the machine.
@@ -171,12 +171,12 @@ impl DiskFacts {
 
 /// The first number of `/proc/loadavg` (`proc_loadavg(5)`).
 fn load_average(host: &Host) -> Option<f64> {
-    let text = fs::read_to_string(host.proc("loadavg")).ok()?;
+    let text = lossy::read(host.proc("loadavg")).ok()?;
     text.split_ascii_whitespace().next()?.parse().ok()
 }
 
 fn memory_bytes(host: &Host) -> u64 {
-    fs::read_to_string(host.proc("meminfo"))
+    lossy::read(host.proc("meminfo"))
         .ok()
         .and_then(|text| {
             let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;

@@ -13,7 +13,9 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use crate::user_files::open_to_read;
+use crate::regular_file::open_to_read;
+
+pub use crate::regular_file::too_large;
 
 /// The longest line of JSON lines, bytes: some thousand workers with all their bins.
 pub const LONGEST_LINE: u64 = 32 << 20;
@@ -65,12 +67,6 @@ pub fn read_all(reader: impl Read, limit: u64) -> io::Result<String> {
 /// Those of [`read_all`] with `LARGEST_TEXT`.
 pub fn read_text(path: &Path) -> io::Result<String> {
     read_all(open_to_read(path)?, LARGEST_TEXT)
-}
-
-/// What is said of something that is larger than what we read.
-pub fn too_large(what: &str, limit: u64) -> io::Error {
-    let text = format!("{what} is larger than {} MiB", limit >> 20);
-    io::Error::new(io::ErrorKind::FileTooLarge, text)
 }
 
 /// Checks every number of a JSON text, one value or several, without keeping any of it.

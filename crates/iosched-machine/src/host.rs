@@ -6,6 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::lossy;
 use crate::sysfs::Sysfs;
 
 /// A machine: live, or a copied tree of its `/sys`, `/proc`, `/dev` and `/run`.
@@ -83,7 +84,7 @@ impl Host {
 
     /// Major and minor version of its kernel: `(6, 12)`.
     pub fn kernel_version(&self) -> Option<(u32, u32)> {
-        let release = std::fs::read_to_string(self.proc("sys/kernel/osrelease")).ok()?;
+        let release = lossy::read(self.proc("sys/kernel/osrelease")).ok()?;
         let mut numbers = release.split(|c: char| !c.is_ascii_digit());
         Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
     }

@@ -6,12 +6,14 @@
 use std::io;
 use std::path::Path;
 
+use crate::regular_file;
+
 /// Reads one.
 ///
 /// # Errors
 /// It cannot be read.
 pub fn read(path: impl AsRef<Path>) -> io::Result<String> {
-    let text = String::from_utf8(std::fs::read(path)?);
+    let text = String::from_utf8(regular_file::read(path)?);
     Ok(text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 

@@ -3,9 +3,8 @@
 //! Follows `Documentation/accounting/psi.rst` (Linux 6.12). Kernels built without it, and those
 //! before 4.20, have none.
 
-use std::fs;
-
 use crate::host::Host;
+use crate::lossy;
 
 /// Totals since boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +18,7 @@ pub struct Pressure {
 impl Pressure {
     /// Reads `/proc/pressure/io`, if there is one.
     pub fn read(host: &Host) -> Option<Pressure> {
-        parse(&fs::read_to_string(host.proc("pressure/io")).ok()?)
+        parse(&lossy::read(host.proc("pressure/io")).ok()?)
     }
 }
 

@@ -13,10 +13,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use rustix::fs::{Dir, Mode, OFlags, openat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
 
 use crate::lossy;
+use crate::regular_file;
 
 /// The `/sys` of a machine.
 #[derive(Debug, Clone)]
@@ -158,7 +159,7 @@ impl Sysfs {
 
     /// A binary attribute, where there is one and it can be read.
     pub fn read_bytes_if_present(&self, device: &str, attribute: &str) -> Option<Vec<u8>> {
-        fs::read(self.device_dir(device).join(attribute)).ok()
+        regular_file::read(self.device_dir(device).join(attribute)).ok()
     }
 
     /// Writes an attribute in one `write(2)`, as the kernel wants it.
@@ -240,6 +241,11 @@ impl DeviceDir {
 
     /// An attribute's bytes, or why not.
     pub(crate) fn try_bytes(&self, attribute: &str) -> io::Result<Vec<u8>> {
+        // In a copied tree it may be a device, and to open that may do anything.
+        let there = statat(&self.dir, attribute, AtFlags::empty())?;
+        if FileType::from_raw_mode(there.st_mode) != FileType::RegularFile {
+            return Err(io::Error::other("it is no regular file"));
+        }
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = openat(&self.dir, attribute, flags, Mode::empty())?;
         // An attribute is at most a page. What is longer is no attribute; the start will do.

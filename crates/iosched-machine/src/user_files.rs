@@ -1,6 +1,6 @@
 //! Files that a user names, to be read or to be written: one rule for all of them.
 //!
-//! What is read is a regular file. A FIFO would be waited for, and to open a device may do anything: neither is opened.
+//! What is read is a regular file ([`open_to_read`]).
 //!
 //! What is written is whole, or is not there. It takes the place of nothing but a regular file, and keeps that one's owner
 //! and mode. Everything happens beneath the directory that was found in the beginning, whatever has its name later; and
@@ -10,7 +10,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::{File, Permissions};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, fchown};
 use std::path::{Component, Path, PathBuf};
@@ -23,33 +23,12 @@ use crate::beneath::Directory;
 use crate::durable;
 use crate::process;
 
+use crate::regular_file::held_path;
+
+pub use crate::regular_file::open_to_read;
+
 /// To stand in a directory, or at a link, without reading it.
 const TO_HOLD: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-
-/// Opens a file to be read.
-///
-/// # Errors
-/// It cannot be opened, or is no regular file.
-pub fn open_to_read(path: &Path) -> io::Result<File> {
-    let held = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    check_regular(&held)?;
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let opened = match openat(CWD, held_path(&held), flags, Mode::empty()) {
-        // Without /proc it is found by its name once more.
-        Err(Errno::NOENT) => openat(CWD, path, flags, Mode::empty()),
-        opened => opened,
-    }?;
-    check_regular(&opened)?;
-    Ok(File::from(opened))
-}
-
-fn check_regular(file: &OwnedFd) -> io::Result<()> {
-    if FileType::from_raw_mode(fstat(file)?.st_mode) == FileType::RegularFile {
-        Ok(())
-    } else {
-        Err(io::Error::other("it is no regular file"))
-    }
-}
 
 /// Opens the directory that a path leads to.
 ///
@@ -364,11 +343,6 @@ fn steps_of(path: &Path) -> Vec<OsString> {
         Component::CurDir | Component::RootDir | Component::Prefix(_) => None,
     });
     steps.collect()
-}
-
-/// A path to what is held.
-fn held_path(held: impl AsFd) -> PathBuf {
-    format!("/proc/self/fd/{}", held.as_fd().as_raw_fd()).into()
 }
 
 #[cfg(test)]

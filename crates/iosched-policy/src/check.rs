@@ -4,7 +4,6 @@
 //! from check to check, in a small file of its own ([`Memory`]).
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use iosched_experiment::analysis::Analysis;
@@ -12,6 +11,7 @@ use iosched_experiment::record::Record;
 use iosched_machine::device::Inventory;
 use iosched_machine::durable;
 use iosched_machine::host::Host;
+use iosched_machine::regular_file;
 use iosched_stats::Interval;
 use iosched_stats::race::Contest;
 use iosched_switch as switch;
@@ -317,7 +317,7 @@ impl Memory {
 
     /// Reads it; empty where there is none.
     pub fn read(host: &Host) -> Memory {
-        fs::read(Memory::path(host))
+        regular_file::read(Memory::path(host))
             .ok()
             .and_then(|bytes| serde_json::from_slice(&bytes).ok())
             .unwrap_or_default()

@@ -14,6 +14,8 @@ use super::mounts::MountTable;
 use super::number::DeviceNumber;
 use super::transport::Transport;
 use crate::host::Host;
+use crate::lossy;
+use crate::regular_file;
 use crate::sysfs::DeviceDir;
 
 /// What tells a device from every other, so that it is known again after its name went to another one.
@@ -98,7 +100,7 @@ impl Identity {
         let dir = sysfs.open_device(&disk.name).ok();
         let bytes = |file: &str| dir.as_ref()?.bytes(file);
         let partition = sysfs.open_device(&device.name).ok();
-        let boot_id = std::fs::read_to_string(host.proc("sys/kernel/random/boot_id")).ok();
+        let boot_id = lossy::read(host.proc("sys/kernel/random/boot_id")).ok();
         Identity {
             model: disk.model.clone(),
             serial: disk.serial.clone(),
@@ -323,7 +325,8 @@ pub(super) fn identify(
         .or_else(|| vpd_serial(&dir.bytes("device/vpd_pg80")?));
     if device.serial.is_none() || device.wwn.is_none() {
         let DeviceNumber { major, minor } = device.number;
-        let Ok(record) = std::fs::read(host.run(&format!("udev/data/b{major}:{minor}"))) else {
+        let Ok(record) = regular_file::read(host.run(&format!("udev/data/b{major}:{minor}")))
+        else {
             return;
         };
         let record = String::from_utf8_lossy(&record);

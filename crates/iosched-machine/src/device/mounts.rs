@@ -15,6 +15,7 @@ use super::DeviceNumber;
 use super::node::name_of_node;
 use crate::beneath;
 use crate::host::Host;
+use crate::regular_file;
 
 /// A line of `/proc/self/mountinfo`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -118,7 +119,7 @@ pub struct MountTable {
 impl MountTable {
     /// What is mounted here: `/proc/self/mountinfo`.
     pub fn read(host: &Host) -> io::Result<MountTable> {
-        let mut table = MountTable::of(&std::fs::read(host.proc("self/mountinfo"))?);
+        let mut table = MountTable::of(&regular_file::read(host.proc("self/mountinfo"))?);
         let sysfs = host.sysfs();
         if table.mounts.iter().any(|mount| mount.fs_type == "btrfs") {
             for id in sysfs.entries("fs/btrfs") {

@@ -15,6 +15,7 @@ use super::mounts::{MountTable, devices_below_file, unescape};
 use super::node::name_of_node;
 use super::stack::{LiveSource, Source};
 use crate::host::Host;
+use crate::regular_file;
 use crate::sysfs::natural_order;
 
 /// One use of a device.
@@ -204,7 +205,7 @@ struct SwapArea {
 }
 
 fn swap_areas(host: &Host) -> Vec<SwapArea> {
-    let text = std::fs::read(host.proc("swaps")).unwrap_or_default();
+    let text = regular_file::read(host.proc("swaps")).unwrap_or_default();
     text.split(|&byte| byte == b'\n')
         .skip(1) // the heading
         .filter_map(|line| {

@@ -8,7 +8,6 @@ pub mod processes;
 mod rates;
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::time::Instant;
 
@@ -18,6 +17,7 @@ pub use self::rates::{FlowRates, Rates};
 use crate::device::Schedulers;
 use crate::diskstats::{self, DiskCounters};
 use crate::host::Host;
+use crate::lossy;
 use crate::pressure::Pressure;
 
 /// What was seen between two looks.
@@ -124,7 +124,7 @@ impl Watcher {
 
 impl Look {
     fn now(host: &Host) -> io::Result<Look> {
-        let text = fs::read_to_string(host.proc("diskstats"))?;
+        let text = lossy::read(host.proc("diskstats"))?;
         Ok(Look {
             at: Instant::now(),
             counters: diskstats::all(&text),

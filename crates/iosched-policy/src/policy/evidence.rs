@@ -3,6 +3,7 @@
 use iosched_machine::device::Device;
 use iosched_machine::facts;
 use iosched_machine::host::Host;
+use iosched_machine::lossy;
 use serde::Serialize;
 
 use crate::policy::file::Evidence;
@@ -22,7 +23,7 @@ pub struct Stale {
 /// scheduler does not change within a stable series.
 pub(crate) fn stale(host: &Host, device: &Device, evidence: &Evidence) -> Vec<Stale> {
     let sysfs = host.sysfs();
-    let release = std::fs::read_to_string(host.proc("sys/kernel/osrelease")).unwrap_or_default();
+    let release = lossy::read(host.proc("sys/kernel/osrelease")).unwrap_or_default();
     let series = |release: &str| {
         let mut numbers = release.split(|c: char| !c.is_ascii_digit());
         (

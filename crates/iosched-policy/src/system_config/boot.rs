@@ -11,11 +11,11 @@
 //! | GRUB before 2 | `menu.lst`, `grub.conf` | nothing |
 
 use std::ffi::OsStr;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use iosched_machine::host::Host;
-use iosched_machine::user_files::open_to_read;
+use iosched_machine::lossy;
 
 use crate::system_config::bls::{self, Starts};
 use crate::system_config::cmdline::{
@@ -324,9 +324,7 @@ fn below_boot(host: &Host, names: [&str; 2]) -> Vec<PathBuf> {
 /// The text of a file, links followed within the machine, bytes that are no text replaced.
 fn text_of(host: &Host, path: &Path) -> io::Result<String> {
     let real = files::followed(host, path).ok_or(io::ErrorKind::InvalidInput)?;
-    let mut bytes = Vec::new();
-    open_to_read(&host.path(&real))?.read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    lossy::read(host.path(&real))
 }
 
 /// The entries of the Boot Loader Specification by which Linux is started on this machine, or may be: what cannot be

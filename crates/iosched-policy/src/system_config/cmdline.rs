@@ -8,6 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use iosched_machine::host::Host;
+use iosched_machine::lossy;
 use serde::{Serialize, Serializer};
 
 use crate::system_config::parameter::{
@@ -206,8 +207,7 @@ fn is_parameters(line: &str) -> bool {
 
 /// The value of `elevator=` that this boot was given last, which is the one that counts.
 pub(crate) fn given_at_boot(host: &Host) -> Option<String> {
-    let line = std::fs::read(host.proc("cmdline")).unwrap_or_default();
-    let line = String::from_utf8_lossy(&line);
+    let line = lossy::read(host.proc("cmdline")).unwrap_or_default();
     let words = std::iter::successors(find_parameter(&line, 0), |word| {
         find_parameter(&line, word.end)
     });

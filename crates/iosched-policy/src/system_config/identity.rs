@@ -7,10 +7,11 @@
 //! place would be taken for it).
 
 use std::collections::BTreeMap;
-use std::{fs, io};
+use std::io;
 
 use iosched_machine::device::{Device, Kind};
 use iosched_machine::host::Host;
+use iosched_machine::regular_file;
 use serde::{Deserialize, Serialize};
 
 /// What a rule recognises a disk by.
@@ -59,7 +60,7 @@ impl Properties {
     /// There is one, and it cannot be read.
     pub fn read(host: &Host, device: &Device) -> io::Result<Properties> {
         let file = host.run(&format!("udev/data/b{}", device.number));
-        match fs::read(file) {
+        match regular_file::read(file) {
             Ok(bytes) => Ok(Properties::parse(&String::from_utf8_lossy(&bytes))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Properties::default()),
             Err(error) => Err(error),

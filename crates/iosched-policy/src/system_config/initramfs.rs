@@ -9,12 +9,12 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use iosched_machine::host::Host;
-use iosched_machine::user_files::open_to_read;
+use iosched_machine::regular_file;
 
 use crate::system_config::files::{self, FileChange, FileError};
 use crate::system_config::shell::{self, Statement, Variables};
@@ -213,9 +213,7 @@ pub(super) fn text_of(host: &Host, path: &Path) -> Result<String, FileError> {
     if is_off(&real) || host.path(&real).is_dir() {
         return Ok(String::new());
     }
-    let mut bytes = Vec::new();
-    let mut file = open_to_read(&host.path(&real)).map_err(fail)?;
-    file.read_to_end(&mut bytes).map_err(fail)?;
+    let bytes = regular_file::read(host.path(&real)).map_err(fail)?;
     String::from_utf8(bytes).map_err(|_| FileError::NotText { path: path.into() })
 }
 

@@ -6,7 +6,6 @@
 //! (`kernel.modules_disabled`), so those that are modules are named.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use iosched_machine::host::Host;
@@ -30,13 +29,13 @@ pub(crate) fn text(modules: &[String]) -> Option<String> {
 
 /// The module that a scheduler comes in; none if it is part of the kernel, or not known to it.
 pub(crate) fn of_scheduler(host: &Host, scheduler: &str) -> Option<String> {
-    let release = fs::read_to_string(host.proc("sys/kernel/osrelease")).ok()?;
+    let release = lossy::read(host.proc("sys/kernel/osrelease")).ok()?;
     let directory = ["/lib/modules", "/usr/lib/modules"]
         .map(|modules| host.path(&Path::new(modules).join(release.trim())))
         .into_iter()
         .find(|directory| directory.is_dir())?;
     let alias = format!("{scheduler}-iosched");
-    let aliases = fs::read_to_string(directory.join("modules.alias")).unwrap_or_default();
+    let aliases = lossy::read(directory.join("modules.alias")).unwrap_or_default();
     let by_alias = aliases.lines().find_map(|line| {
         line.strip_prefix("alias ")?
             .strip_prefix(&alias)?
@@ -47,7 +46,7 @@ pub(crate) fn of_scheduler(host: &Host, scheduler: &str) -> Option<String> {
         return by_alias;
     }
     // kyber's module bears the name that the kernel asks for: it has no alias.
-    let dependencies = fs::read_to_string(directory.join("modules.dep")).unwrap_or_default();
+    let dependencies = lossy::read(directory.join("modules.dep")).unwrap_or_default();
     dependencies
         .lines()
         .filter_map(|line| line.split(':').next()?.rsplit('/').next())

@@ -34,6 +34,7 @@ use super::users::{Usage, User};
 use super::{Blocks, Device, DeviceNumber, Signature, content};
 use crate::host::Host;
 use crate::lock::{self, Holder};
+use crate::regular_file;
 
 /// How those have a device whom only our own exclusive open finds.
 pub const OPENED_EXCLUSIVELY: &str = "opened exclusively";
@@ -167,7 +168,7 @@ pub(crate) fn refusals(host: &Host, device: &Device, is_claimed: bool) -> Vec<Re
     // Without these tables we would see no mount and no swap, and think that there is none. A
     // kernel without swap has no table of it.
     for (table, may_lack) in [("self/mountinfo", false), ("swaps", true)] {
-        if let Err(error) = std::fs::read(host.proc(table))
+        if let Err(error) = regular_file::read(host.proc(table))
             && !(may_lack && error.kind() == io::ErrorKind::NotFound)
         {
             refusals.push(Refusal::NotLookedAt {

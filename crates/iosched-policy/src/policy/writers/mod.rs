@@ -24,6 +24,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use iosched_machine::host::Host;
+use iosched_machine::lossy;
 use serde::Serialize;
 
 use self::systemd::Units;
@@ -262,8 +263,7 @@ fn text_of(host: &Host, path: &Path) -> Option<String> {
             Err(_) => break,
         }
     }
-    let bytes = fs::read(host.path(&path)).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    lossy::read(host.path(&path)).ok()
 }
 
 /// The files of these directories whose name ends so: of one name only that in the first directory,

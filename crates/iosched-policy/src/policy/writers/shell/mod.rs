@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use iosched_machine::host::Host;
+use iosched_machine::regular_file::open_to_read;
 use iosched_machine::sysfs::sysfs_name;
 
 use self::syntax::{Command, List, Node, Redirection, Word};
@@ -696,7 +697,7 @@ fn is_of_shell(text: &str) -> bool {
 fn is_program(path: &Path) -> bool {
     use std::io::Read;
     let mut start = [0; 4];
-    let file = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    let file = open_to_read(path).and_then(|mut file| file.read_exact(&mut start));
     file.is_ok() && start == *b"\x7fELF"
 }
 
