@@ -1099,8 +1099,8 @@ mod tests {
         }
     }
 
-    /// What rows of which each says something of its own take to be read and pooled: 1 GiB at the limit of such rows, as
-    /// SECURITY.md has it.
+    /// What rows of which each has one short name of its own take to be read and pooled: less than 1 GiB at the limit of
+    /// such rows. Printing them comes on top, and longer names (SECURITY.md).
     #[test]
     fn what_is_different_takes_little_memory_each() {
         const COUNT: usize = 4000;
