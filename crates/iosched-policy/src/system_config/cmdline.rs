@@ -486,6 +486,7 @@ mod tests {
         for more in [
             "[ \"$GRUB_CMDLINE_LINUX\" ] && GRUB_CMDLINE_LINUX_DEFAULT=quiet\n",
             "[ -v GRUB_CMDLINE_LINUX ] && GRUB_CMDLINE_LINUX_DEFAULT=quiet\n",
+            "[ \"$GRUB_CMDLINE_LINUX\" ] && GRUB_TIMEOUT=1\n",
             "A=\"$(echo \"$GRUB_CMDLINE_LINUX\")\"\n[ \"$A\" ] || GRUB_CMDLINE_LINUX_DEFAULT=quiet\n",
             "if true; then\nif [ \"${GRUB_CMDLINE_LINUX#x}\" ]; then A=1; fi; fi\n[ \"$A\" ] && GRUB_CMDLINE_LINUX_DEFAULT=quiet\n",
             "case \"$GRUB_CMDLINE_LINUX\" in\n *elevator*) ;;\n *) GRUB_CMDLINE_LINUX=\"crashkernel=auto\";;\nesac\n",
@@ -494,12 +495,68 @@ mod tests {
             let error = with_elevator(&text, Format::GrubDefault, None).unwrap_err();
             assert_eq!(&*error.why, NotUnderstood::ASKED, "{text}");
         }
-        let text = format!(
-            "[ \"$GRUB_CMDLINE_LINUX\" ] && GRUB_CMDLINE_LINUX_DEFAULT=quiet\n{grub}\
-            [ \"$GRUB_CMDLINE_LINUX\" ] && GRUB_TIMEOUT=1\n"
-        );
+        let text =
+            format!("[ \"$GRUB_CMDLINE_LINUX\" ] && GRUB_CMDLINE_LINUX_DEFAULT=quiet\n{grub}");
         let edited = with_elevator(&text, Format::GrubDefault, None);
         assert_eq!(edited, Ok(text.replace("elevator=cfq", "")));
+    }
+
+    /// What stands between quotes of the kernel's is no parameter, whichever file they are in; a number is counted, a
+    /// word that is added to another one's end is a part of that.
+    #[test]
+    fn what_is_no_parameter_in_the_end_is_not_taken_out() {
+        for (text, line) in [
+            ("A='\"x'\nGRUB_CMDLINE_LINUX=\"$A elevator=cfq y\"\n", 2),
+            (
+                "GRUB_CMDLINE_LINUX='x=\"a'\nGRUB_CMDLINE_LINUX_DEFAULT=\"elevator=cfq b\"\n",
+                2,
+            ),
+            ("A=--\nGRUB_CMDLINE_LINUX=\"$A ro elevator=cfq\"\n", 2),
+            (
+                "let GRUB_CMDLINE_LINUX=5\nGRUB_CMDLINE_LINUX+=\"elevator=cfq\"\n",
+                1,
+            ),
+            ("let A=5\nGRUB_CMDLINE_LINUX+=\"elevator=cfq\"\n", 2),
+            (
+                "declare -i GRUB_CMDLINE_LINUX\nGRUB_CMDLINE_LINUX='ro elevator=cfq'\n",
+                1,
+            ),
+            ("GRUB_CMDLINE_LINUX=\"${A}elevator=cfq\"\n", 1),
+        ] {
+            let error = with_elevator(text, Format::GrubDefault, None).unwrap_err();
+            assert_eq!(error.line, line, "{text}");
+        }
+        let text = ". /etc/default/mine\nGRUB_CMDLINE_LINUX=\"ro elevator=cfq\"\n";
+        let edited = with_elevator(text, Format::GrubDefault, None);
+        assert_eq!(
+            edited,
+            Ok(text.replace(" elevator=cfq", "")),
+            "whatever is in there"
+        );
+    }
+
+    #[test]
+    fn a_drop_in_that_has_it_beside_an_empty_file_is_no_mistake() {
+        let drop_in =
+            "if [ -n \"$GRUB_X\" ]; then GRUB_CMDLINE_LINUX_DEFAULT=\"elevator=noop\"; fi\n";
+        let texts = [("", Format::GrubDefault), (drop_in, Format::GrubDropIn)];
+        let edited = with_elevator_in_scripts(&texts, Some("noop")).unwrap();
+        assert_eq!(
+            edited,
+            [
+                "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX elevator=noop\"\n",
+                &drop_in.replace("elevator=noop", "")
+            ]
+        );
+    }
+
+    /// dash has no `+=`: that it is there already is not enough.
+    #[test]
+    fn what_is_appended_is_there_in_some_shells_only() {
+        let drop_in = "GRUB_CMDLINE_LINUX+=\" elevator=noop\"\n";
+        let texts = [("", Format::GrubDefault), (drop_in, Format::GrubDropIn)];
+        let edited = with_elevator_in_scripts(&texts, Some("noop")).unwrap();
+        assert!(edited[0].contains("elevator=noop"), "{edited:?}");
     }
 
     /// It is said of the text that root has, and names what is not known.

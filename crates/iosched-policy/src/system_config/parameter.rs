@@ -76,6 +76,19 @@ pub(super) fn value_of_parameter(text: &str) -> Option<&str> {
     Some(value.trim_matches('"'))
 }
 
+/// Every word but ours, in its order; the whole text of one in which it is not clear what a word is.
+pub(super) fn others(text: &str) -> Vec<&str> {
+    let words = Words::of(text);
+    if !words.are_closed {
+        return vec![text];
+    }
+    let is_ours = |word: &&str| word.trim_start_matches('"').starts_with(PARAMETER);
+    let of_kernel = words.for_kernel.iter().map(|word| &text[word.clone()]);
+    let of_init = words.dashes.map_or("", |dashes| &text[dashes..]);
+    let others = of_kernel.filter(|word| !is_ours(word));
+    others.chain(of_init.split_whitespace()).collect()
+}
+
 /// True if some of the parameters are for init.
 pub(super) fn has_dashes(text: &str) -> bool {
     Words::of(text).dashes.is_some()

@@ -18,9 +18,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use crate::system_config::parameter::{
-    NotUnderstood, OpenQuote, PARAMETER, value_of_parameter, with_parameter,
+    NotUnderstood, OpenQuote, PARAMETER, others, value_of_parameter, with_parameter,
 };
-use crate::system_config::shell::{self, Assignment, Statement, Variables};
+use crate::system_config::shell::{self, Assignment, Possible, Statement, Variables};
 
 /// The variables of one program.
 struct Names {
@@ -104,6 +104,7 @@ pub(super) fn with_elevator(
         })?;
     }
     check_conditions(scripts, &edited)?;
+    check_is_followed(scripts, &edited)?;
     check_others_are_kept(scripts, &edited)?;
     if value.is_none() {
         check_is_gone(scripts, &edited)?;
@@ -121,7 +122,7 @@ pub(super) fn given(text: &str) -> Vec<(usize, String)> {
             }) => {
                 let inner = &text[plain.inner.clone()];
                 let line = || shell::line_at(text, plain.inner.start);
-                let value = value_of_parameter(inner).or_else(|| in_expansion(inner));
+                let value = value_of_parameter(inner).or_else(|| beside_expansions(inner));
                 found.extend(value.map(|value| (line(), value.to_owned())));
                 continue;
             }
@@ -143,10 +144,10 @@ pub(super) fn given(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The value of the parameter in a part of a value that depends on a variable (`${A:+elevator=cfq }`).
-fn in_expansion(text: &str) -> Option<&str> {
-    let mut expansions = text.split("${").skip(1);
-    expansions.find_map(|expansion| anywhere(expansion.split('}').next().unwrap_or_default()))
+/// The value of the parameter in a text that depends on variables (`${A:+elevator=cfq }`, `${A}elevator=cfq`).
+fn beside_expansions(text: &str) -> Option<&str> {
+    let is_expanded = text.replace("\\$", "").contains('$');
+    is_expanded.then(|| anywhere(text)).flatten()
 }
 
 /// The value of the parameter, wherever a word of that name begins in a text that is not understood.
@@ -311,7 +312,7 @@ fn put_into(text: &mut String, name: &str, value: &str) -> Result<bool, NotUnder
 /// What the variables hold after all these.
 fn variables<'a>(texts: &'a [String], kinds: &[Kind]) -> Variables<'a> {
     let own = kinds.first().map_or("-", |kind| kind.names().own);
-    let mut variables = Variables::none(own);
+    let mut variables = Variables::none_of_any_shell(own);
     for text in texts {
         variables.assign_all(&shell::parse(text));
     }
@@ -329,7 +330,7 @@ fn check_is_put(texts: &[String], kinds: &[Kind], value: &str) -> Result<(), Fai
     let Some(names) = kinds.first().map(|kind| kind.names()) else {
         return Ok(());
     };
-    let mut variables = Variables::none(names.own);
+    let mut variables = Variables::none_of_any_shell(names.own);
     let mut last = BTreeMap::new();
     for (index, text) in texts.iter().enumerate() {
         for assignment in assignments(text) {
@@ -360,7 +361,7 @@ fn check_is_put(texts: &[String], kinds: &[Kind], value: &str) -> Result<(), Fai
     let main = kinds.iter().position(|kind| *kind != Kind::GrubDropIn);
     if let Some(index) = main.filter(|_| !last.contains_key(names.every)) {
         let text = &texts[index];
-        let line = text.lines().count();
+        let line = text.lines().count().max(1);
         return Err((index, NotUnderstood::of(text, line, NotUnderstood::SHELL)));
     }
     for (name, (index, start)) in last {
@@ -393,16 +394,16 @@ fn why_not_put(held: &str, name: &str, names: &Names, value: &str) -> Option<&'s
     })
 }
 
-/// What is changed here is asked by no condition on which a variable of the command line depends.
+/// What is changed here is asked by no condition on which a variable depends.
 fn check_conditions(scripts: &[Script<'_>], edited: &[String]) -> Result<(), Failed> {
     // Variables that may hold something else than before.
     let mut changed = BTreeSet::new();
-    for (index, ((before, kind), after)) in scripts.iter().zip(edited).enumerate() {
+    for (index, ((before, _), after)) in scripts.iter().zip(edited).enumerate() {
         let statements = shell::parse(before);
         let mut before_it = statements.iter();
         for statement in shell::parse(after) {
             let old = before_it.next();
-            let (start, is_asked, name) = match &statement {
+            let (start, is_asked) = match &statement {
                 Statement::Assignment(it) => {
                     let right =
                         |text: &str, of: &Assignment<'_>| text[of.assigned.clone()].to_owned();
@@ -417,16 +418,15 @@ fn check_conditions(scripts: &[Script<'_>], edited: &[String]) -> Result<(), Fai
                     } else if !it.is_conditional {
                         changed.remove(it.name);
                     }
-                    (it.start, is_asked, Some(it.name))
+                    (it.start, is_asked)
                 }
                 Statement::Other(range) => {
                     let mut names = shell::named_in(&after[range.clone()]);
                     let is_asked = names.any(|name| changed.contains(name));
-                    (range.start, is_asked, None)
+                    (range.start, is_asked)
                 }
             };
-            let every = kind.names().every;
-            if is_asked && name.is_none_or(|name| name.starts_with(every)) {
+            if is_asked {
                 let line = shell::line_at(after, start);
                 let error = NotUnderstood::of(after, line, NotUnderstood::ASKED);
                 return Err((index, error.in_text(before)));
@@ -463,28 +463,129 @@ fn last_assignments<'a>(texts: &'a [String], kinds: &[Kind]) -> BTreeMap<&'a str
     last
 }
 
-/// Every other word that is given to Linux is as it was, as far as that is known.
-fn check_others_are_kept(scripts: &[Script<'_>], edited: &[String]) -> Result<(), Failed> {
-    let texts: Vec<String> = scripts.iter().map(|(text, _)| (*text).to_owned()).collect();
-    let kinds: Vec<Kind> = scripts.iter().map(|(_, kind)| *kind).collect();
-    let (before, after) = (variables(&texts, &kinds), variables(edited, &kinds));
-    let others = |variables: &Variables<'_>, name: &str| {
-        let words_of = |value: String| {
-            let words = value.split_whitespace();
-            let words = words.filter(|word| !word.trim_start_matches('"').starts_with(PARAMETER));
-            words.map(str::to_owned).collect::<Vec<_>>()
-        };
-        let values = variables.values(name)?.into_iter();
-        Some(values.map(words_of).collect::<BTreeSet<_>>())
-    };
-    for (name, (index, start)) in last_assignments(&texts, &kinds) {
-        if others(&before, name) != others(&after, name) {
-            let line = shell::line_at(&texts[index], start);
-            return Err((
-                index,
-                NotUnderstood::of(&texts[index], line, NotUnderstood::LEFT),
-            ));
+/// No variable of the command line is named in a statement that is not followed: it may be a number from there on
+/// (`declare -i`), be read only, or set to something else, such as an open quote.
+fn check_is_followed(scripts: &[Script<'_>], edited: &[String]) -> Result<(), Failed> {
+    let is_same = |((before, _), after): (&Script<'_>, &String)| *before == after.as_str();
+    if scripts.iter().zip(edited).all(is_same) {
+        return Ok(());
+    }
+    for (index, (text, kind)) in scripts.iter().enumerate() {
+        for statement in shell::parse(text) {
+            let Statement::Other(range) = statement else {
+                continue;
+            };
+            let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            let mut words = text[range.clone()].split(|c| !is_of_name(c));
+            if words.any(|word| word.starts_with(kind.names().every)) {
+                let line = shell::line_at(text, range.start);
+                let error = NotUnderstood::of(text, line, NotUnderstood::SHELL);
+                return Err((index, error));
+            }
         }
     }
     Ok(())
 }
+
+/// Every other word is as it was: in each assignment that is changed, in those that depend on one, and in the lines
+/// that are given to Linux in the end.
+fn check_others_are_kept(scripts: &[Script<'_>], edited: &[String]) -> Result<(), Failed> {
+    let own = scripts.first().map_or("-", |(_, kind)| kind.names().own);
+    let (mut before, mut after) = (
+        Variables::none_of_any_shell(own),
+        Variables::none_of_any_shell(own),
+    );
+    let mut changed = BTreeSet::new();
+    for (index, ((text, kind), edited)) in scripts.iter().zip(edited).enumerate() {
+        let mut old_statements = shell::parse(text).into_iter();
+        for new in shell::parse(edited) {
+            let (old, new) = match (old_statements.next(), new) {
+                (Some(Statement::Assignment(old)), Statement::Assignment(new)) => (old, new),
+                (None, Statement::Assignment(appended)) => {
+                    changed.insert(appended.name.to_owned());
+                    after.assign(&appended);
+                    continue;
+                }
+                _ => {
+                    before.forget();
+                    after.forget();
+                    continue;
+                }
+            };
+            let is_edited = text[old.assigned.clone()] != edited[new.assigned.clone()];
+            let depends = shell::named_in(&edited[new.assigned.clone()])
+                .any(|name| changed.contains(name))
+                || new.appends && changed.contains(new.name);
+            if is_edited || depends {
+                let is_kept = are_kept(before.assigned(&old), after.assigned(&new));
+                let is_of_linux = new.name.starts_with(kind.names().every);
+                if is_kept == Some(false) || is_kept.is_none() && is_of_linux {
+                    let line = shell::line_at(text, old.start);
+                    let error = NotUnderstood::of(text, line, NotUnderstood::LEFT);
+                    return Err((index, error));
+                }
+                changed.insert(new.name.to_owned());
+            } else if !new.is_conditional {
+                changed.remove(new.name);
+            }
+            before.assign(&old);
+            after.assign(&new);
+        }
+    }
+    let texts: Vec<String> = scripts.iter().map(|(text, _)| (*text).to_owned()).collect();
+    let kinds: Vec<Kind> = scripts.iter().map(|(_, kind)| *kind).collect();
+    let names = scripts.first().map(|(_, kind)| kind.names());
+    let firsts = names.map(|names| std::iter::once(names.every).chain(names.instead));
+    let firsts: Vec<_> = firsts.into_iter().flatten().collect();
+    // What comes after such a variable may be no parameter of the kernel's.
+    let ends_for_kernel = texts.iter().any(|text| {
+        let of_firsts = assignments(text).filter(|of| firsts.contains(&of.name));
+        of_firsts.into_iter().any(|of| {
+            let inner = of.plain.map_or(of.assigned, |plain| plain.inner);
+            text[inner.clone()].contains("--") || text[inner].contains('"')
+        })
+    });
+    for (name, (index, start)) in last_assignments(&texts, &kinds) {
+        let lines = |variables: &Variables<'_>| {
+            let is_first = firsts.contains(&name);
+            let before_it = firsts.iter().filter(|_| !is_first);
+            let joined = before_it.map(|first| {
+                if name.ends_with("_RECOVERY") {
+                    variables.joined(name, first)
+                } else {
+                    variables.joined(first, name)
+                }
+            });
+            std::iter::once(variables.values(name))
+                .chain(joined)
+                .collect::<Vec<_>>()
+        };
+        let (old, new) = (lines(&before), lines(&after));
+        let is_changed = old[0] != new[0];
+        let may_be_lost = old.into_iter().zip(new).any(|(old, new)| {
+            let is_kept = are_kept(old, new);
+            is_kept == Some(false) || is_kept.is_none() && is_changed && ends_for_kernel
+        });
+        if may_be_lost {
+            let line = shell::line_at(&texts[index], start);
+            let error = NotUnderstood::of(&texts[index], line, NotUnderstood::LEFT);
+            return Err((index, error));
+        }
+    }
+    Ok(())
+}
+
+/// Whether values that are possible before and after have the same words but for ours; nothing if they are not known.
+fn are_kept(before: Possible<String>, after: Possible<String>) -> Option<bool> {
+    let words_of = |values: BTreeSet<String>| {
+        let words_of = |value: &String| {
+            let words = others(value).into_iter();
+            words.map(str::to_owned).collect::<Vec<_>>()
+        };
+        values.iter().map(words_of).collect::<BTreeSet<_>>()
+    };
+    Some(words_of(before?) == words_of(after?))
+}
+
+#[cfg(test)]
+mod tests;

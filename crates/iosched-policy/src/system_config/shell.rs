@@ -127,7 +127,7 @@ const LONGEST: usize = 1 << 16;
 const MOST: usize = 16;
 
 /// The values that something may have; nothing if they are not known. A variable that is not set has none.
-type Possible<T> = Option<BTreeSet<T>>;
+pub(super) type Possible<T> = Option<BTreeSet<T>>;
 
 /// The variables that are known, each with the values that it may have as far as they are.
 #[derive(Debug, Clone, Default)]
@@ -136,7 +136,9 @@ pub(super) struct Variables<'a> {
     /// Those that are arrays: `$NAME` is their first element alone, and a text that is appended is, too.
     arrays: BTreeSet<&'a str>,
     /// What a variable that is set nowhere may begin with, and is empty then; others may come from anywhere.
-    own: &'static str,
+    own: Option<&'static str>,
+    /// Not every shell has `NAME+=…`: to dash it is a command that is not there.
+    may_lack_append: bool,
 }
 
 impl<'a> Variables<'a> {
@@ -145,8 +147,25 @@ impl<'a> Variables<'a> {
         Variables {
             values: BTreeMap::new(),
             arrays: BTreeSet::new(),
-            own,
+            own: Some(own),
+            may_lack_append: false,
         }
+    }
+
+    /// The same where dash may read the file, or bash.
+    pub(super) fn none_of_any_shell(own: &'static str) -> Variables<'a> {
+        Variables {
+            may_lack_append: true,
+            ..Variables::none(own)
+        }
+    }
+
+    /// After a statement that may have set any of them.
+    pub(super) fn forget(&mut self) {
+        *self = Variables {
+            may_lack_append: self.may_lack_append,
+            ..Variables::default()
+        };
     }
 
     /// Follows an assignment; the words of an array are parted by a blank.
@@ -161,7 +180,7 @@ impl<'a> Variables<'a> {
         }
         let set = |value: BTreeSet<String>| value.into_iter().map(Some).collect::<BTreeSet<_>>();
         let mut value = value.map(set);
-        if assignment.is_conditional {
+        if assignment.is_conditional || assignment.appends && self.may_lack_append {
             let before = self.possible(name);
             value = value
                 .zip(before)
@@ -172,7 +191,7 @@ impl<'a> Variables<'a> {
     }
 
     /// What the variable has after this assignment, if that is carried out.
-    fn assigned(&self, assignment: &Assignment<'a>) -> Possible<String> {
+    pub(super) fn assigned(&self, assignment: &Assignment<'a>) -> Possible<String> {
         let value = self.expanded(&assignment.value)?;
         let name = assignment.name;
         let is_to_first = assignment.appends && !assignment.is_array && self.arrays.contains(name);
@@ -236,11 +255,17 @@ impl<'a> Variables<'a> {
         })
     }
 
+    /// The values of two of them, one after the other with a blank between.
+    pub(super) fn joined(&self, first: &str, second: &str) -> Possible<String> {
+        product(&self.values(first)?, &self.values(second)?, " ")
+    }
+
     fn possible(&self, name: &str) -> Possible<Option<String>> {
-        match self.values.get(name) {
-            Some(values) => values.clone(),
-            None => name.starts_with(self.own).then(|| BTreeSet::from([None])),
+        if let Some(values) = self.values.get(name) {
+            return values.clone();
         }
+        let is_own = self.own.is_some_and(|own| name.starts_with(own));
+        is_own.then(|| BTreeSet::from([None]))
     }
 
     fn expanded(&self, parts: &[Part<'a>]) -> Possible<String> {
