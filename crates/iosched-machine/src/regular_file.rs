@@ -60,7 +60,40 @@ pub fn too_large(what: &str, limit: u64) -> io::Error {
     io::Error::new(io::ErrorKind::FileTooLarge, text)
 }
 
-/// A path to what is held.
+/// A path to what is held, for this thread: one that has left the others' table of descriptors has numbers of its own.
 pub(crate) fn held_path(held: impl AsFd) -> PathBuf {
-    format!("/proc/self/fd/{}", held.as_fd().as_raw_fd()).into()
+    let thread = rustix::thread::gettid().as_raw_nonzero();
+    let number = held.as_fd().as_raw_fd();
+    format!("/proc/self/task/{thread}/fd/{number}").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use rustix::thread::{UnshareFlags, unshare_unsafe};
+
+    use super::*;
+
+    #[test]
+    fn a_thread_with_a_table_of_descriptors_of_its_own_reads_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let ours = dir.path().join("ours");
+        std::fs::write(&ours, "ours").unwrap();
+        let (has_left, left) = channel();
+        let (go_on, may_go_on) = channel();
+        let thread = std::thread::spawn(move || {
+            // SAFETY: this thread opens a file and closes it, and uses no descriptor of another's.
+            unsafe { unshare_unsafe(UnshareFlags::FILES) }.unwrap();
+            has_left.send(()).unwrap();
+            may_go_on.recv().unwrap();
+            read(&ours).unwrap()
+        });
+        left.recv().unwrap();
+        // The numbers that are free in the thread's table are taken in this one.
+        let taken: Vec<File> = (0..64).map(|_| File::open(dir.path()).unwrap()).collect();
+        go_on.send(()).unwrap();
+        assert_eq!(thread.join().unwrap(), b"ours");
+        drop(taken);
+    }
 }
