@@ -335,7 +335,7 @@ impl OwnFileSystem {
         // Who may mount nothing (the unit at boot) finds nothing mounted after a boot.
         let mounts = MountTable::read(host);
         let mounted = mounts.as_ref().ok().and_then(|mounts| self.mounted(mounts));
-        if let Some(other) = mounted.filter(|mount| !self.is_own(mount)) {
+        if let Some(other) = mounted.filter(|mount| !self.is_own(host, mount)) {
             let cause = format!(
                 "{} is mounted there, which no run does",
                 other.source.display()
@@ -439,7 +439,8 @@ impl OwnFileSystem {
     fn mounted_from(&self, host: &Host) -> Option<PathBuf> {
         let mounts = MountTable::read(host).ok()?;
         let mount = self.mounted(&mounts)?;
-        self.is_on(&mount.source).then(|| mount.source.clone())
+        let is_it = self.is_own(host, mount) && self.is_on(&mount.source);
+        is_it.then(|| mount.source.clone())
     }
 
     /// What is mounted, uppermost, where the run mounted it.
@@ -448,9 +449,15 @@ impl OwnFileSystem {
         (mount.mount_point == self.mount_point).then_some(mount)
     }
 
-    /// Whether the run mounted this: of a disk that does not answer any more the label cannot be read.
-    fn is_own(&self, mount: &Mount) -> bool {
-        mount.source == self.node || self.is_on(&mount.source)
+    /// Whether the run mounted this: of a disk that does not answer any more the label cannot be read, and a copy on
+    /// another has it, too.
+    fn is_own(&self, host: &Host, mount: &Mount) -> bool {
+        let node = fs::canonicalize(&mount.source).unwrap_or_else(|_| mount.source.clone());
+        match self.recognise(host, &kernel_name(&node)) {
+            Recognition::Same => node == self.node || self.is_on(&node),
+            Recognition::Another(_) => false,
+            Recognition::Unknown => node == self.node,
+        }
     }
 
     /// The devices of the machine whose file systems have its label, looked for once the first is wanted.
@@ -528,7 +535,7 @@ fn stranger_in(root: &Path) -> io::Result<Option<String>> {
         let name = entry.file_name();
         let is_as_made = match name.to_str() {
             Some("lost+found") => fs::read_dir(entry.path())?.next().is_none(),
-            _ => user_files::is_drawn_name(&name),
+            _ => user_files::is_drawn_name(&name) && entry.file_type()?.is_dir(),
         };
         if !is_as_made {
             return Ok(Some(name.to_string_lossy().into_owned()));
@@ -687,5 +694,8 @@ mod tests {
             assert_eq!(stranger().as_deref(), Some(theirs));
             fs::remove_file(path).unwrap();
         }
+        let named_like_ours = dir.path().join(".iosched-fedcba9876543210");
+        fs::write(&named_like_ours, "").unwrap();
+        assert!(stranger().is_some());
     }
 }

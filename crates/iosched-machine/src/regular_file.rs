@@ -34,11 +34,16 @@ const LARGEST_READ: u64 = 64 << 20;
 /// The content of a file of the kernel's or the system's, or of a copied tree, where it may be anything.
 ///
 /// # Errors
-/// It cannot be opened or read, is no regular file (those of `/proc` and `/sys` are), or has more than 64 MiB
+/// It cannot be opened or read, is a directory ([`io::ErrorKind::IsADirectory`]), is no regular file otherwise (those of
+/// `/proc` and `/sys` are), or has more than 64 MiB
 /// ([`io::ErrorKind::FileTooLarge`]).
 pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let file = open_to_read(path.as_ref())?;
+    let path = path.as_ref();
+    let file = match open_to_read(path) {
+        Err(_) if path.is_dir() => return Err(Errno::ISDIR.into()),
+        opened => opened?,
+    };
     file.take(LARGEST_READ + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > LARGEST_READ {
         return Err(too_large("it", LARGEST_READ));

@@ -243,8 +243,10 @@ impl DeviceDir {
     pub(crate) fn try_bytes(&self, attribute: &str) -> io::Result<Vec<u8>> {
         // In a copied tree it may be a device, and to open that may do anything.
         let there = statat(&self.dir, attribute, AtFlags::empty())?;
-        if FileType::from_raw_mode(there.st_mode) != FileType::RegularFile {
-            return Err(io::Error::other("it is no regular file"));
+        match FileType::from_raw_mode(there.st_mode) {
+            FileType::RegularFile => {}
+            FileType::Directory => return Err(Errno::ISDIR.into()),
+            _ => return Err(io::Error::other("it is no regular file")),
         }
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = openat(&self.dir, attribute, flags, Mode::empty())?;

@@ -98,11 +98,7 @@ impl Bench {
 
     /// What `blkid` finds on the disk.
     fn content(&self) -> String {
-        let mut command = Command::new("blkid");
-        command
-            .args(["--probe", "-o", "export"])
-            .arg(self.disk.path());
-        String::from_utf8(command.output().unwrap().stdout).unwrap()
+        blkid(&self.disk.path())
     }
 
     /// Goes on with the record: exit code and standard error.
@@ -451,6 +447,13 @@ fn a_file_system_that_somebody_has_used_since_is_named_and_stays() {
     iosched().arg("restore").assert().success();
 }
 
+/// What `blkid` finds on a device.
+fn blkid(node: &Path) -> String {
+    let mut command = Command::new("blkid");
+    command.args(["--probe", "-o", "export"]).arg(node);
+    String::from_utf8(command.output().unwrap().stdout).unwrap()
+}
+
 /// What is mounted, uppermost, at a path, by its type.
 fn mounted_at(path: &Path) -> Option<String> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
@@ -489,6 +492,24 @@ fn what_somebody_put_where_a_killed_run_has_it_mounted_stays() {
     assert_eq!(mounted_at(&at).as_deref(), Some("tmpfs"));
     assert_eq!(fs::read_to_string(at.join("precious")).unwrap(), "kept");
     run("umount", &[at.to_str().unwrap()]);
+    // A copy of it, on a disk that nobody gave up.
+    run("umount", &[at.to_str().unwrap()]);
+    let copy = LoopDevice::new(512 * MIB);
+    fs::copy(bench.disk.file(), copy.file()).unwrap();
+    fs::create_dir_all(&at).unwrap();
+    run(
+        "mount",
+        &[copy.path().to_str().unwrap(), at.to_str().unwrap()],
+    );
+    let (code, said) = restore();
+    assert_eq!(code, Some(1), "{said}");
+    assert_eq!(mounted_at(&at).as_deref(), Some("ext4"), "{said}");
+    run("umount", &[at.to_str().unwrap()]);
+    assert!(blkid(&copy.path()).contains("LABEL="), "{said}");
+    run(
+        "wipefs",
+        &["--all", "--quiet", copy.path().to_str().unwrap()],
+    );
     // Something within it, where a new one has nothing.
     for place in ["lost+found/saved", "precious"] {
         let node = bench.disk.path().display().to_string();
