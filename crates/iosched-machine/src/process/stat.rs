@@ -1,7 +1,6 @@
 //! `/proc/PID/stat` (`proc_pid_stat(5)`): whose child a process is, and when it started.
 
 use crate::host::Host;
-use crate::lossy;
 
 /// What we want to know of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +26,9 @@ impl ProcessStat {
     /// Of the process that has this directory in `/proc`: its number, or `self`.
     pub(super) fn read_below(host: &Host, directory: &str) -> Option<ProcessStat> {
         let path = host.proc(&format!("{directory}/stat"));
-        ProcessStat::parse(&lossy::read(path).ok()?)
+        // Processes are the running machine's: a copied tree is asked for none, and what stands there is the kernel's.
+        let text = std::fs::read(path).ok()?;
+        ProcessStat::parse(&String::from_utf8_lossy(&text))
     }
 
     /// Fields 3, 4, 9, 20 and 22. The command (field 2) may hold anything, so count from its closing parenthesis.
