@@ -260,9 +260,13 @@ fn a_disk_with_another_mounted_below_it_stays_also_by_force_and_without_its_serv
     };
     is_refused(&["emulate", "remove", "--all", "--force"], 9);
     kill_process(Pid::from_raw(server).unwrap(), Signal::KILL).unwrap();
-    assert!(wait_until(
-        || !Path::new(&format!("/proc/{server}/fd/0")).exists()
-    ));
+    // The lock goes with the last of its threads.
+    let is_running = || {
+        let listed = run_iosched(&["emulate", "list", "--json"]);
+        let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+        listed[0]["condition"] == "running"
+    };
+    assert!(wait_until(|| !is_running()));
     is_refused(&["emulate", "remove", "--all"], 9);
     is_refused(&["restore"], 1);
     run("umount", &[below.to_str().unwrap()]);
