@@ -396,9 +396,8 @@ impl OwnFileSystem {
 
     /// Whether this is the device that was given up.
     fn recognise(&self, host: &Host, device: &str) -> Recognition {
-        let now = Device::read(host, device).map(|now| Identity::of(host, &now));
-        match (&self.identity, now) {
-            (Some(then), Ok(now)) => then.recognise(&now),
+        match (&self.identity, identity_now(host, device)) {
+            (Some(then), Some(now)) => then.recognise(&now),
             _ => Recognition::Unknown,
         }
     }
@@ -427,8 +426,7 @@ impl OwnFileSystem {
 
     /// True if the device of this name has come, or got another medium, since the run began, in the same boot.
     fn came_later(&self, host: &Host) -> bool {
-        let now = Device::read(host, &self.device).map(|now| Identity::of(host, &now));
-        let (Some(then), Ok(now)) = (&self.identity, now) else {
+        let (Some(then), Some(now)) = (&self.identity, identity_now(host, &self.device)) else {
             return false;
         };
         let is_same_boot = then.boot_id.is_some() && then.boot_id == now.boot_id;
@@ -526,6 +524,12 @@ impl OwnFileSystem {
             node.display()
         )
     }
+}
+
+/// The identity of the device that has this name now, if one has.
+fn identity_now(host: &Host, device: &str) -> Option<Identity> {
+    let device = Device::read(host, device).ok()?;
+    Some(Identity::of(host, &device))
 }
 
 /// The first name in the root of a file system that a run does not make there.

@@ -476,17 +476,10 @@ fn what_somebody_put_where_a_killed_run_has_it_mounted_stays() {
     let label = bench.content();
     let label = label.lines().find_map(|line| line.strip_prefix("LABEL="));
     let at = Path::new("/run/iosched/mounted").join(label.unwrap());
-    let restore = || {
-        let output = iosched().arg("restore").output().unwrap();
-        (
-            output.status.code(),
-            lossy(&output.stdout) + &lossy(&output.stderr),
-        )
-    };
     // Something else over it: nothing is unmounted.
     run("mount", &["-t", "tmpfs", "somebodys", at.to_str().unwrap()]);
     fs::write(at.join("precious"), "kept").unwrap();
-    let (code, said) = restore();
+    let (code, said) = restored(&[]);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("somebodys is mounted there"), "{said}");
     assert_eq!(mounted_at(&at).as_deref(), Some("tmpfs"));
@@ -501,7 +494,7 @@ fn what_somebody_put_where_a_killed_run_has_it_mounted_stays() {
         "mount",
         &[copy.path().to_str().unwrap(), at.to_str().unwrap()],
     );
-    let (code, said) = restore();
+    let (code, said) = restored(&[]);
     assert_eq!(code, Some(1), "{said}");
     assert_eq!(mounted_at(&at).as_deref(), Some("ext4"), "{said}");
     run("umount", &[at.to_str().unwrap()]);
@@ -518,7 +511,7 @@ fn what_somebody_put_where_a_killed_run_has_it_mounted_stays() {
             run("mount", &[&node, at.to_str().unwrap()]);
         }
         fs::write(at.join(place), "kept").unwrap();
-        let (code, said) = restore();
+        let (code, said) = restored(&[]);
         assert_eq!(code, Some(1), "{said}");
         let first = place.split('/').next().unwrap();
         assert!(said.contains(&format!("it holds {first:?}")), "{said}");

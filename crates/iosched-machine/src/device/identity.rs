@@ -271,16 +271,19 @@ impl Device {
             None => Some(self),
         };
         let file = disk.and_then(|disk| disk.backing_file.as_deref());
-        let mounts = MountTable::read(host).unwrap_or_default();
-        let mount = file.and_then(|file| mounts.containing(file));
-        mount.is_some_and(|mount| mount.fs_type == EMULATED)
+        file.and_then(|file| fs_type_of(host, file))
+            .is_some_and(|fs_type| fs_type == EMULATED)
     }
 }
 
 pub(super) fn is_on_fuse(host: &Host, file: &Path) -> bool {
-    let mounts = MountTable::read(host).unwrap_or_default();
-    let mount = mounts.containing(file);
-    mount.is_some_and(|mount| mount.fs_type.starts_with("fuse"))
+    fs_type_of(host, file).is_some_and(|fs_type| fs_type.starts_with("fuse"))
+}
+
+/// The type of the file system that a file lies on, by the mounts alone: the file is not asked.
+fn fs_type_of(host: &Host, file: &Path) -> Option<String> {
+    let mounts = MountTable::read(host).ok()?;
+    Some(mounts.containing(file)?.fs_type.clone())
 }
 
 /// Model, vendor, serial number and world-wide name, wherever this sort of device keeps them.
