@@ -522,6 +522,10 @@ mod tests {
                 1,
             ),
             ("GRUB_CMDLINE_LINUX=\"${A}elevator=cfq\"\n", 1),
+            (
+                "let A=5\nif true; then GRUB_CMDLINE_LINUX=elevator=cfq; fi\nGRUB_CMDLINE_LINUX_RECOVERY='x=\"a'\n",
+                2,
+            ),
         ] {
             let error = with_elevator(text, Format::GrubDefault, None).unwrap_err();
             assert_eq!(error.line, line, "{text}");

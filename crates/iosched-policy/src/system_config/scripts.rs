@@ -537,9 +537,12 @@ fn check_others_are_kept(scripts: &[Script<'_>], edited: &[String]) -> Result<()
     let names = scripts.first().map(|(_, kind)| kind.names());
     let firsts = names.map(|names| std::iter::once(names.every).chain(names.instead));
     let firsts: Vec<_> = firsts.into_iter().flatten().collect();
+    let is_edited = texts != edited;
     // What comes after such a variable may be no parameter of the kernel's.
     let ends_for_kernel = texts.iter().any(|text| {
-        let of_firsts = assignments(text).filter(|of| firsts.contains(&of.name));
+        let is_first =
+            |of: &Assignment<'_>| firsts.contains(&of.name) || of.name.ends_with("_RECOVERY");
+        let of_firsts = assignments(text).filter(is_first);
         of_firsts.into_iter().any(|of| {
             let inner = of.plain.map_or(of.assigned, |plain| plain.inner);
             text[inner.clone()].contains("--") || text[inner].contains('"')
@@ -561,10 +564,9 @@ fn check_others_are_kept(scripts: &[Script<'_>], edited: &[String]) -> Result<()
                 .collect::<Vec<_>>()
         };
         let (old, new) = (lines(&before), lines(&after));
-        let is_changed = old[0] != new[0];
         let may_be_lost = old.into_iter().zip(new).any(|(old, new)| {
             let is_kept = are_kept(old, new);
-            is_kept == Some(false) || is_kept.is_none() && is_changed && ends_for_kernel
+            is_kept == Some(false) || is_kept.is_none() && is_edited && ends_for_kernel
         });
         if may_be_lost {
             let line = shell::line_at(&texts[index], start);
