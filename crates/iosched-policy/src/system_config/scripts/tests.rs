@@ -1,7 +1,7 @@
 //! What is put into a script and taken out of it, against the shells themselves that GRUB's generators run by: `sh`
 //! (Debian's is dash) and bash. Files are drawn from pieces that are harmless whatever they come to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
+use tempfile::TempDir;
 
 use super::*;
 use crate::system_config::testing::write;
@@ -179,12 +180,33 @@ fn file() -> impl Strategy<Value = String> {
     (vec(statement(), 0..5), end).prop_map(|(statements, end)| statements.join("\n") + end)
 }
 
+/// What the variables hold after scripts were sourced.
+type Values = BTreeMap<&'static str, String>;
+
+/// Shells that source scripts, the same ones once.
+struct Shells {
+    directory: TempDir,
+    known: HashMap<(&'static str, Vec<String>), Option<Values>>,
+}
+
+impl Shells {
+    fn new() -> Shells {
+        Shells {
+            directory: tempfile::tempdir().unwrap(),
+            known: HashMap::new(),
+        }
+    }
+
+    fn sourced(&mut self, shell: &'static str, texts: &[String]) -> Option<Values> {
+        let known = self.known.entry((shell, texts.to_vec()));
+        known
+            .or_insert_with(|| sourced(shell, self.directory.path(), texts))
+            .clone()
+    }
+}
+
 /// What the variables hold after these were sourced by a shell; nothing if it has ended before.
-fn sourced(
-    shell: &str,
-    directory: &Path,
-    texts: &[String],
-) -> Option<BTreeMap<&'static str, String>> {
+fn sourced(shell: &str, directory: &Path, texts: &[String]) -> Option<Values> {
     let mut script = "exec 3>&1 >/dev/null 2>&1 </dev/null\n".to_owned();
     for (index, text) in texts.iter().enumerate() {
         write(directory, &index.to_string(), text);
@@ -247,7 +269,7 @@ fn parted(line: &str) -> (Vec<String>, Vec<String>) {
 }
 
 /// The lines that the variables come to: each, and those that are given to the kernel together.
-fn lines(values: &BTreeMap<&'static str, String>) -> Vec<String> {
+fn lines(values: &Values) -> Vec<String> {
     // Other variables are no lines of their own: they count by what they lead to.
     let of_linux = values.iter().filter(|(name, _)| name.starts_with("GRUB_"));
     let mut lines: Vec<String> = of_linux.map(|(_, value)| value.clone()).collect();
@@ -262,11 +284,15 @@ fn lines(values: &BTreeMap<&'static str, String>) -> Vec<String> {
 }
 
 /// Checks an edit that was accepted; the error says what is wrong.
-fn check(before: &[String], after: &[String], value: Option<&str>) -> Result<(), String> {
-    let directory = tempfile::tempdir().unwrap();
+fn check(
+    shells: &mut Shells,
+    before: &[String],
+    after: &[String],
+    value: Option<&str>,
+) -> Result<(), String> {
     for shell in ["/bin/sh", "/bin/bash"] {
-        let old = sourced(shell, directory.path(), before);
-        let new = sourced(shell, directory.path(), after);
+        let old = shells.sourced(shell, before);
+        let new = shells.sourced(shell, after);
         let (Some(old), Some(new)) = (&old, &new) else {
             if old.is_some() != new.is_some() {
                 return Err(format!("{shell} ends in one of them"));
@@ -301,8 +327,9 @@ fn kinds(texts: &[String]) -> Vec<Script<'_>> {
 
 /// Puts it in and takes it out again, and takes out what was there before.
 fn check_all(texts: &[String]) -> Result<(), String> {
-    let checked = |before: &[String], after: &[String], value| {
-        check(before, after, value).map_err(|why| {
+    let mut shells = Shells::new();
+    let mut checked = |before: &[String], after: &[String], value| {
+        check(&mut shells, before, after, value).map_err(|why| {
             format!(
                 "{why}\n--- before\n{}\n--- after\n{}",
                 before.join("\n----\n"),
@@ -329,8 +356,6 @@ fn check_all(texts: &[String]) -> Result<(), String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
-
     #[test]
     fn shells_read_ours_once_and_all_else_as_before(texts in vec(file(), 1..=2)) {
         let found = check_all(&texts);
