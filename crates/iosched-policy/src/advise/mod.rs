@@ -328,7 +328,10 @@ impl RuleOfThumb {
             rule: rule.name,
             of: rule.of,
             load_class: class,
-            take: names.iter().map(|name| proposed(name, offered)).collect(),
+            take: names
+                .iter()
+                .filter_map(|name| proposed(name, offered))
+                .collect(),
             is_required: matches!(says, Says::Only(_)),
             because: rule.because,
             doubt: rule.doubt,
@@ -337,25 +340,23 @@ impl RuleOfThumb {
     }
 }
 
-/// A scheduler under the name that this kernel has for it: the single-queue block layer's were called otherwise, and
-/// bfq comes from cfq.
-fn proposed(name: &str, offered: &[String]) -> Proposed {
-    let has = |name: &str| offered.iter().any(|offered| offered == name);
-    let older = match name {
-        "none" => "noop",
-        "mq-deadline" => "deadline",
-        "bfq" => "cfq",
-        other => other,
-    };
-    let here = if !has(name) && has(older) {
-        older
+/// A scheduler under the name that this disk has for it: the single-queue block layer's were called otherwise, and
+/// bfq comes from cfq. Nothing where that path has nothing of the kind.
+fn proposed(name: &str, offered: &[String]) -> Option<Proposed> {
+    let here = if iosched_switch::is_single_queue(offered) {
+        match name {
+            "none" => "noop",
+            "mq-deadline" => "deadline",
+            "bfq" => "cfq",
+            _ => return None,
+        }
     } else {
         name
     };
-    Proposed {
+    Some(Proposed {
         scheduler: here.to_owned(),
-        is_offered: has(here),
-    }
+        is_offered: offered.iter().any(|offered| offered == here),
+    })
 }
 
 /// What the policy has for this disk, if that was measured.
@@ -439,6 +440,49 @@ mod tests {
             })
             .collect();
         assert_eq!(taken, [("sda", "cfq"), ("sdb", "cfq")]);
+    }
+
+    #[test]
+    fn a_single_queue_disk_is_advised_no_scheduler_of_the_other_block_layer() {
+        let host = machine("legacy-4.4");
+        let device = iosched_machine::device::find(&host, "sda").unwrap();
+        let kernel = Some((4, 19));
+        let seen = Seen {
+            device: &device,
+            kernel,
+        };
+        let taken = |class, offered: &str| {
+            let offered: Vec<String> = offered.split(' ').map(str::to_owned).collect();
+            let rule = RuleOfThumb::of(&seen, class, &offered);
+            let takes = rule.take.into_iter();
+            takes
+                .map(|take| (take.scheduler, take.is_offered))
+                .collect::<Vec<_>>()
+        };
+        let is = |name: &str, is_offered| (name.to_owned(), is_offered);
+        for (class, offered, expected) in [
+            (
+                LoadClass::General,
+                "noop deadline cfq",
+                vec![is("deadline", true), is("cfq", true)],
+            ),
+            // cfq may be a module that is not loaded; bfq cannot come to this disk.
+            (
+                LoadClass::General,
+                "noop deadline",
+                vec![is("deadline", true), is("cfq", false)],
+            ),
+            (LoadClass::Desktop, "noop deadline", vec![is("cfq", false)]),
+            (LoadClass::Database, "noop cfq", vec![is("deadline", false)]),
+            (
+                LoadClass::General,
+                "mq-deadline none",
+                vec![is("mq-deadline", true), is("bfq", false)],
+            ),
+        ] {
+            assert_eq!(taken(class, offered), expected, "{class:?} {offered}");
+        }
+        assert_eq!(proposed("kyber", &["noop".to_owned()]), None);
     }
 
     #[test]
