@@ -42,6 +42,7 @@ pub use self::foresee::{check_can_be_kept, foresee};
 pub use self::names::{is_single_queue, modern_name, name_on, renamed};
 pub use self::offered::{active, not_offered, offered, resolve};
 pub use self::state::{Difference, QueueState};
+pub use self::value::means;
 pub use self::zones::check_order;
 pub use self::zones::only_in_order;
 
@@ -229,7 +230,7 @@ fn write_tunables(sysfs: &Sysfs, device: &str, arm: &Arm) -> Result<Vec<Adjusted
         let got = sysfs
             .read(device, &file)
             .map_err(|source| io_error(device, &file, source))?;
-        if got != *value {
+        if !means(value, &got) {
             adjusted.push(Adjusted {
                 device: device.into(),
                 tunable: name.clone(),
@@ -241,9 +242,15 @@ fn write_tunables(sysfs: &Sysfs, device: &str, arm: &Arm) -> Result<Vec<Adjusted
     Ok(adjusted)
 }
 
-/// True of a file below `queue/iosched/` that can be set; schedulers show statistics there, too.
+/// True of a file below `queue/iosched/` that can be set; schedulers show statistics there, too. What takes several lines
+/// is no value but an account, though it can be written: adios shows there what it has learned of the disk.
 fn is_tunable(sysfs: &Sysfs, device: &str, name: &str) -> bool {
-    sysfs.is_writable(device, &format!("queue/iosched/{name}"))
+    let file = format!("queue/iosched/{name}");
+    let is_account = || {
+        let shown = sysfs.read_if_present(device, &file);
+        shown.is_some_and(|shown| shown.contains('\n'))
+    };
+    sysfs.is_writable(device, &file) && !is_account()
 }
 
 /// The tunables of the scheduler that is active on a device.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::arm::write_rank;
 use super::error::{SwitchError, io_error};
 use super::offered::active;
-use super::{Adjusted, SETTINGS, inside, is_tunable, switch};
+use super::{Adjusted, SETTINGS, inside, is_tunable, switch, value};
 
 /// Everything of a queue that a switch of scheduler changes, or that an arm may set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ pub struct QueueState {
     /// `queue/nr_requests`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nr_requests: Option<String>,
-    /// The files of `queue/iosched/` that can be written: others are statistics, which change by themselves.
+    /// The files of `queue/iosched/` that can be set: others are statistics, which change by themselves.
     pub tunables: BTreeMap<String, String>,
     /// The readable ones of [`SETTINGS`].
     pub settings: BTreeMap<String, String>,
@@ -106,7 +106,7 @@ impl QueueState {
             } else if is_there {
                 Ok(())
             } else {
-                sysfs.write(device, &file, value)
+                sysfs.write(device, &file, value::chosen(value))
             };
             if let Err(source) = written {
                 // What the kernel does not take is seen in the comparison below.

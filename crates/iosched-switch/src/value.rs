@@ -3,7 +3,8 @@
 //!
 //! Only what a kernel would misread is refused here. A number that it makes smaller or larger is written, read back and
 //! told of. Numbers are decimal: mq-deadline alone reads other bases, and only since it uses `kstrtoint` (0x20 was 0
-//! before, and 010 is 10 or 8), while what it shows, and a policy is compared with, is decimal on all kernels.
+//! before, and 010 is 10 or 8), while what it shows is decimal on all kernels. A scheduler that nobody knows may show
+//! them otherwise: [`means`] says whether what a file shows is what was asked for.
 
 use iosched_machine::device;
 
@@ -46,6 +47,63 @@ const HALF_UNSIGNED: Numbers = Numbers {
     most: u32::MAX as i128 / 2,
 };
 
+/// True if a file that was given `asked` may show `found` for it: the same text, the same number in another base, the
+/// same of on and off, or a list of words with the one in brackets that is chosen.
+pub fn means(asked: &str, found: &str) -> bool {
+    let (asked, found) = (asked.trim(), chosen(found));
+    let is_same_number = || {
+        let found = readings(found);
+        readings(asked).iter().any(|number| found.contains(number))
+    };
+    let is_same_switch = || is_on(asked).is_some_and(|on| is_on(found) == Some(on));
+    asked == found || is_same_number() || is_same_switch()
+}
+
+/// What is written to have a file show this again: of `slow [fast]` the word in brackets.
+pub(super) fn chosen(shown: &str) -> &str {
+    let in_brackets = |word: &'_ str| word.strip_prefix('[')?.strip_suffix(']').map(str::len);
+    let mut chosen = shown
+        .split_whitespace()
+        .filter(|word| in_brackets(word).is_some());
+    match (chosen.next(), chosen.next()) {
+        (Some(word), None) => &word[1..word.len() - 1],
+        _ => shown.trim(),
+    }
+}
+
+/// The numbers that kernels may read in a text: some take a leading 0 for octal.
+fn readings(text: &str) -> Vec<i128> {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => (-1, digits),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    if !digits.starts_with(|c: char| c.is_ascii_digit()) {
+        return Vec::new();
+    }
+    let hexadecimal = digits
+        .strip_prefix("0x")
+        .or_else(|| digits.strip_prefix("0X"));
+    let found = match hexadecimal {
+        Some(digits) => vec![i128::from_str_radix(digits, 16)],
+        None if digits.starts_with('0') => vec![digits.parse(), i128::from_str_radix(digits, 8)],
+        None => vec![digits.parse()],
+    };
+    found
+        .into_iter()
+        .flatten()
+        .map(|number| sign * number)
+        .collect()
+}
+
+/// What `kstrtobool` takes a word for, and files show for it.
+fn is_on(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "1" | "y" | "yes" | "t" | "true" | "on" | "enable" | "enabled" => Some(true),
+        "0" | "n" | "no" | "f" | "false" | "off" | "disable" | "disabled" => Some(false),
+        _ => None,
+    }
+}
+
 /// Why a value cannot be given to a tunable that is known here; nothing of one that is not.
 pub(super) fn check(scheduler: &str, tunable: &str, value: &str) -> Result<(), String> {
     let base = tunable.trim_end_matches("_us"); // the same variable, finer
@@ -66,9 +124,14 @@ pub(super) fn check(scheduler: &str, tunable: &str, value: &str) -> Result<(), S
     }
 }
 
-/// The same of any tunable, by what its file holds now: who shows a number takes one.
+/// The same of any tunable, by what its file holds now: who shows a number takes one, and a decimal one if so shown.
 pub(super) fn check_like(shown: &str, value: &str) -> Result<(), String> {
-    if shown.parse::<i128>().is_ok() && decimal(value)?.is_none() {
+    let is_number = if shown.parse::<i128>().is_ok() {
+        decimal(value)?.is_some()
+    } else {
+        readings(shown).is_empty() || !readings(value).is_empty()
+    };
+    if !is_number {
         return Err(format!("it takes a number, as {shown}, which it has now"));
     }
     Ok(())
@@ -222,6 +285,57 @@ mod tests {
         for (scheduler, tunable) in [("mq-deadline", "writes_starved"), ("newcomer", "mode")] {
             assert_eq!(check_is_kept(scheduler, tunable, "-1"), Ok(()));
         }
+    }
+
+    #[test]
+    fn one_value_has_several_spellings() {
+        for (asked, found) in [
+            ("16", "16"),
+            ("1", "0x1"),
+            ("0x1", "1"),
+            ("0x10", "0x010"),
+            ("0X1F", "31"),
+            ("-0x10", "-16"),
+            ("+8", "8"),
+            // As kernels read it: 8 by kstrtoint with any base, 10 by others.
+            ("010", "8"),
+            ("010", "10"),
+            ("fast", "slow [fast]"),
+            ("2", "0 1 [2]"),
+            ("on", "1"),
+            ("Y", "1"),
+            ("1", "Y"),
+            ("0", "off"),
+            (" bfq", "bfq"),
+        ] {
+            assert!(means(asked, found), "{asked} {found}");
+        }
+        for (asked, found) in [
+            ("1", "0x10"),
+            ("0x10", "10"),
+            ("1", "-1"),
+            ("10", "8"),
+            ("slow", "slow [fast]"),
+            ("on", "0"),
+            ("on", "2"),
+            ("2", "Y"),
+            ("", "0"),
+            ("0x", "0"),
+            ("fast", "faster"),
+            ("[slow]", "slow [fast]"),
+            ("99999999999999999999999999999999999999999", "0"),
+        ] {
+            assert!(!means(asked, found), "{asked} {found}");
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_shown_in_another_base_takes_one_of_any_base() {
+        for value in ["1", "0x1"] {
+            assert_eq!(check_like("0x0", value), Ok(()));
+        }
+        assert!(check_like("0x0", "fast").is_err());
+        assert!(check_like("0", "0x1").is_err(), "a decimal one is shown");
     }
 
     #[test]

@@ -406,8 +406,25 @@ fn a_scheduler_that_nobody_knows_is_set_measured_and_taken_back() {
     said(&["undo"]);
     assert_eq!(disk.scheduler(), "none");
 
+    // One value is shown as another text.
+    for (asked, shown) in [
+        ("flags=1", "0x1"),
+        ("flags=0x2", "0x2"),
+        ("order=position", "type [position]"),
+    ] {
+        let told = said(&["set", &disk.name, "adios", asked]);
+        assert!(!told.contains("the kernel's choice"), "{told}");
+        let (name, _) = asked.split_once('=').unwrap();
+        assert_eq!(disk.read(&format!("iosched/{name}")), shown, "{asked}");
+    }
+    for _ in 0..3 {
+        said(&["undo"]);
+    }
+    assert_eq!(disk.scheduler(), "none");
+
     disk.write("scheduler", "adios");
     disk.write("iosched/lat_target", "1700000");
+    disk.write("iosched/order", "position");
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("r");
     let arms = "none,mq-deadline,adios:lat_target=1000000";
@@ -433,5 +450,6 @@ fn a_scheduler_that_nobody_knows_is_set_measured_and_taken_back() {
     );
     assert_eq!(disk.scheduler(), "adios");
     assert_eq!(disk.read("iosched/lat_target"), "1700000");
+    assert_eq!(disk.read("iosched/order"), "type [position]");
     disk.write("scheduler", "none");
 }

@@ -28,11 +28,15 @@ const OF_QUEUE: [File; 5] = [
     ("rotational", 0o644, "0"),
 ];
 
-/// What the unknown scheduler has: a tunable that the kernel limits, statistics, and a switch that cannot be read.
-const OF_UNKNOWN: [File; 3] = [
+/// What the unknown scheduler has: a tunable that the kernel limits, statistics, a switch that cannot be read, flags that
+/// are shown by their bits, a choice of words, and what was learned, which can be written and changes by itself.
+const OF_UNKNOWN: [File; 6] = [
     ("lat_target", 0o644, "2000000"),
     ("batches", 0o444, "0"),
     ("reset", 0o200, ""),
+    ("flags", 0o644, "0x0"),
+    ("order", 0o644, "[type] position"),
+    ("lat_model", 0o644, ""),
 ];
 
 const OF_DEADLINE: [File; 1] = [("fifo_batch", 0o644, "16")];
@@ -78,6 +82,7 @@ impl Queue {
                 shown.collect::<Vec<_>>().join(" ")
             }
             "batches" => format!("Total: {}\nRead: 1", self.reads),
+            "lat_model" => format!("base : {} ns\nslope: 1 ns/KiB", self.reads),
             _ => self.values.get(name).cloned().unwrap_or_default(),
         }
     }
@@ -91,6 +96,24 @@ impl Queue {
                 self.switch(number);
             }
             return number.is_some();
+        }
+        if name == "order" {
+            let shown = match text {
+                "type" => "[type] position",
+                "position" => "type [position]",
+                _ => return false,
+            };
+            self.values.insert(name, shown.to_owned());
+            return true;
+        }
+        if name == "flags" {
+            let bits = match text.strip_prefix("0x") {
+                Some(digits) => u64::from_str_radix(digits, 16),
+                None => text.parse(),
+            };
+            let shown = bits.as_ref().map(|bits| format!("{bits:#x}"));
+            self.values.extend(shown.ok().map(|shown| (name, shown)));
+            return bits.is_ok();
         }
         let Ok(value) = text.parse::<u64>() else {
             return false;

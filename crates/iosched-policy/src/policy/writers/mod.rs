@@ -239,8 +239,8 @@ pub(crate) fn culprit<'a>(writers: &'a [Writer], target: &str, found: &str) -> O
         })
 }
 
-/// True if writing `value` leads to `found`: blk-mq knows mq-deadline by its old name, too, and no other; TuneD's
-/// `>4096` leaves what is more.
+/// True if writing `value` leads to `found`: the same value in any spelling; blk-mq knows mq-deadline by its old name, too,
+/// and no other; TuneD's `>4096` leaves what is more.
 pub fn means(value: &str, found: &str) -> bool {
     let number = |text: &str| text.parse::<u64>().ok();
     let is_at_least = |least: &str| {
@@ -248,7 +248,7 @@ pub fn means(value: &str, found: &str) -> bool {
             .zip(number(found))
             .is_some_and(|(a, b)| b >= a)
     };
-    value == found
+    iosched_switch::means(value, found)
         || (value, found) == ("deadline", "mq-deadline")
         || value.strip_prefix('>').is_some_and(is_at_least)
 }
@@ -317,6 +317,21 @@ mod tests {
         assert_eq!(who("bfq"), Some(WriterKind::UdevRule));
         assert_eq!(who("mq-deadline"), Some(WriterKind::Tuned));
         assert_eq!(who("kyber"), None);
+    }
+
+    #[test]
+    fn who_writes_a_number_in_another_base_has_written_it() {
+        for (value, found, is_it) in [
+            ("0x1", "1", true),
+            ("1", "0x1", true),
+            ("0x40", "64", true),
+            ("64", "32", false),
+            (">4096", "8192", true),
+            ("deadline", "mq-deadline", true),
+            ("mq-deadline", "deadline", false),
+        ] {
+            assert_eq!(means(value, found), is_it, "{value} {found}");
+        }
     }
 
     /// Which rules of udev count for a disk at boot: value by value, and who wins.
