@@ -11,11 +11,11 @@ use iosched_machine::host::Host;
 use serde::{Deserialize, Serialize};
 
 use crate::system_config::identity::{Identity, Properties, identities};
-use crate::system_config::pattern::is_like;
+use crate::system_config::pattern::{self, is_like};
 use crate::system_config::rules::Condition;
 
 /// What a disk must be; all that is given must hold. Texts are patterns: `*` is anything, `?` one
-/// character.
+/// character, `[a-z]` one of these, `[*]` a star.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Match {
@@ -177,7 +177,7 @@ impl Match {
             Identity::Serial(value) => (&mut found.serial, value),
             Identity::Path(value) => (&mut found.path, value),
         };
-        *place = Some(value.replace(|c: char| c.is_control() || "\"\\[]|*".contains(c), "?"));
+        *place = Some(pattern::literal(value));
         found
     }
 
@@ -214,9 +214,13 @@ impl Match {
             }
             if let Some(bad) = pattern
                 .chars()
-                .find(|c| c.is_control() || "\"\\[]|".contains(*c))
+                .find(|c| c.is_control() || "\"|".contains(*c))
             {
+                let bad = bad.escape_debug();
                 return Err(format!("`{bad}` cannot stand in a pattern: use `?`"));
+            }
+            if pattern.ends_with('\\') {
+                return Err("a pattern cannot end with `\\`: use `[\\\\]`".into());
             }
         }
         for size in [&self.min_size, &self.max_size].into_iter().flatten() {
@@ -333,6 +337,7 @@ fn check_word(what: &str, word: Option<&str>, known: &[String]) -> Result<(), St
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::system_config::rules;
     use crate::system_config::testing::{Disk, machine};
 
     fn all(of: &[Disk]) -> Vec<KnownDisk> {
@@ -366,6 +371,54 @@ mod tests {
             ("wwn = '*'", false),
         ] {
             assert_eq!(text(matching).is_met(&disks[0]), expected, "{matching}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_disk_is_recognised_by_its_serial_number_whatever_stands_in_it(
+            serial in "[aé1*?\\[\\]!^\\\\_ -]{1,8}",
+            other in "[aé1*?\\[\\]!^\\\\_ -]{1,8}",
+        ) {
+            proptest::prop_assume!(serial != other);
+            let matching = Match::of_identity(&Identity::Serial(serial.clone()));
+            proptest::prop_assert_eq!(matching.check(), Ok(()));
+            let rule = rules::text(&[rules::Rule {
+                name: "x".into(),
+                remark: String::new(),
+                conditions: matching.conditions().unwrap(),
+                arm: iosched_switch::Arm::plain("none"),
+                old_name: None,
+            }]);
+            let line = rule.lines().find(|line| line.starts_with("ENV{ID_SERIAL}")).unwrap();
+            let tokens = crate::policy::writers::rule_text::tokens(line);
+            for (serial, expected) in [(&serial, true), (&other, false)] {
+                proptest::prop_assert_eq!(is_like(matching.serial.as_ref().unwrap(), serial), expected);
+                let pattern = &tokens[0].value;
+                let by_udev = if pattern.contains(['*', '?', '[']) {
+                    iosched_testing::fnmatch::is_like(pattern, serial)
+                } else {
+                    pattern == serial
+                };
+                proptest::prop_assert_eq!(by_udev, expected, "{} {}", line, serial);
+            }
+        }
+    }
+
+    #[test]
+    fn what_would_end_a_string_of_udev_is_refused_and_a_set_is_not() {
+        let check = |serial: &str| {
+            let matching = Match {
+                serial: Some(serial.into()),
+                ..Match::default()
+            };
+            matching.check()
+        };
+        for serial in ["[*]", "S[0-9]*", "a\\*?", "a["] {
+            assert_eq!(check(serial), Ok(()));
+        }
+        for serial in ["\"", "a|b", "a\n", "a\\", ""] {
+            assert!(check(serial).is_err(), "{serial}");
         }
     }
 

@@ -14,13 +14,15 @@
 //! | a switch resets `nr_requests` and tunables | written after it, each in a line of its own |
 //! | a tunable is missing on another kernel | `TEST` before each write |
 //! | a disk on the single-queue path has schedulers by other names | asked for, where the machine has such disks |
-//! | quotes and patterns in a serial number | a `?` in their place matches them |
+//! | a serial number with `*`, `?`, `[` or `\` | each as a set of its own (`[*]`), which matches nothing else |
+//! | quotes and `\|` in a serial number | a `?` in their place matches them |
 
 use std::fmt::Write;
 
 use iosched_switch::Arm;
 
 use crate::system_config::identity::Identity;
+use crate::system_config::pattern;
 
 /// Where the rules are.
 pub(crate) const PATH: &str = "/etc/udev/rules.d/99-iosched.rules";
@@ -66,7 +68,10 @@ impl Condition {
     /// A disk of exactly this identity.
     pub fn is(identity: &Identity) -> Condition {
         let (property, value) = identity.property();
-        Condition(vec![(format!("ENV{{{property}}}"), literal(value))])
+        Condition(vec![(
+            format!("ENV{{{property}}}"),
+            pattern::literal(value),
+        )])
     }
 }
 
@@ -164,32 +169,14 @@ pub(crate) fn mark(name: &str) -> String {
         .collect()
 }
 
-/// A value as a pattern that matches it.
-fn literal(value: &str) -> String {
-    value
-        .chars()
-        .map(|c| {
-            if c.is_control() || "\"\\*?[]|".contains(c) {
-                '?'
-            } else {
-                c
-            }
-        })
-        .collect()
-}
-
 /// A pattern with nothing in it that would end it or begin another.
 fn without_quotes(pattern: &str) -> String {
-    pattern
-        .chars()
-        .map(|c| {
-            if c.is_control() || "\"\\|".contains(c) {
-                '?'
-            } else {
-                c
-            }
-        })
-        .collect()
+    let mut found = pattern.replace(|c: char| c.is_control() || "\"|".contains(c), "?");
+    if found.ends_with('\\') {
+        found.pop();
+        found.push('?');
+    }
+    found
 }
 
 #[cfg(test)]
