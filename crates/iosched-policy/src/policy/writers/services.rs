@@ -58,21 +58,37 @@ pub(super) fn writers(
     asked_for: &[(String, Sure)],
 ) -> Vec<Writer> {
     let place = Place::of(host, disk);
+    let mut of_units = units.writes(&place, asked_for);
+    let of_scripts = boot_scripts(host, units, &place);
+    // systemd starts rc.local by a unit.
+    of_units.retain(|unit| {
+        let is_same = |script: &Write| {
+            let of = |write: &Write| (write.file.clone(), write.line, write.target.clone());
+            of(script) == of(unit)
+        };
+        !of_scripts.iter().any(is_same)
+    });
     let mut found = tmpfiles(host, &disk.device.name);
-    found.extend(of_kind(WriterKind::Unit, units.writes(&place, asked_for)));
+    found.extend(of_kind(WriterKind::Unit, of_units));
     if ["sysfsutils", "sysfsconf"]
         .iter()
         .any(|name| is_started(host, units, name))
     {
         found.extend(sysfs_conf(host, &disk.device.name));
     }
-    let mut of_scripts = init_scripts(host, units, &place);
-    of_scripts.extend(openrc_scripts(host, &place));
+    found.extend(of_kind(WriterKind::BootScript, of_scripts));
+    found
+}
+
+/// What the scripts of all inits write, in their order.
+fn boot_scripts(host: &Host, units: &Units<'_>, place: &Place<'_>) -> Vec<Write> {
+    let mut of_scripts = init_scripts(host, units, place);
+    of_scripts.extend(openrc_scripts(host, place));
     for script in BOOT_SCRIPTS {
         let path = Path::new(script);
         // Some distributions link one to the other.
         if !host.path(path).is_symlink() {
-            let writes = shell::writes_of_script(&place, path, &["start"], &[]);
+            let writes = shell::writes_of_script(place, path, &["start"], &[]);
             let is_of_suse = script.starts_with("/etc/init.d/"); // read, whether it may be run or not
             let runs = is_of_suse || is_executable(host, path);
             of_scripts.extend(writes.into_iter().map(|write| Write {
@@ -81,9 +97,8 @@ pub(super) fn writers(
             }));
         }
     }
-    of_scripts.extend(cron(host, &place));
-    found.extend(of_kind(WriterKind::BootScript, of_scripts));
-    found
+    of_scripts.extend(cron(host, place));
+    of_scripts
 }
 
 /// True if the boot starts this, by systemd, an init of old or OpenRC.
@@ -339,6 +354,33 @@ mod tests {
                 "{by}"
             );
         }
+    }
+
+    #[test]
+    fn rc_local_is_named_once_though_a_generator_has_its_unit_started() {
+        let unit = "[Unit]\nConditionFileIsExecutable=/etc/rc.local\n[Service]\nExecStart=/etc/rc.local start\n";
+        let files = [
+            ("etc/rc.local", BFQ),
+            ("usr/lib/systemd/system/rc-local.service", unit),
+            (
+                "run/systemd/generator/multi-user.target.wants/rc-local.service",
+                "",
+            ),
+        ];
+        assert_eq!(written(&files), ["boot script, /etc/rc.local:2 bfq"]);
+        // One of an init of old, for which a generator makes a unit.
+        let unit =
+            "[Unit]\nSourcePath=/etc/init.d/disks\n[Service]\nExecStart=/etc/init.d/disks start\n";
+        let files = [
+            ("etc/init.d/disks", BFQ),
+            ("etc/rc3.d/S20disks", ""),
+            ("run/systemd/generator.late/disks.service", unit),
+            (
+                "run/systemd/generator.late/multi-user.target.wants/disks.service",
+                "",
+            ),
+        ];
+        assert_eq!(written(&files), ["systemd unit, /etc/init.d/disks:2 bfq"]);
     }
 
     #[test]

@@ -15,14 +15,22 @@ use iosched_machine::host::Host;
 use super::shell::{self, Environment, Place, UNKNOWN, Write};
 use super::{files_of, text_of};
 
-/// Where units are, the first wins.
-const DIRECTORIES: [&str; 6] = [
+/// Where units are, the first wins (systemd.unit(5)). What generators make is there once the machine has booted: its next
+/// boot makes the same.
+const DIRECTORIES: [&str; 13] = [
     "/etc/systemd/system.control",
+    "/run/systemd/system.control",
+    "/run/systemd/transient",
+    "/run/systemd/generator.early",
     "/etc/systemd/system",
+    "/etc/systemd/system.attached",
     "/run/systemd/system",
+    "/run/systemd/system.attached",
+    "/run/systemd/generator",
     "/usr/local/lib/systemd/system",
     "/usr/lib/systemd/system",
     "/lib/systemd/system",
+    "/run/systemd/generator.late",
 ];
 
 /// Targets that no common boot comes to.
@@ -659,6 +667,43 @@ mod tests {
             WANTED,
         ];
         assert_eq!(written(&mask, &[]), [""; 0]);
+    }
+
+    #[test]
+    fn what_generators_make_is_started_and_has_its_rank() {
+        let link = |by: &'static str| (by, "-> /etc/systemd/system/x.service");
+        let sure = ["/etc/systemd/system/x.service:2 bfq"];
+        for by in [
+            "run/systemd/generator/multi-user.target.wants/x.service",
+            "run/systemd/generator.early/multi-user.target.wants/x.service",
+            "run/systemd/generator.late/graphical.target.wants/x.service",
+        ] {
+            assert_eq!(written(&[(UNIT, WRITES), link(by)], &[]), sure, "{by}");
+        }
+        let places = [
+            "etc/systemd/system.control",
+            "run/systemd/system.control",
+            "run/systemd/transient",
+            "run/systemd/generator.early",
+            "etc/systemd/system",
+            "etc/systemd/system.attached",
+            "run/systemd/system",
+            "run/systemd/system.attached",
+            "run/systemd/generator",
+            "usr/local/lib/systemd/system",
+            "usr/lib/systemd/system",
+            "run/systemd/generator.late",
+        ];
+        for (rank, first) in places.iter().enumerate() {
+            let names: Vec<String> = places[rank..]
+                .iter()
+                .map(|place| format!("{place}/x.service"))
+                .collect();
+            let mut files: Vec<(&str, &str)> =
+                names.iter().map(|name| (name.as_str(), WRITES)).collect();
+            files.push(WANTED);
+            assert_eq!(written(&files, &[]), [format!("/{first}/x.service:2 bfq")]);
+        }
     }
 
     #[test]
