@@ -166,16 +166,51 @@ impl Directory {
         self.remove_directory(name)
     }
 
-    /// Removes all that is in a directory.
+    /// Removes all that is in a directory, however deep: only one level is held open at a time.
+    ///
+    /// # Errors
+    /// Something cannot be removed, is mounted there, or was moved away meanwhile.
     pub fn clear_directory(&self, name: &OsStr) -> io::Result<()> {
+        let mut at = self.enter_to_clear(name)?;
+        let mut levels = vec![Level::of(&at, name.to_owned())?];
+        while let Some(level) = levels.last_mut() {
+            if let Some(name) = level.names.pop() {
+                if is_directory(&at.status(&name)?) {
+                    at = at.enter_to_clear(&name)?;
+                    levels.push(Level::of(&at, name)?);
+                } else {
+                    at.remove_file(&name)?;
+                }
+            } else if let Some(cleared) = levels.pop()
+                && let Some(above) = levels.last()
+            {
+                at = at.above(above)?;
+                at.remove_directory(&cleared.name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A directory in this one, on the same mount, in which its owner may do everything.
+    fn enter_to_clear(&self, name: &OsStr) -> io::Result<Directory> {
         let mode = Mode::from_raw_mode(self.status(name)?.st_mode);
         if !mode.contains(Mode::RWXU) {
             // What its owner may not do he may allow himself. If not, what comes next says so.
             let _ = self.allow_all_to_owner(name);
         }
-        let inner = self.enter(Path::new(name))?;
-        let names = inner.names()?;
-        names.iter().try_for_each(|name| inner.remove_all(name))
+        let descriptor = open_on_this_mount(&self.descriptor, name)?;
+        Ok(Directory { descriptor })
+    }
+
+    /// The directory that this one is in, if that is still the one that we came from.
+    fn above(&self, level: &Level) -> io::Result<Directory> {
+        let descriptor = openat(&self.descriptor, "..", AS_DIRECTORY, Mode::empty())?;
+        if identity(&descriptor)? != level.identity {
+            return Err(io::Error::other(
+                "a directory was moved while it was being removed",
+            ));
+        }
+        Ok(Directory { descriptor })
     }
 
     fn allow_all_to_owner(&self, name: &OsStr) -> io::Result<()> {
@@ -184,6 +219,47 @@ impl Directory {
         // A directory that cannot be read can be held, but not changed through the descriptor itself.
         let held = format!("/proc/self/fd/{}", inner.as_raw_fd());
         Ok(chmod(held, Mode::RWXU)?)
+    }
+}
+
+/// A directory that is being cleared.
+struct Level {
+    name: OsString,
+    identity: (u64, u64),
+    /// What is still in it.
+    names: Vec<OsString>,
+}
+
+impl Level {
+    fn of(directory: &Directory, name: OsString) -> io::Result<Level> {
+        Ok(Level {
+            name,
+            identity: identity(&directory.descriptor)?,
+            names: directory.names()?,
+        })
+    }
+}
+
+/// File system and number of a directory, which no other has as long as it is there.
+fn identity(directory: &OwnedFd) -> io::Result<(u64, u64)> {
+    let status = fstat(directory)?;
+    Ok((status.st_dev, status.st_ino))
+}
+
+/// Opens a directory in another that is not a mount point. Without `openat2` only a mount of another file system
+/// is noticed.
+fn open_on_this_mount(above: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
+    let how = ResolveFlags::NO_XDEV | ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    match openat2(above, name, AS_DIRECTORY, Mode::empty(), how) {
+        Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN) => {
+            let inner = openat(above, name, AS_DIRECTORY, Mode::empty())?;
+            if fstat(&inner)?.st_dev == fstat(above)?.st_dev {
+                Ok(inner)
+            } else {
+                Err(Errno::XDEV.into())
+            }
+        }
+        other => Ok(other?),
     }
 }
 
@@ -277,6 +353,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
+    use crate::device::testing::succeeds;
 
     type Resolve = fn(&OwnedFd, &Path, OFlags, Mode) -> io::Result<OwnedFd>;
 
@@ -348,6 +425,69 @@ mod tests {
         held.remove_all(OsStr::new("goes")).unwrap();
         assert!(!goes.exists());
         assert_eq!(fs::read_to_string(kept.join("file")).unwrap(), "kept");
+    }
+
+    /// Makes one directory in the other, this many, and gives the last.
+    fn nest(within: &Directory, depth: usize) -> Directory {
+        let mut at = within.hold_again().unwrap();
+        for _ in 0..depth {
+            at = at.make(OsStr::new("d")).unwrap();
+        }
+        at
+    }
+
+    #[test]
+    fn directories_are_removed_however_deep() {
+        // Where nothing waits for a disk.
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let held = Directory::open(dir.path()).unwrap();
+        // More than a stack has room for frames and a process for descriptors.
+        let last = nest(&held, 4000);
+        drop(last.create_file(OsStr::new("file")).unwrap());
+        held.remove_all(OsStr::new("d")).unwrap();
+        assert_eq!(held.names().unwrap(), Vec::<OsString>::new());
+    }
+
+    #[test]
+    fn what_is_mounted_in_a_directory_is_not_removed_with_it() {
+        if !iosched_testing::is_root() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        for (what, kind) in [("tmpfs", "--types=tmpfs"), ("../kept", "--bind")] {
+            let (goes, kept) = (dir.path().join("goes"), dir.path().join("kept"));
+            fs::create_dir_all(goes.join("a/mounted")).unwrap();
+            fs::create_dir_all(&kept).unwrap();
+            let point = goes.join("a/mounted");
+            let (what, point) = (goes.join(what), point.to_str().unwrap());
+            assert!(succeeds(
+                "mount",
+                &["mount", kind, what.to_str().unwrap(), point]
+            ));
+            fs::write(goes.join("a/mounted/file"), "kept").unwrap();
+            let held = Directory::open(dir.path()).unwrap();
+            let error = held.remove_all(OsStr::new("goes")).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::CrossesDevices, "{kind}");
+            let file = fs::read_to_string(goes.join("a/mounted/file"));
+            assert!(succeeds("mount", &["umount", point]));
+            assert_eq!(file.unwrap(), "kept", "{kind}");
+            held.remove_all(OsStr::new("goes")).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_directory_that_is_moved_away_leads_nowhere_else() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["goes/a/b", "kept/a"] {
+            fs::create_dir_all(dir.path().join(name)).unwrap();
+        }
+        let held = Directory::open(dir.path()).unwrap();
+        let goes = held.enter(Path::new("goes")).unwrap();
+        let came_from = Level::of(&goes.enter(Path::new("a")).unwrap(), "a".into()).unwrap();
+        let inner = goes.enter(Path::new("a/b")).unwrap();
+        fs::rename(dir.path().join("goes/a/b"), dir.path().join("kept/a/b")).unwrap();
+        let error = inner.above(&came_from).unwrap_err().to_string();
+        assert_eq!(error, "a directory was moved while it was being removed");
     }
 
     #[test]

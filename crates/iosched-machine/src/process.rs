@@ -311,7 +311,7 @@ impl Daemon {
         signal_until_ended(&mut self.child.process, signals);
         if !std::mem::replace(&mut self.is_over, true) {
             self.child.end_all();
-            let _ = self.child.process.wait();
+            let _ = self.child.reap();
         }
         self.has_ended().is_some_and(|status| status.success())
     }
@@ -395,7 +395,7 @@ fn wait(
         let has_ended = !fds[0].revents().is_empty();
         outputs.take_in()?;
         if has_ended {
-            return child.process.wait().map(Some);
+            return child.reap().map(Some);
         }
         let elapsed = started.elapsed();
         if stop.is_wanted() || elapsed > limit || outputs.is_too_much() {
@@ -418,7 +418,7 @@ fn end(child: &mut Child, outputs: &mut Outputs) -> io::Result<()> {
         std::thread::sleep(Duration::from_millis(10));
     }
     child.signal_group(Signal::KILL);
-    child.process.wait().map(|_| ())
+    child.reap().map(|_| ())
 }
 
 fn timespec(duration: Duration) -> Timespec {

@@ -185,7 +185,7 @@ const MISCHIEF: &[(&str, &str)] = &[
     ),
     (
         "nests directories deeply",
-        "i=0; while [ $i -lt 900 ]; do mkdir d 2>/dev/null; cd d || exit; i=$((i+1)); done",
+        "perl -e 'for (1..2000) { mkdir \"d\"; chdir \"d\" or exit }'",
     ),
     (
         "makes many files",
@@ -229,6 +229,11 @@ const MISCHIEF: &[(&str, &str)] = &[
     (
         "prints a line without end",
         "head -c 3000000 /dev/zero | tr '\\0' x; head -c 3000000 /dev/zero | tr '\\0' y >&2",
+    ),
+    (
+        "traces its first process and keeps its end to itself",
+        "perl -e 'fork || do { syscall(101, 0x4206, $ARGV[0], 0, 0); mkdir \"traces\"; sleep 1000000 }' $$ $NAME; \
+         until [ -e traces ]; do :; done",
     ),
     ("ends by a signal", "kill -SEGV $$"),
     ("closes its output", "exec 1>&- 2>&-"),

@@ -5,22 +5,27 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::descendants::{self, Descendants};
 use super::remains::{self, LoadProcesses, RUN};
+use super::stat::ProcessStat;
 use super::user::User;
 use super::{cgroup, confine};
 use crate::host::Host;
+use crate::lossy;
 
 /// How long what a load started may take to end after SIGKILL. What takes longer is waited for when the run
 /// ends.
 const KILLED_WITHIN: Duration = Duration::from_secs(5);
+
+/// How often a child is looked at that is about to end.
+const STEP: Duration = Duration::from_millis(2);
 
 /// The cgroup and the marker's end of what lives as long as the run.
 const LASTING: &str = "lasting";
@@ -184,6 +189,32 @@ impl Child {
         Pid::from_raw(raw).expect("a child's pid is not 0")
     }
 
+    /// How a child ended that has ended, or is about to. Whoever traces it (`ptrace(2)`) is told first, and we only once
+    /// that lets go of it: a tracer that it started itself is killed with all the rest.
+    ///
+    /// # Errors
+    /// Somebody else traces it, and does not let go.
+    pub(super) fn reap(&mut self) -> io::Result<ExitStatus> {
+        let (host, pid) = (Host::live(), self.pid().as_raw_nonzero().get());
+        let mut kept_since = None;
+        loop {
+            if let Some(status) = self.process.try_wait()? {
+                return Ok(status);
+            }
+            if ProcessStat::read(&host, pid).is_some_and(|stat| stat.is_zombie) {
+                match kept_since {
+                    None => self.end_all(),
+                    Some(since) if Instant::now() > since + KILLED_WITHIN => {
+                        return Err(kept_by_a_tracer(&host, pid));
+                    }
+                    Some(_) => {}
+                }
+                kept_since.get_or_insert_with(Instant::now);
+            }
+            std::thread::sleep(STEP);
+        }
+    }
+
     /// Signals the child and what it started that did not leave its group.
     pub(super) fn signal_group(&self, signal: Signal) {
         // ESRCH (all of the group ended already) is what we hope for.
@@ -215,6 +246,18 @@ impl Child {
     }
 }
 
+/// It has ended, and its end is kept from us.
+fn kept_by_a_tracer(host: &Host, pid: i32) -> io::Error {
+    let status = lossy::read(host.proc(&format!("{pid}/status"))).unwrap_or_default();
+    let tracer = status
+        .lines()
+        .find_map(|line| line.strip_prefix("TracerPid:"));
+    let tracer = tracer.map_or("?", str::trim);
+    io::Error::other(format!(
+        "it has ended, but process {tracer} traces it and does not let go: end that one"
+    ))
+}
+
 /// What does not end is found again when the run ends.
 fn end_cgroup(path: &Path) {
     if cgroup::kill(path, KILLED_WITHIN) {
@@ -224,8 +267,6 @@ fn end_cgroup(path: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
     use crate::process::tests::sh;
     use crate::process::{ChildError, Stop, descendants::Descendants};
@@ -252,6 +293,72 @@ mod tests {
             panic!("it is installed");
         };
         assert!(source.to_string().contains(&*gone.to_string_lossy()));
+    }
+
+    /// Traces the process `$1` and lets nobody know how it ends.
+    const TRACE: &str = "import ctypes, sys, time
+call = ctypes.CDLL(None, use_errno=True).ptrace
+call.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+seize = 0x4206
+assert call(seize, int(sys.argv[1]), None, None) == 0, ctypes.get_errno()
+open(sys.argv[2], 'w').close()
+time.sleep(100000)";
+
+    /// Starts something in a session of its own that traces a process, and waits until it does: then `begun` is there.
+    fn begin_to_trace(process: &str, begun: &Path) -> String {
+        let path = begun.display();
+        format!("setsid python3 -c \"{TRACE}\" {process} {path} & until [ -e {path} ]; do :; done")
+    }
+
+    #[test]
+    fn a_child_that_is_traced_by_its_own_child_ends_with_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let limit = Duration::from_secs(600);
+        for has_cgroup in [true, false] {
+            let mut processes = LoadProcesses::of_run(&Host::live(), std::process::id(), 4711);
+            if !has_cgroup {
+                processes.cgroup = None;
+            }
+            let mut scope = Scope::new(None, Some(processes.clone()));
+            scope.make();
+            let traces = dir.path().join(format!("ends-{has_cgroup}"));
+            let script = format!("{}; exit 7", begin_to_trace("$$", &traces));
+            let ended = scope.run(sh(&script), limit, &Stop::new(), &mut |_| {});
+            assert_eq!(ended.unwrap().status.code(), Some(7));
+
+            let traces = dir.path().join(format!("goes-on-{has_cgroup}"));
+            let script = format!("{}; sleep 100000", begin_to_trace("$$", &traces));
+            let stop = Stop::new();
+            let stopped = scope.run(sh(&script), limit, &stop, &mut |_| {
+                if traces.exists() {
+                    stop.ask();
+                }
+            });
+            assert!(matches!(stopped, Err(ChildError::Stopped)), "{stopped:?}");
+            scope.end();
+            assert_eq!(processes.end(&Host::live()), Ok(Vec::new()));
+        }
+    }
+
+    #[test]
+    fn who_traces_a_child_from_outside_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let (begun, number) = (dir.path().join("begun"), dir.path().join("number"));
+        let (number, is_begun) = (number.display(), begun.display());
+        let outside = begin_to_trace(&format!("$(cat {number})"), &begun);
+        let outside = format!("until [ -s {number} ]; do :; done; {outside}; wait");
+        let mut outside = sh(&outside).spawn().unwrap();
+        let script = format!("echo $$ > {number}; until [ -e {is_begun} ]; do :; done");
+        let (limit, stop) = (Duration::from_secs(600), Stop::new());
+        let error = Scope::default().run(sh(&script), limit, &stop, &mut |_| {});
+        let ChildError::Start { source, .. } = error.unwrap_err() else {
+            panic!("it was started");
+        };
+        let text = source.to_string();
+        let named = text.split_whitespace().find_map(|word| word.parse().ok());
+        let named = named.and_then(Pid::from_raw).expect("a tracer is named");
+        rustix::process::kill_process(named, Signal::KILL).unwrap();
+        outside.wait().unwrap();
     }
 
     #[test]
