@@ -46,6 +46,9 @@ pub(crate) fn foretell(foreseen: &Foreseen) -> String {
             "{device}: would unmount our {} file system and erase its signature, if nothing else is in it",
             kind.name()
         ),
+        Foreseen::FileSystemUnmounted { device, label } => format!(
+            "{device}: would unmount what was our file system {label}, and leave what is there now"
+        ),
         Foreseen::ProcessesEnded { names } => format!("would end {}", names.join(", ")),
         Foreseen::DatabasesDropped { server } => {
             format!("would drop our databases on the server {server}")
@@ -84,6 +87,9 @@ pub(crate) fn describe(undone: &Undone) -> String {
         Undone::FileSystemRemoved { device, kind } => format!(
             "{device}: our {} file system unmounted, its signature erased",
             kind.name()
+        ),
+        Undone::FileSystemUnmounted { device, label } => format!(
+            "{device}: what was our file system {label} is unmounted; what is there now was left"
         ),
         Undone::ProcessesEnded { names } => {
             format!("ended what its load had left running: {}", names.join(", "))

@@ -140,6 +140,9 @@ pub struct OwnFileSystem {
 pub enum Bearer {
     /// None: the one that was given up holds none of ours, or went for good with what it held.
     None,
+    /// None, but what is on the one that was given up is mounted where the run mounted it: it was given another label, or
+    /// went for good.
+    MountedAlone,
     /// The one that was given up is not there, and may hold it.
     Away,
     /// The one that was given up.
@@ -153,8 +156,11 @@ pub enum Bearer {
 pub enum Removal {
     /// There was none.
     Nothing,
-    /// It was unmounted, or its signature erased, on the device of this name.
+    /// On the device of this name it was unmounted, and its signature erased.
     Done(String),
+    /// On the device of this name it was unmounted, and nothing was erased: what is there is not ours any more, or went
+    /// for good.
+    Unmounted(String),
     /// The device that was given up is not there: it may still be on it.
     Away,
 }
@@ -355,8 +361,10 @@ impl OwnFileSystem {
         };
         let _ = fs::remove_dir(&self.mount_point);
         let node = match bearer {
-            Bearer::None if was_mounted => return Ok(Removal::Done(self.device.clone())),
-            Bearer::None => return Ok(Removal::Nothing),
+            Bearer::None | Bearer::MountedAlone if was_mounted => {
+                return Ok(Removal::Unmounted(self.device.clone()));
+            }
+            Bearer::None | Bearer::MountedAlone => return Ok(Removal::Nothing),
             Bearer::Away => return Ok(Removal::Away),
             Bearer::Known(node) => node,
             Bearer::Doubtful(node) => {
@@ -386,10 +394,12 @@ impl OwnFileSystem {
             }
         }
         doubtful.unwrap_or_else(|| {
-            if self.goes_with_server || self.is_here_without(host) {
-                Bearer::None
-            } else {
+            if !self.goes_with_server && !self.is_here_without(host) {
                 Bearer::Away
+            } else if self.is_mounted(host) {
+                Bearer::MountedAlone
+            } else {
+                Bearer::None
             }
         })
     }
@@ -439,6 +449,15 @@ impl OwnFileSystem {
         let mount = self.mounted(&mounts)?;
         let is_it = self.is_own(host, mount) && self.is_on(&mount.source);
         is_it.then(|| mount.source.clone())
+    }
+
+    /// True if the run's mount is there, whatever is on the device by now.
+    fn is_mounted(&self, host: &Host) -> bool {
+        let mounts = MountTable::read(host);
+        mounts.is_ok_and(|mounts| {
+            self.mounted(&mounts)
+                .is_some_and(|mount| self.is_own(host, mount))
+        })
     }
 
     /// What is mounted, uppermost, where the run mounted it.

@@ -525,6 +525,33 @@ fn what_somebody_put_where_a_killed_run_has_it_mounted_stays() {
 }
 
 #[test]
+fn a_file_system_that_got_another_label_is_unmounted_and_stays() {
+    let Some(bench) = Bench::new() else { return };
+    let mut child = bench.start();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(wait_until(|| {
+        processes_with(&format!("sleep {}", bench.span)).is_empty()
+    }));
+    let label = bench.content();
+    let label = label.lines().find_map(|line| line.strip_prefix("LABEL="));
+    let at = Path::new("/run/iosched/mounted").join(label.unwrap());
+    run("e2label", &[bench.disk.path().to_str().unwrap(), "mine"]);
+    let (code, said) = restored(&["--dry-run"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("would unmount what was our"), "{said}");
+    assert!(said.contains("leave what is there now"), "{said}");
+    let (code, said) = restored(&[]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("what is there now was left"), "{said}");
+    assert!(!said.contains("erased"), "{said}");
+    assert_eq!(mounted_at(&at), None);
+    assert!(bench.content().contains("LABEL=mine"));
+    iosched().arg("restore").assert().success();
+    assert!(bench.content().contains("LABEL=mine"));
+}
+
+#[test]
 fn restore_finds_it_on_a_disk_that_got_another_name() {
     let Some(bench) = Bench::new() else { return };
     let mut child = bench.start();

@@ -63,6 +63,13 @@ pub enum Foreseen {
         /// What it is.
         kind: file_system::Kind,
     },
+    /// What is no file system of ours any more would be unmounted.
+    FileSystemUnmounted {
+        /// Kernel name of the device that it is on.
+        device: String,
+        /// The label that it had.
+        label: String,
+    },
     /// What the loads have left running would be ended.
     ProcessesEnded {
         /// Name and pid of each.
@@ -141,6 +148,10 @@ fn of_file_system(host: &Host, own: &OwnFileSystem) -> Option<Foreseen> {
     match own.bearer(host) {
         Bearer::None => None,
         Bearer::Away => Some(Foreseen::Away {
+            device: own.device.clone(),
+            label: own.label.clone(),
+        }),
+        Bearer::MountedAlone => Some(Foreseen::FileSystemUnmounted {
             device: own.device.clone(),
             label: own.label.clone(),
         }),

@@ -72,6 +72,13 @@ pub enum Undone {
         /// What it was.
         kind: file_system::Kind,
     },
+    /// What is no file system of ours any more was unmounted.
+    FileSystemUnmounted {
+        /// Kernel name of the device that it is on.
+        device: String,
+        /// The label that it had.
+        label: String,
+    },
     /// What the loads had left running was ended.
     ProcessesEnded {
         /// Name and pid of each.
@@ -106,6 +113,10 @@ impl Undone {
             Ok(Removal::Done(device)) => Some(Undone::FileSystemRemoved {
                 device,
                 kind: own.kind,
+            }),
+            Ok(Removal::Unmounted(device)) => Some(Undone::FileSystemUnmounted {
+                device,
+                label: own.label.clone(),
             }),
             Ok(Removal::Away) => Some(Undone::Away {
                 device: own.device.clone(),
