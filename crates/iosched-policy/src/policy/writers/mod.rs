@@ -6,11 +6,15 @@
 //! | kernel, `elevator=` (before 5.0) | first | |
 //! | udev rule (`ATTR{…}=`) | in the order of file names; the last write stays | again |
 //! | program of a udev rule (`RUN`) | after all rules | again |
+//! | command of `mdev.conf`, where mdev is udev | when the disk comes | |
 //! | `tmpfiles.d` | after udev's first events | |
 //! | unit of systemd, sysfsutils | later | |
 //! | script of OpenRC or an init of old, `rc.local`, cron | later | |
+//! | cloud-init | later | |
 //! | TuneD, TLP, saptune, sapconf, a cloud's agent | last | |
 
+mod cloud;
+mod mdev;
 mod programs;
 pub(crate) mod rule_text;
 mod services;
@@ -60,6 +64,8 @@ pub enum WriterKind {
     UdevRule,
     /// A program that a udev rule starts.
     UdevProgram,
+    /// mdev of busybox.
+    Mdev,
     /// `tmpfiles.d`.
     Tmpfiles,
     /// A unit of systemd.
@@ -68,6 +74,8 @@ pub enum WriterKind {
     Sysfsutils,
     /// A script of the boot: `rc.local`, one of an init of old, of OpenRC, or of cron.
     BootScript,
+    /// cloud-init.
+    CloudInit,
     /// TLP.
     Tlp,
     /// saptune.
@@ -93,10 +101,12 @@ impl fmt::Display for WriterKind {
             WriterKind::CommandLine => "the kernel's command line",
             WriterKind::UdevRule => "udev rule",
             WriterKind::UdevProgram => "program of a udev rule",
+            WriterKind::Mdev => "mdev",
             WriterKind::Tmpfiles => "systemd-tmpfiles",
             WriterKind::Unit => "systemd unit",
             WriterKind::Sysfsutils => "sysfsutils",
             WriterKind::BootScript => "boot script",
+            WriterKind::CloudInit => "cloud-init",
             WriterKind::Tlp => "TLP",
             WriterKind::Saptune => "saptune",
             WriterKind::Sapconf => "sapconf",

@@ -1,4 +1,5 @@
-//! Writers that the boot starts: `tmpfiles.d`, units of systemd, `sysfs.conf`, and the boot scripts of old, of OpenRC and cron.
+//! Writers that the boot starts: `tmpfiles.d`, units of systemd, `sysfs.conf`, the boot scripts of old, of OpenRC and cron, mdev
+//! and cloud-init.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use iosched_machine::sysfs::sysfs_name;
 
 use super::shell::{self, Place, Write};
 use super::systemd::{KNOWN, Sure, Units};
-use super::{Writer, WriterKind, files_of, text_of};
+use super::{Writer, WriterKind, cloud, files_of, mdev, text_of};
 use crate::policy::matching::KnownDisk;
 use crate::system_config::pattern::is_like;
 
@@ -77,6 +78,12 @@ pub(super) fn writers(
         found.extend(sysfs_conf(host, &disk.device.name));
     }
     found.extend(of_kind(WriterKind::BootScript, of_scripts));
+    let by_mdev = mdev::writes(host, units, &place, disk);
+    found.extend(of_kind(WriterKind::Mdev, by_mdev));
+    found.extend(of_kind(
+        WriterKind::CloudInit,
+        cloud::writes(host, units, &place),
+    ));
     found
 }
 
