@@ -16,6 +16,8 @@
 
 use std::time::Duration;
 
+use iosched_sim::workload::fio_job::value;
+
 use crate::objective::Objective;
 
 mod allowed;
@@ -55,7 +57,7 @@ pub enum Place {
     /// A directory of our own, in which fio makes one file per job of the given size in bytes
     /// (jobs that set `size` themselves keep theirs).
     Directory {
-        /// Where.
+        /// The file or directory concerned.
         directory: String,
         /// Default size of each job's file, bytes.
         file_size: u64,
@@ -161,20 +163,10 @@ impl Job {
     }
 }
 
-/// fio's time: a number in seconds, or with `us`, `ms`, `s`, `m`, `h`, `d`.
+/// fio's time: a number without a unit counts in seconds.
 fn parse_time(text: &str) -> Option<Duration> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let number: u64 = text[..digits].parse().ok()?;
-    let micros: u64 = match text[digits..].trim() {
-        "" | "s" => 1_000_000,
-        "us" | "usec" => 1,
-        "ms" | "msec" => 1_000,
-        "m" => 60_000_000,
-        "h" => 3_600_000_000,
-        "d" => 86_400_000_000,
-        _ => return None,
-    };
-    Some(Duration::from_micros(number.checked_mul(micros)?))
+    let time = value::time(text, 1_000_000_000)?;
+    Some(Duration::from_nanos(time.as_nanos()))
 }
 
 fn direction_writes(rw: &str) -> bool {

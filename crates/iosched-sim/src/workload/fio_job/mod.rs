@@ -13,7 +13,7 @@ mod error;
 pub mod lines;
 mod section;
 mod setting;
-mod value;
+pub mod value;
 
 pub use error::JobError;
 use lines::{Item, Line};
