@@ -1,6 +1,6 @@
 //! The scheduler inside a served disk: from its name to a block layer over the model, or over what is below.
 
-use iosched_sim::block_layer::MergeLimits;
+use iosched_sim::block_layer::{MOST_SCHEDULER_TAGS, MergeLimits};
 use iosched_sim::scheduler::{
     self, BlockLayer, Elevator, Kernel, SchedulerError, SchedulerInfo, SchedulerSpec,
 };
@@ -8,9 +8,6 @@ use iosched_sim::serve::Settings;
 use iosched_sim::units::Bytes;
 
 use super::spec::Tags;
-
-/// As many as the kernel gives its own schedulers above an emulated disk.
-const SCHEDULER_TAGS: usize = 256;
 
 /// What all schedulers that stand inside one disk have in common.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +38,7 @@ impl Inside {
         let has_tags = info.block_layer == BlockLayer::MultiQueue && !info.direct;
         Settings {
             queue_depth: self.queue_depth,
-            nr_requests: has_tags.then_some(SCHEDULER_TAGS),
+            nr_requests: has_tags.then_some(MOST_SCHEDULER_TAGS),
             limits: MergeLimits {
                 max_sectors: usual.max_sectors.max(self.max_request.to_sectors()),
                 ..usual

@@ -89,6 +89,20 @@ impl Host {
         Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
     }
 
+    /// Names this boot of the machine; `None` where the kernel has no name for it (a copied tree).
+    ///
+    /// # Errors
+    /// It is there and cannot be read.
+    pub fn boot_id(&self) -> io::Result<Option<String>> {
+        match lossy::read(self.proc("sys/kernel/random/boot_id")) {
+            Ok(id) => Ok(Some(id.trim().to_owned())),
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(None),
+                _ => Err(error),
+            },
+        }
+    }
+
     /// A path of the machine as we see it: `/etc/fstab` is `ROOT/etc/fstab`.
     pub fn path(&self, absolute: &Path) -> PathBuf {
         self.root

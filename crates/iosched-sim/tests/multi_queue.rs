@@ -68,7 +68,7 @@ fn setup(
     jobs: Vec<Job>,
     scheduler: &str,
     disk: &str,
-    (queue_depth, accepts): (usize, Option<usize>),
+    (queue_depth, device_limit): (usize, Option<usize>),
     settings: &MultiQueueSettings,
 ) -> Setup {
     let spec = SchedulerSpec::parse(scheduler).unwrap();
@@ -76,7 +76,7 @@ fn setup(
     let disk = disk::build(disk, &ModelOptions::default()).unwrap();
     Setup {
         queue_depth,
-        accepts,
+        device_limit,
         limits: MergeLimits {
             max_sectors: Sectors::new(256),
             merging: Merging::Full,
@@ -185,12 +185,12 @@ proptest! {
         scheduler in prop::sample::select(SCHEDULERS.to_vec()),
         disk in prop::sample::select(vec!["fixed", "formula", "ssd-sata"]),
         queue_depth in 1..6_usize,
-        accepts in prop::sample::select(vec![None, None, Some(1), Some(3)]),
+        device_limit in prop::sample::select(vec![None, None, Some(1), Some(3)]),
         settings in settings(),
     ) {
         let mut recorder = Recorder::default();
         let outcome =
-            simulate(jobs.clone(), scheduler, disk, (queue_depth, accepts), &settings, &mut recorder);
+            simulate(jobs.clone(), scheduler, disk, (queue_depth, device_limit), &settings, &mut recorder);
         prop_assert_eq!(recorder.outstanding, 0);
         prop_assert_eq!(recorder.completed_sectors, recorder.queued_sectors);
         let queues = match settings.attachment {
@@ -202,7 +202,7 @@ proptest! {
             prop_assert!(process.bytes() >= job.amount.unwrap());
         }
         let mut again = Recorder::default();
-        simulate(jobs, scheduler, disk, (queue_depth, accepts), &settings, &mut again);
+        simulate(jobs, scheduler, disk, (queue_depth, device_limit), &settings, &mut again);
         prop_assert!(recorder.text == again.text);
     }
 }

@@ -79,7 +79,7 @@ fn simulate(
     jobs: &[Job],
     scheduler: &str,
     disk: &str,
-    (queue_depth, accepts): (usize, Option<usize>),
+    (queue_depth, device_limit): (usize, Option<usize>),
     nr_requests: usize,
     observer: &mut Recorder,
 ) -> Outcome {
@@ -92,7 +92,7 @@ fn simulate(
     let built = build(&spec, &Kernel::default(), &Vec::new()).unwrap();
     let setup = Setup {
         queue_depth,
-        accepts,
+        device_limit,
         nr_requests,
         limits: MergeLimits {
             max_sectors: MAX_SECTORS,
@@ -226,11 +226,11 @@ proptest! {
         scheduler in prop::sample::select(SCHEDULERS.to_vec()),
         disk in prop::sample::select(vec!["fixed", "formula", "hdd-7200", "ssd-sata"]),
         queue_depth in 1..6_usize,
-        accepts in prop::sample::select(vec![None, None, Some(1), Some(3)]),
+        device_limit in prop::sample::select(vec![None, None, Some(1), Some(3)]),
         nr_requests in prop::sample::select(vec![4_usize, 128]),
     ) {
         let mut recorder = Recorder::default();
-        let depth = (queue_depth, accepts);
+        let depth = (queue_depth, device_limit);
         let outcome = simulate(&jobs, scheduler, disk, depth, nr_requests, &mut recorder);
         prop_assert_eq!(recorder.outstanding, 0);
         prop_assert_eq!(recorder.completed_sectors, recorder.queued_sectors);

@@ -112,7 +112,7 @@ pub(crate) struct SimulateArgs {
     /// Commands that the disk accepts at a time: it gives back what the driver sends beyond that, as a
     /// SCSI disk whose task set is full [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=4096))]
-    accepts: Option<u64>,
+    device_limit: Option<u64>,
 
     /// The disk is attached as SCSI and SATA disks are: none, mq-deadline, kyber and bfq are asked only when
     /// it has a slot [default: as on loop, virtio and NVMe, one request ahead]
@@ -250,7 +250,9 @@ fn wanted(args: &SimulateArgs) -> Result<SimulationRequest, Box<dyn Failure>> {
         queue_depth: args
             .queue_depth
             .and_then(|depth| usize::try_from(depth).ok()),
-        accepts: args.accepts.and_then(|most| usize::try_from(most).ok()),
+        device_limit: args
+            .device_limit
+            .and_then(|most| usize::try_from(most).ok()),
         nr_requests: args.nr_requests,
         max_sectors: Bytes::from_kib(args.max_sectors_kb),
         hz: args.hz,

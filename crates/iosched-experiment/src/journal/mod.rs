@@ -137,7 +137,7 @@ pub enum JournalError {
     /// It cannot be written: nothing was changed.
     #[error("cannot write the journal {}", path.display())]
     Write {
-        /// Where.
+        /// The file or directory concerned.
         path: PathBuf,
         /// What the system said.
         #[source]
@@ -146,7 +146,7 @@ pub enum JournalError {
     /// The change was made, and is to stay, but its file does not go.
     #[error("cannot remove {}: a later `iosched restore` would take back what was set now", path.display())]
     Keep {
-        /// Where.
+        /// The file or directory concerned.
         path: PathBuf,
         /// What the system said.
         #[source]
@@ -1008,24 +1008,18 @@ impl Identity {
     }
 }
 
-/// Where the kernel names a boot, below `/proc`.
-const BOOT_ID: &str = "sys/kernel/random/boot_id";
-
 /// Names this boot of the machine; empty where the kernel has no name for it (a copied tree).
 ///
 /// # Errors
 /// It is there and cannot be read.
 pub fn boot_id(host: &Host) -> Result<String, UnknownBoot> {
-    match fs::read_to_string(host.proc(BOOT_ID)) {
-        Ok(id) => Ok(id.trim().to_owned()),
-        Err(error) if is_absence(&error) => Ok(String::new()),
-        Err(error) => Err(UnknownBoot(error)),
-    }
+    let id = host.boot_id().map_err(UnknownBoot)?;
+    Ok(id.unwrap_or_default())
 }
 
 /// It cannot be told which boot of the machine this is.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot read /proc/{BOOT_ID}")]
+#[error("cannot read /proc/sys/kernel/random/boot_id")]
 pub struct UnknownBoot(#[source] io::Error);
 
 #[cfg(test)]

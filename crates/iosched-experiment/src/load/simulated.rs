@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use iosched_machine::failure::{Failure, exit};
-use iosched_sim::block_layer::{MergeLimits, Merging};
+use iosched_sim::block_layer::{MOST_SCHEDULER_TAGS, MergeLimits, Merging};
 use iosched_sim::disk::{DiskModel, Model, ModelError, ModelOptions};
 use iosched_sim::scheduler::{
     self, Elevator, Kernel, SchedulerError, SchedulerSpec, Settings, build, parse_settings,
@@ -116,11 +116,6 @@ pub fn schedulers() -> Vec<&'static str> {
 /// What an arm may set that is the queue's, not the scheduler's.
 const OF_QUEUE: [&str; 2] = ["nr_requests", "wbt_lat_usec"];
 
-/// `nr_requests` of an arm with a scheduler that does not set it: what the kernel gives on an emulated disk of
-/// the model, whose loop driver has 128 tags however few the disk takes at a time (Linux 6.1,
-/// block/blk-mq-sched.c: twice as many). So both ask the same question.
-const SCHEDULER_TAGS: usize = 256;
-
 /// An arm as the simulator understands it: the scheduler, and what it sets of the queue.
 struct SimulatedArm {
     scheduler: Box<dyn Elevator>,
@@ -225,7 +220,9 @@ impl SimulatedDisk {
         let arm = SimulatedArm::new(arm, &self.kernel())?;
         let block_layer = MultiQueueSettings {
             kernel: arm.kernel,
-            nr_requests: arm.nr_requests.or(Some(SCHEDULER_TAGS)),
+            // What the kernel gives on an emulated disk of the model, whose loop driver has 128 tags however few the disk
+            // takes at a time: so both ask the same question.
+            nr_requests: arm.nr_requests.or(Some(MOST_SCHEDULER_TAGS)),
             wbt_lat: arm.wbt_lat,
             ..MultiQueueSettings::default()
         };

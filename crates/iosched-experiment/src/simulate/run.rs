@@ -161,7 +161,7 @@ pub struct SimulationRequest {
     /// Commands that the disk takes at a time, if not as many as its model.
     pub queue_depth: Option<usize>,
     /// Commands that the disk accepts, if not as many as the driver sends.
-    pub accepts: Option<usize>,
+    pub device_limit: Option<usize>,
     /// Requests of each kind that may exist.
     pub nr_requests: Option<usize>,
     /// Longest request.
@@ -618,7 +618,7 @@ impl Plan {
         let disk = wanted.disk.build(&wanted.options)?;
         let usual = Setup::new(scheduler, disk, self.work.jobs().to_vec());
         let setup = Setup {
-            accepts: wanted.accepts,
+            device_limit: wanted.device_limit,
             nr_requests: wanted.nr_requests.unwrap_or(usual.nr_requests),
             queue_depth: self.queue_depth,
             limits: MergeLimits {

@@ -14,7 +14,6 @@ use super::mounts::MountTable;
 use super::number::DeviceNumber;
 use super::transport::Transport;
 use crate::host::Host;
-use crate::lossy;
 use crate::regular_file;
 use crate::sysfs::DeviceDir;
 
@@ -100,7 +99,6 @@ impl Identity {
         let dir = sysfs.open_device(&disk.name).ok();
         let bytes = |file: &str| dir.as_ref()?.bytes(file);
         let partition = sysfs.open_device(&device.name).ok();
-        let boot_id = lossy::read(host.proc("sys/kernel/random/boot_id")).ok();
         Identity {
             model: disk.model.clone(),
             serial: disk.serial.clone(),
@@ -121,7 +119,7 @@ impl Identity {
             start_sector: partition
                 .filter(|_| device.disk.is_some())
                 .and_then(|partition| partition.number("start")),
-            boot_id: boot_id.map(|id| id.trim().to_owned()),
+            boot_id: host.boot_id().ok().flatten(),
             diskseq: dir.as_ref().and_then(|dir| dir.number("diskseq")),
         }
     }

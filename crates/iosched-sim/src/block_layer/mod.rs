@@ -31,7 +31,7 @@ mod tests;
 pub(crate) use flush::FLUSH;
 pub use merging::{MergeLimits, Merging};
 pub(crate) use merging::{Merger, RequestsMerged};
-pub use multi_queue::Attachment;
+pub use multi_queue::{Attachment, MOST_SCHEDULER_TAGS};
 pub use tag_steal::TagSteal;
 
 use crate::disk::{Command, DiskOp};
@@ -188,20 +188,20 @@ struct Device {
     /// Commands that it has.
     in_flight: usize,
     /// Commands that it accepts; it gives back what is more.
-    accepts: usize,
+    device_limit: usize,
 }
 
 impl Device {
-    fn new(accepts: Option<usize>) -> Device {
+    fn new(device_limit: Option<usize>) -> Device {
         Device {
             in_flight: 0,
-            accepts: accepts.unwrap_or(usize::MAX).max(1),
+            device_limit: device_limit.unwrap_or(usize::MAX).max(1),
         }
     }
 
     /// It does not give the next command back.
     fn is_accepting(&self) -> bool {
-        self.in_flight < self.accepts
+        self.in_flight < self.device_limit
     }
 
     #[inline(always)]

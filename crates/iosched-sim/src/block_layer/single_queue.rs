@@ -33,7 +33,7 @@ pub(crate) struct Settings {
     /// Commands that the driver gives to the device at a time.
     pub(crate) queue_depth: usize,
     /// Commands that the device accepts, if it gives back what is more.
-    pub(crate) accepts: Option<usize>,
+    pub(crate) device_limit: Option<usize>,
     /// Requests of each kind that may exist.
     pub(crate) nr_requests: usize,
     pub(crate) processes: usize,
@@ -80,7 +80,7 @@ impl SingleQueue {
             requests: Requests::default(),
             carried: Carried::new(),
             queue_depth: settings.queue_depth.max(1),
-            device: Device::new(settings.accepts),
+            device: Device::new(settings.device_limit),
             delays: settings.delays,
             submitters: Submitter::many(settings.processes, 1),
             pool: Pool::new(settings.nr_requests, settings.processes),

@@ -133,7 +133,7 @@ fn with_requests(
             attachment,
             commands,
         },
-        accepts: None,
+        device_limit: None,
         nr_requests: Some(nr_requests),
         hardware_queues: 1,
         cpus: 1,
@@ -151,7 +151,7 @@ fn single_queue(scheduler: &str, queue_depth: usize) -> Driven<SingleQueue> {
     let settings = single_queue::Settings {
         limits: MergeLimits::default(),
         queue_depth,
-        accepts: None,
+        device_limit: None,
         nr_requests: 128,
         processes: 2,
         delays: Delays::RECORDED,

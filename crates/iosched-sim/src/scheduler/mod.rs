@@ -64,7 +64,7 @@ pub struct Kernel {
     pub rotational: bool,
     /// How long before time zero a tick began: at most one tick.
     pub tick_phase: Nanos,
-    /// Whose rules hold, where they changed (mq-deadline).
+    /// Its version: selects the rules of mq-deadline, of bfq and of the multi-queue block layer.
     pub version: KernelVersion,
 }
 

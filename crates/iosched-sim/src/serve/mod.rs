@@ -338,7 +338,7 @@ impl Layer {
                 let settings = single_queue::Settings {
                     limits: settings.limits,
                     queue_depth: settings.queue_depth,
-                    accepts: None,
+                    device_limit: None,
                     nr_requests: settings.nr_requests.unwrap_or(NR_REQUESTS),
                     processes: MOST_PROCESSES,
                     delays,
@@ -352,7 +352,7 @@ impl Layer {
                         attachment: Attachment::default(),
                         commands: settings.queue_depth,
                     },
-                    accepts: None,
+                    device_limit: None,
                     nr_requests: settings.nr_requests,
                     hardware_queues: 1,
                     cpus: 1,

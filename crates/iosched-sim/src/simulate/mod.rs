@@ -137,7 +137,7 @@ pub struct Setup {
     pub queue_depth: usize,
     /// Commands that the disk accepts; it gives back what the driver sends beyond that (SCSI: task set
     /// full). All if not said.
-    pub accepts: Option<usize>,
+    pub device_limit: Option<usize>,
     /// Requests of each kind (synchronous, asynchronous) that may exist (single-queue).
     pub nr_requests: usize,
     /// Limits of merging.
@@ -161,7 +161,7 @@ pub struct Setup {
 pub struct MultiQueueSettings {
     /// How the device is attached.
     pub attachment: Attachment,
-    /// Ticks, on whose edges asks are repeated.
+    /// Ticks, at whose edges a run that dispatched nothing is repeated, and the version whose rules hold.
     pub kernel: Kernel,
     /// Scheduler tags; by default twice the queue depth, 256 at most.
     pub nr_requests: Option<usize>,
@@ -243,7 +243,7 @@ impl Setup {
         Setup {
             scheduler,
             queue_depth: disk.queue_depth(),
-            accepts: None,
+            device_limit: None,
             disk,
             jobs,
             nr_requests: 128,
@@ -300,7 +300,7 @@ impl Setup {
         single_queue::Settings {
             limits: self.limits,
             queue_depth: self.queue_depth,
-            accepts: self.accepts,
+            device_limit: self.device_limit,
             nr_requests: self.nr_requests,
             processes: self.processes(),
             delays: self.host.delays(),
@@ -315,7 +315,7 @@ impl Setup {
                 attachment: settings.attachment,
                 commands: self.queue_depth,
             },
-            accepts: self.accepts,
+            device_limit: self.device_limit,
             nr_requests: settings.nr_requests,
             hardware_queues: settings.hardware_queues,
             cpus: settings.cpus(),

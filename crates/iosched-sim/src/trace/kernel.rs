@@ -38,7 +38,7 @@ pub struct Event {
     pub length: Sectors,
     /// The process in whose context it happened.
     pub process: ProcessId,
-    /// Its name.
+    /// The command of the process, 15 bytes at the most.
     pub comm: String,
     /// With which priority, if the line says so.
     pub priority: Option<IoPriority>,

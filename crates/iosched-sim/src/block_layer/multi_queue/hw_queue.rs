@@ -16,7 +16,7 @@ use crate::units::Time;
 /// How the multi-queue block layer knows that a device has room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Attachment {
-    /// By its tags only: the next request is chosen before there is room (loop, virtio, `NVMe`).
+    /// By its tags only: the next request is dispatched before there is room (loop, virtio, `NVMe`).
     #[default]
     TagOnly,
     /// The scheduler is asked only when the device has a slot (SCSI, SATA).
@@ -36,15 +36,15 @@ impl Depth {
         in_flight < self.commands
     }
 
-    /// The scheduler may be asked while so many requests that it chose have not completed: a budget is
+    /// The scheduler may be asked while so many requests that it dispatched have not completed: a budget is
     /// a slot of the device, and the tag is looked for only after the choice.
-    fn has_budget(self, chosen: usize) -> bool {
-        self.attachment == Attachment::TagOnly || chosen < self.commands
+    fn has_budget(self, outstanding: usize) -> bool {
+        self.attachment == Attachment::TagOnly || outstanding < self.commands
     }
 
-    /// The last of so many requests, chosen and not completed, found no tag.
-    pub(crate) fn lacks_tag(self, chosen: usize) -> bool {
-        self.attachment == Attachment::TagOnly && chosen > self.commands
+    /// The last of so many requests, dispatched and not completed, found no tag.
+    pub(crate) fn lacks_tag(self, outstanding: usize) -> bool {
+        self.attachment == Attachment::TagOnly && outstanding > self.commands
     }
 }
 
@@ -54,7 +54,7 @@ pub(crate) enum Next {
     /// Issue the dispatch list.
     Issue,
     /// Ask the scheduler, if it has work and there is a budget.
-    Choose,
+    Dispatch,
     /// Nothing.
     End,
 }
@@ -63,11 +63,12 @@ pub(crate) enum Next {
 pub(crate) struct HwQueue {
     /// Commands that the device has from it.
     pub(crate) in_flight: usize,
-    /// Chosen, and not yet taken by the device: the first goes first (`hctx->dispatch`).
+    /// Dispatched, and not yet taken by the device: the first goes first (`hctx->dispatch`).
     pub(crate) dispatch: VecDeque<RequestId>,
-    /// Requests that this run has chosen and not issued yet.
+    /// Requests that this run has dispatched and not issued yet.
     batch: usize,
-    /// How often the device had no room, of late: from 0 to 16 (`dispatch_busy`).
+    /// How often the device had no room, of late: a moving average with a weight of 1/8, in integers 9 at the most
+    /// (`dispatch_busy`).
     busy: u32,
     /// The next completion runs it (`BLK_MQ_S_SCHED_RESTART`).
     restart: bool,
@@ -76,8 +77,8 @@ pub(crate) struct HwQueue {
 }
 
 impl HwQueue {
-    /// Requests that were chosen and have not completed.
-    pub(crate) fn chosen(&self) -> usize {
+    /// Requests that were dispatched and have not completed.
+    pub(crate) fn outstanding(&self) -> usize {
         self.in_flight + self.dispatch.len()
     }
 
@@ -87,7 +88,7 @@ impl HwQueue {
     pub(crate) fn begin_run(&mut self) -> Next {
         self.batch = 0;
         if self.dispatch.is_empty() {
-            return Next::Choose;
+            return Next::Dispatch;
         }
         self.restart = true;
         Next::Issue
@@ -113,25 +114,25 @@ impl HwQueue {
             self.delayed_run = None;
         }
         self.batch = 0;
-        Next::Choose
+        Next::Dispatch
     }
 
     /// The scheduler may be asked, of which so many choices have not completed; if there is no budget
     /// for another one, the next completion runs the queue.
-    pub(crate) fn take_budget(&mut self, depth: Depth, chosen: usize) -> bool {
-        let has_budget = depth.has_budget(chosen);
+    pub(crate) fn take_budget(&mut self, depth: Depth, outstanding: usize) -> bool {
+        let has_budget = depth.has_budget(outstanding);
         self.restart |= !has_budget;
         has_budget
     }
 
-    /// The scheduler chose a request, which stands in a dispatch list now, and `lacks_tag` or does not.
+    /// The scheduler dispatched a request, which stands in a dispatch list now, and `lacks_tag` or does not.
     /// A device that had no room of late is given one at a time.
-    pub(crate) fn chose(&mut self, lacks_tag: bool) -> Next {
+    pub(crate) fn dispatched_one(&mut self, lacks_tag: bool) -> Next {
         self.batch += 1;
         if lacks_tag || self.is_busy() {
             Next::Issue
         } else {
-            Next::Choose
+            Next::Dispatch
         }
     }
 
@@ -144,9 +145,9 @@ impl HwQueue {
         }
     }
 
-    /// The scheduler had work, and chose nothing. If that is all that came of it, it is asked again some
+    /// The scheduler had work, and dispatched nothing. If that is all that came of it, it is asked again some
     /// ticks later, or when that was planned already.
-    pub(crate) fn chose_nothing(&mut self, kernel: &Kernel, now: Time) -> Next {
+    pub(crate) fn dispatched_nothing(&mut self, kernel: &Kernel, now: Time) -> Next {
         if self.batch == 0 && self.delayed_run.is_none() {
             self.delayed_run = Some(kernel.delayed_run_at(now));
         }
@@ -165,7 +166,7 @@ impl HwQueue {
         self.delayed_run = Some(kernel.delayed_run_at(now));
     }
 
-    /// Whether the device had room now, in eighths of how often it had not.
+    /// Updates `dispatch_busy` by whether the device had room now.
     pub(crate) fn note_busy(&mut self, busy: bool) {
         self.busy = (7 * self.busy + if busy { 16 } else { 0 }) / 8;
     }
@@ -242,14 +243,15 @@ mod tests {
     }
 
     #[test]
-    fn without_a_budget_one_request_more_is_chosen_than_the_device_takes() {
+    fn without_a_budget_one_request_more_is_dispatched_than_the_device_takes() {
         let mut queue = HwQueue::default();
-        let mut chosen = |depth: Depth| {
-            let may_go_on =
-                |&chosen: &usize| !depth.lacks_tag(chosen) && queue.take_budget(depth, chosen);
+        let mut most = |depth: Depth| {
+            let may_go_on = |&outstanding: &usize| {
+                !depth.lacks_tag(outstanding) && queue.take_budget(depth, outstanding)
+            };
             (0..10).take_while(may_go_on).count()
         };
-        assert_eq!((chosen(LOOP), chosen(SCSI)), (5, 4));
+        assert_eq!((most(LOOP), most(SCSI)), (5, 4));
     }
 
     #[test]
@@ -264,11 +266,11 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_chose_nothing_is_repeated_at_the_edge_of_a_tick() {
+    fn a_run_that_dispatched_nothing_is_repeated_at_the_edge_of_a_tick() {
         let mut queue = HwQueue::default();
-        assert_eq!(queue.begin_run(), Next::Choose);
-        assert_eq!(queue.chose_nothing(&kernel(), at(1)), Next::End);
-        queue.chose_nothing(&kernel(), at(5));
+        assert_eq!(queue.begin_run(), Next::Dispatch);
+        assert_eq!(queue.dispatched_nothing(&kernel(), at(1)), Next::End);
+        queue.dispatched_nothing(&kernel(), at(5));
         assert_eq!(queue.delayed_run(), Some(at(8)), "what is planned stays");
         queue.requeued(&kernel(), at(5));
         assert_eq!(queue.delayed_run(), Some(at(12)));
@@ -277,13 +279,13 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_devices_worker_goes_on_with_a_run_that_issued_what_it_chose() {
+    fn a_loop_devices_worker_goes_on_with_a_run_that_issued_what_it_dispatched() {
         let planned_after = |depth, batch: usize| {
             let mut queue = HwQueue::default();
-            queue.chose_nothing(&kernel(), at(1));
+            queue.dispatched_nothing(&kernel(), at(1));
             queue.begin_run();
-            (0..batch).for_each(|_| assert_eq!(queue.chose(false), Next::Choose));
-            assert_eq!(queue.list_issued(depth, true), Next::Choose);
+            (0..batch).for_each(|_| assert_eq!(queue.dispatched_one(false), Next::Dispatch));
+            assert_eq!(queue.list_issued(depth, true), Next::Dispatch);
             queue.delayed_run().is_some()
         };
         assert!(!planned_after(LOOP, 2));
@@ -296,12 +298,16 @@ mod tests {
         let mut queue = HwQueue::default();
         queue.begin_run();
         assert_eq!(queue.batch_ends(), Next::End);
-        assert_eq!(queue.chose(false), Next::Choose);
-        assert_eq!(queue.chose(true), Next::Issue, "the device will be full");
-        assert_eq!(queue.chose_nothing(&kernel(), at(1)), Next::Issue);
+        assert_eq!(queue.dispatched_one(false), Next::Dispatch);
+        assert_eq!(
+            queue.dispatched_one(true),
+            Next::Issue,
+            "the device will be full"
+        );
+        assert_eq!(queue.dispatched_nothing(&kernel(), at(1)), Next::Issue);
         assert_eq!(queue.delayed_run(), None, "something came of the batch");
         queue.list_blocked();
-        assert_eq!(queue.chose(false), Next::Issue, "one at a time");
+        assert_eq!(queue.dispatched_one(false), Next::Issue, "one at a time");
     }
 
     #[test]
@@ -309,7 +315,7 @@ mod tests {
         let planned_after = |minor| {
             let version = KernelVersion { major: 6, minor };
             let mut queue = HwQueue::default();
-            queue.chose_nothing(&kernel(), at(1));
+            queue.dispatched_nothing(&kernel(), at(1));
             queue.inserted_alone(&Kernel {
                 version,
                 ..kernel()

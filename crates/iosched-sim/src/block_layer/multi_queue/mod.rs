@@ -3,7 +3,7 @@
 //! A CPU submits to its hardware queue, which has its own tags (`tag_set`), dispatch list (`hw_queue`) and
 //! room in the device; a scheduler may be one for all of them. A request needs a scheduler tag from
 //! allocation to completion and a driver tag while the device has it; without a scheduler the two are
-//! one. What the scheduler chose and the device has no room for stands in the dispatch list, which goes
+//! one. What the scheduler dispatched and the device has no room for stands in the dispatch list, which goes
 //! first. The scheduler is asked after inserts, after each issue, after a completion if one was waited
 //! for, and some ticks after a run that dispatched nothing. A flush goes to the device before everything
 //! else; a write that is to be on the medium passes the scheduler by, and a flush follows it: flushes
@@ -27,6 +27,7 @@ mod waiters;
 
 pub use hw_queue::Attachment;
 pub(crate) use hw_queue::{Depth, HwQueue, Next};
+pub use tag_set::MOST_SCHEDULER_TAGS;
 
 use super::carried::Carried;
 use super::flush::{FLUSH, Flushes};
@@ -51,7 +52,7 @@ pub(crate) struct Settings {
     /// hardware queue, or with a budget from all together.
     pub(crate) depth: Depth,
     /// Commands that the device accepts, if it gives back what is more.
-    pub(crate) accepts: Option<usize>,
+    pub(crate) device_limit: Option<usize>,
     /// Scheduler tags of each hardware queue, if not as many as the kernel takes.
     pub(crate) nr_requests: Option<usize>,
     pub(crate) hardware_queues: usize,
@@ -144,7 +145,7 @@ impl MultiQueue {
             carried: Carried::new(),
             merger: Merger::new(settings.limits, scheduler.as_ref()),
             depth,
-            device: Device::new(settings.accepts),
+            device: Device::new(settings.device_limit),
             hardware,
             queues: (0..hardware.count()).map(queue).collect(),
             submitters: Submitter::many(processes, settings.cpus),

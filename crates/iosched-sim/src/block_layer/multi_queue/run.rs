@@ -32,11 +32,11 @@ impl MultiQueue {
         })
     }
 
-    /// Requests that were chosen and have not completed, of those that share room in the device.
+    /// Requests that were dispatched and have not completed, of those that share room in the device.
     #[inline]
-    fn chosen(&self, number: usize) -> usize {
+    fn outstanding(&self, number: usize) -> usize {
         match self.depth.attachment {
-            Attachment::TagOnly => self.queues[number].hw.chosen(),
+            Attachment::TagOnly => self.queues[number].hw.outstanding(),
             Attachment::Budget => {
                 let waiting = |queue: &Queue| queue.hw.dispatch.len();
                 self.device.in_flight + self.queues.iter().map(waiting).sum::<usize>()
@@ -54,7 +54,7 @@ impl MultiQueue {
         loop {
             step = match step {
                 Next::Issue => self.issue_dispatch_list(out, now, number),
-                Next::Choose => self.choose(out, now, number),
+                Next::Dispatch => self.dispatch_from_scheduler(out, now, number),
                 Next::End => return,
             }
         }
@@ -86,25 +86,30 @@ impl MultiQueue {
     /// Asks the scheduler for a batch of requests, each of which then stands before the device in its
     /// own hardware queue; those of other queues are issued here.
     #[inline]
-    fn choose(&mut self, out: &mut impl Outputs, now: Time, number: usize) -> Next {
+    fn dispatch_from_scheduler(
+        &mut self,
+        out: &mut impl Outputs,
+        now: Time,
+        number: usize,
+    ) -> Next {
         let mut elsewhere = false;
-        let mut step = Next::Choose;
-        while step == Next::Choose {
-            if !self.may_choose(number) {
+        let mut step = Next::Dispatch;
+        while step == Next::Dispatch {
+            if !self.may_dispatch(number) {
                 step = self.queues[number].hw.batch_ends();
                 break;
             }
             let next = self.scheduler.dispatch(now, &self.requests, number);
             let Some(id) = next else {
-                step = self.queues[number].hw.chose_nothing(&self.kernel, now);
+                step = self.queues[number].hw.dispatched_nothing(&self.kernel, now);
                 break;
             };
             self.dispatched(out, now, id);
             let home = self.known[id].queue;
             elsewhere |= home != number;
             self.queues[home].hw.dispatch.push_back(id);
-            let lacks_tag = self.depth.lacks_tag(self.chosen(home));
-            step = self.queues[number].hw.chose(lacks_tag);
+            let lacks_tag = self.depth.lacks_tag(self.outstanding(home));
+            step = self.queues[number].hw.dispatched_one(lacks_tag);
         }
         if elsewhere {
             for other in (0..self.queues.len()).filter(|&other| other != number) {
@@ -115,12 +120,12 @@ impl MultiQueue {
     }
 
     /// The scheduler has work for this hardware queue, and there is a budget.
-    fn may_choose(&mut self, number: usize) -> bool {
+    fn may_dispatch(&mut self, number: usize) -> bool {
         if !self.scheduler.has_work(number) {
             return false;
         }
-        let chosen = self.chosen(number);
-        self.queues[number].hw.take_budget(self.depth, chosen)
+        let outstanding = self.outstanding(number);
+        self.queues[number].hw.take_budget(self.depth, outstanding)
     }
 
     fn dispatched(&mut self, out: &mut impl Outputs, now: Time, id: RequestId) {

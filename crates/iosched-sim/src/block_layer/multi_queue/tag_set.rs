@@ -9,6 +9,9 @@ use crate::tags::Tags;
 /// Most tags that the kernel doubles to get its default of `nr_requests`.
 const DOUBLED: usize = 128;
 
+/// The most requests that a multi-queue scheduler has by default, whatever the device's depth (`nr_requests`).
+pub const MOST_SCHEDULER_TAGS: usize = 2 * DOUBLED;
+
 #[derive(Debug)]
 pub(super) struct TagSet {
     /// Of the scheduler; without one, of the driver.
@@ -62,7 +65,7 @@ impl TagSet {
 
     /// Who is woken because of that.
     pub(super) fn wake(&mut self, wake: impl FnMut(usize)) {
-        self.waiting.requeued(wake);
+        self.waiting.wake_up(wake);
     }
 
     /// A process that was woken runs: the place where it sleeps if it finds no tag.

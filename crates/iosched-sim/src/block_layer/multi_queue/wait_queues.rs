@@ -34,9 +34,9 @@ pub(super) struct WaitQueues {
     turn: usize,
     /// Processes that stand in queues, and those that were woken and do not run yet.
     waiting: usize,
-    /// Tags that were given back for which nobody was woken yet.
-    requeued: usize,
-    /// Tags that are given back until processes are woken, as many.
+    /// Tags that were freed, for which nobody was woken yet.
+    freed: usize,
+    /// Tags that are freed until processes are woken, as many.
     batch: usize,
 }
 
@@ -57,7 +57,7 @@ impl WaitQueues {
             place: 0,
             turn: 0,
             waiting: 0,
-            requeued: 0,
+            freed: 0,
             batch,
         }
     }
@@ -88,12 +88,12 @@ impl WaitQueues {
     }
 
     /// A tag was given back while someone waited: who is woken.
-    pub(super) fn requeued(&mut self, mut wake: impl FnMut(usize)) {
-        self.requeued += 1;
-        if self.requeued < self.batch {
+    pub(super) fn wake_up(&mut self, mut wake: impl FnMut(usize)) {
+        self.freed += 1;
+        if self.freed < self.batch {
             return;
         }
-        self.requeued -= self.batch;
+        self.freed -= self.batch;
         let mut left = self.batch;
         for _ in 0..QUEUES {
             let queue = &mut self.queues[self.turn];
@@ -116,7 +116,7 @@ mod tests {
 
     fn woken(queues: &mut WaitQueues) -> Vec<usize> {
         let mut woken = Vec::new();
-        queues.requeued(|process| woken.push(process));
+        queues.wake_up(|process| woken.push(process));
         woken
     }
 

@@ -161,7 +161,7 @@ impl Follower<'_> {
         self.merger.dispatched(id);
         self.queue.dispatch.push_back(id);
         if !self.with_decisions {
-            self.queue.chose(false); // an X tells what comes after it
+            self.queue.dispatched_one(false); // an X tells what comes after it
         }
     }
 

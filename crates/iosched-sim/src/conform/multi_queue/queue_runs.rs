@@ -59,7 +59,7 @@ impl Follower<'_> {
         loop {
             step = match step {
                 Next::Issue => self.issue_dispatch_list(now, next),
-                Next::Choose => self.choose(now, next),
+                Next::Dispatch => self.dispatch_from_scheduler(now, next),
                 Next::End => return,
             }
         }
@@ -67,9 +67,9 @@ impl Follower<'_> {
 
     /// The scheduler is to dispatch, if it has work and there is a budget. If the next event shows none of
     /// its requests, it dispatched nothing.
-    fn choose(&mut self, now: Time, next: usize) -> Next {
-        let chosen = self.queue.chosen();
-        if !(self.scheduler.has_work(0) && self.queue.take_budget(self.depth, chosen)) {
+    fn dispatch_from_scheduler(&mut self, now: Time, next: usize) -> Next {
+        let outstanding = self.queue.outstanding();
+        if !(self.scheduler.has_work(0) && self.queue.take_budget(self.depth, outstanding)) {
             return self.queue.batch_ends();
         }
         let in_batch = self.queue.batch_ends() == Next::Issue;
@@ -89,8 +89,8 @@ impl Follower<'_> {
     /// the kernel has more dispatched before it issues the first.
     pub(super) fn dispatch_more(&mut self, now: Time, next: usize) {
         if self.replays {
-            let lacks_tag = self.depth.lacks_tag(self.queue.chosen());
-            let step = self.queue.chose(lacks_tag);
+            let lacks_tag = self.depth.lacks_tag(self.queue.outstanding());
+            let step = self.queue.dispatched_one(lacks_tag);
             self.continue_run(step, now, next);
         }
     }
@@ -197,7 +197,7 @@ impl Follower<'_> {
     fn end_without_dispatch(&mut self, now: Time, run_follows: bool) -> Next {
         let before = self.scheduler.duplicate();
         if self.scheduler.dispatch(now, &self.requests, 0).is_none() {
-            return self.queue.chose_nothing(self.kernel, now);
+            return self.queue.dispatched_nothing(self.kernel, now);
         }
         self.report.eager += u64::from(!run_follows);
         self.scheduler = before;

@@ -34,7 +34,7 @@ impl Cfq {
         self.group_of_mut(data.queue).think.ended(now);
     }
 
-    /// The request was the active queue's: its slice begins, ends, or waits for the next one.
+    /// The request was the active queue's: its slice begins, ends, or waits for the next one (`cfq_completed_request`).
     pub(super) fn go_on_with_active(
         &mut self,
         now: Time,
@@ -58,7 +58,7 @@ impl Cfq {
         if self.slice_used(now, id) || self.queue(id).class == PriorityClass::Idle {
             self.expire(now, requests, true);
         } else if request.sync && empty && self.close_cooperator(requests, id).is_none() {
-            self.arm_idle_timer(now, id);
+            self.arm_slice_timer(now, id);
         }
     }
 }

@@ -51,7 +51,7 @@ impl Cfq {
         self.queue_mut(queue).last_request_end = request.end();
     }
 
-    /// Is this queue one to wait for?
+    /// Is this queue one to wait for (`cfq_update_idle_window`)?
     pub(super) fn update_idle_window(
         &mut self,
         requests: &Requests,

@@ -10,19 +10,23 @@ use crate::units::{Nanos, Sectors, Time};
 const PAGE: Sectors = Sectors::new(8);
 
 impl Cfq {
-    /// Is it worth waiting for this queue's next request?
+    /// Is it worth waiting for this queue's next request (`cfq_should_idle`)?
     pub(super) fn should_idle(&self, id: QueueId) -> bool {
         let queue = self.queue(id);
         let idle = self.tunables.slice_idle;
         if idle == Nanos::ZERO || queue.class == PriorityClass::Idle {
             return false;
         }
-        let fast = !self.kernel.rotational && self.drive_queues();
-        if queue.idle_window && !fast {
+        if queue.idle_window && !self.is_fast_and_queues() {
             return true;
         }
         let tree = self.tree_of(id);
         tree.len() == 1 && queue.sync && !tree.think.is_longer_than(idle)
+    }
+
+    /// A disk without seeks that has more commands than one at a time: waiting for a queue gains nothing there.
+    fn is_fast_and_queues(&self) -> bool {
+        !self.kernel.rotational && self.drive_queues()
     }
 
     /// The tree where a queue stands, or would.
@@ -34,11 +38,10 @@ impl Cfq {
         self.group_of(id).tree(tree)
     }
 
-    /// The active queue ran empty: wait for its next request, if that is worth it.
-    pub(super) fn arm_idle_timer(&mut self, now: Time, id: QueueId) {
+    /// The active queue ran empty: wait for its next request, if that is worth it (`cfq_arm_slice_timer`).
+    pub(super) fn arm_slice_timer(&mut self, now: Time, id: QueueId) {
         let group_idle = self.tunables.group_idle;
-        let fast = !self.kernel.rotational && self.drive_queues();
-        if fast && group_idle == Nanos::ZERO {
+        if self.is_fast_and_queues() && group_idle == Nanos::ZERO {
             return;
         }
         let mut idle = self.tunables.slice_idle;

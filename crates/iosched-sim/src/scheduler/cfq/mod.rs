@@ -5,8 +5,8 @@
 //! asynchronous ones share a queue per priority. Queues stand in service trees by class and type
 //! (asynchronous; synchronous without idling; synchronous with idling); a type is served for a time
 //! (the workload slice), within it one queue after the other, each for its slice. A queue that runs
-//! empty within its slice keeps the disk idle for `slice_idle`, unless its process thinks longer or
-//! seeks.
+//! empty within its slice keeps the disk idle for `slice_idle`, unless its process thinks for longer, or seeks
+//! while other such queues wait; `group_idle` is the same wait for the last queue of a group.
 //!
 //! Cgroups share the disk by weight; within each it is as if it were alone.
 //!
@@ -224,7 +224,7 @@ impl Elevator for Cfq {
         if self.busy_queues == 0 {
             return None;
         }
-        let queue = self.select(now, requests)?;
+        let queue = self.select_queue(now, requests)?;
         let expired = self.expired_head(now, queue);
         if expired.is_some() {
             self.queue_mut(queue).must_dispatch = true;
@@ -410,7 +410,7 @@ impl Followed for Cfq {
             let TreeId(class, kind) = self.queue(queue).tree_by_flags();
             (self.serving_class, self.serving_type) = (class, kind);
             self.serving = self.queue(queue).group;
-            self.activate_queue(now, Some(queue));
+            self.set_active_queue(now, Some(queue));
         }
         self.dispatch_request(requests, id);
         self.after_dispatch(now, requests, queue);

@@ -6,8 +6,8 @@ use crate::request::{PriorityClass, Requests};
 use crate::units::{Nanos, Time};
 
 impl Cfq {
-    /// The queue that may dispatch now: the rule of cfq.
-    pub(super) fn select(&mut self, now: Time, requests: &Requests) -> Option<QueueId> {
+    /// The queue that may dispatch now (`cfq_select_queue`).
+    pub(super) fn select_queue(&mut self, now: Time, requests: &Requests) -> Option<QueueId> {
         let Some(id) = self.active else {
             return self.next_queue(now);
         };
@@ -34,7 +34,7 @@ impl Cfq {
                 self.set_up_merge(id, other);
             }
             self.expire(now, requests, false);
-            self.activate_queue(now, Some(other));
+            self.set_active_queue(now, Some(other));
             return Some(other);
         }
         if self.idle_timer.is_some() {
@@ -91,11 +91,11 @@ impl Cfq {
                 .first()
                 .map(|(_, queue)| queue)
         };
-        self.activate_queue(now, first);
+        self.set_active_queue(now, first);
         first
     }
 
-    pub(super) fn activate_queue(&mut self, now: Time, id: Option<QueueId>) {
+    pub(super) fn set_active_queue(&mut self, now: Time, id: Option<QueueId>) {
         if let Some(id) = id {
             let queue = self.queue_mut(id);
             queue.chosen = signed(now);

@@ -17,7 +17,7 @@ pub(super) struct Tokens {
     /// Hardware queues, in the order in which they came.
     waiting: Vec<usize>,
     /// Given back while somebody waited, since somebody was woken.
-    requeued: u32,
+    freed: u32,
 }
 
 impl Tokens {
@@ -28,7 +28,7 @@ impl Tokens {
         Tokens {
             tags,
             waiting: Vec::new(),
-            requeued: 0,
+            freed: 0,
         }
     }
 
@@ -68,11 +68,11 @@ impl Tokens {
         self.tags.free(token);
         let mut wakes = false;
         if !self.waiting.is_empty() {
-            self.requeued += 1;
-            wakes = self.requeued >= self.batch();
+            self.freed += 1;
+            wakes = self.freed >= self.batch();
         }
         if wakes {
-            self.requeued -= self.batch();
+            self.freed -= self.batch();
         }
         let woken = if wakes { self.waiting.len() } else { 0 };
         self.waiting.drain(..woken)

@@ -50,9 +50,9 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
 /// With what a batch goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rules {
-    /// Up to 6.1: with the request that stood behind the last one when that was taken.
+    /// Before 6.5: with the request that stood behind the last one when that was taken.
     SavedPointer,
-    /// From 6.12: with the first request at the last one's position or behind it.
+    /// Since 6.5: with the first request at the last one's position or behind it.
     Position,
 }
 
@@ -63,7 +63,7 @@ impl Rules {
         minor: 16,
     };
 
-    /// The rules of a kernel. Between 6.1 and 6.12 the change came with 6.5.
+    /// The rules of a kernel.
     pub(super) fn of(version: KernelVersion) -> Rules {
         if version < (KernelVersion { major: 6, minor: 5 }) {
             Rules::SavedPointer

@@ -10,9 +10,9 @@ use crate::units::Sector;
 pub(super) struct Side {
     sorted: Sorted<Sector, RequestId>,
     pub(super) fifo: List,
-    /// Where the batch goes on, by the rules of 6.1.
+    /// Where the batch goes on, by the rules before 6.5.
     next: Option<RequestId>,
-    /// Where the last request dispatched began: there or behind it goes on by the rules of 6.12.
+    /// Where the last request dispatched began: there or behind it goes on by the rules since 6.5.
     last_position: Sector,
 }
 
