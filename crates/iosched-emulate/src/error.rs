@@ -22,12 +22,12 @@ pub enum Missing {
     Root,
     /// `/dev/fuse` is not there or cannot be opened.
     Fuse {
-        /// Why.
+        /// The cause, as a clause of the message.
         why: String,
     },
     /// `/dev/loop-control` is not there or cannot be opened.
     LoopControl {
-        /// Why.
+        /// The cause, as a clause of the message.
         why: String,
     },
     /// The kernel cannot set a loop device up in one step.
@@ -178,7 +178,7 @@ pub enum EmulateError {
         id: String,
         /// What is mounted there.
         source_of: String,
-        /// Where.
+        /// The file or directory concerned.
         at: PathBuf,
     },
     /// Of several, some could not be removed.
@@ -224,7 +224,7 @@ pub enum EmulateError {
     Check {
         /// Its device.
         device: String,
-        /// Why.
+        /// The cause, as a clause of the message.
         why: String,
     },
 }

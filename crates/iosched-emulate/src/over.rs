@@ -84,7 +84,7 @@ pub enum OverError {
     /// The path leads over a link, or over `..`.
     #[error("{} is reached by a link or over `..`", path.display())]
     Link {
-        /// As given.
+        /// The path as the user wrote it.
         path: PathBuf,
         /// Where it leads to, if that has a name.
         leads_to: Option<PathBuf>,
@@ -92,7 +92,7 @@ pub enum OverError {
     /// There is no such file, or no directory for it.
     #[error("{} does not exist", path.display())]
     NotThere {
-        /// As given.
+        /// The path as the user wrote it.
         path: PathBuf,
         /// It is its directory that is missing.
         lacks_directory: bool,
@@ -100,19 +100,19 @@ pub enum OverError {
     /// The file that is to be made is there.
     #[error("{} is there already, and --size makes a new file", path.display())]
     Exists {
-        /// As given.
+        /// The path as the user wrote it.
         path: PathBuf,
     },
     /// It is neither a block device nor a regular file.
     #[error("{} is neither a block device nor a regular file", path.display())]
     NoDisk {
-        /// As given.
+        /// The path as the user wrote it.
         path: PathBuf,
     },
     /// Its file system shows the kernel's own state.
     #[error("{} is on {fs_type}, where the kernel shows its own state: it holds no data", path.display())]
     OfKernel {
-        /// As given.
+        /// The path as the user wrote it.
         path: PathBuf,
         /// Type of the file system.
         fs_type: String,
@@ -120,7 +120,7 @@ pub enum OverError {
     /// It is a file of an emulated disk itself.
     #[error("{} is a part of the emulated disk {id}", path.display())]
     OfEmulated {
-        /// As given.
+        /// The path as the user wrote it.
         path: PathBuf,
         /// The disk's name.
         id: String,
@@ -136,19 +136,19 @@ pub enum OverError {
     /// It is not what it was a moment ago.
     #[error("{} has changed since it was looked at", path.display())]
     Changed {
-        /// What.
+        /// The file or directory concerned.
         path: PathBuf,
     },
     /// Another program has it.
     #[error("{} is opened exclusively by another program, or served already", path.display())]
     Taken {
-        /// What.
+        /// The file or directory concerned.
         path: PathBuf,
     },
     /// It has no whole block.
     #[error("{} has no room for a block of {block} bytes", path.display())]
     TooSmall {
-        /// What.
+        /// The file or directory concerned.
         path: PathBuf,
         /// Its logical blocks.
         block: u64,
@@ -156,7 +156,7 @@ pub enum OverError {
     /// A loop device cannot have its blocks.
     #[error("{} has logical blocks of {block} bytes, and a loop device has 4096 at most", path.display())]
     BlockTooLarge {
-        /// What.
+        /// The file or directory concerned.
         path: PathBuf,
         /// Its logical blocks.
         block: u64,
@@ -164,7 +164,7 @@ pub enum OverError {
     /// Its file system does not do direct I/O.
     #[error("{} cannot be opened for direct I/O", path.display())]
     NotDirect {
-        /// What.
+        /// The file or directory concerned.
         path: PathBuf,
         /// What the system says.
         source: io::Error,
@@ -174,7 +174,7 @@ pub enum OverError {
     Io {
         /// A verb.
         action: &'static str,
-        /// What.
+        /// The file or directory concerned.
         path: PathBuf,
         /// What the system says.
         source: io::Error,

@@ -20,7 +20,7 @@ pub enum User {
     Mounted {
         /// The device or partition.
         device: String,
-        /// Where.
+        /// The file or directory concerned.
         at: PathBuf,
     },
     /// Pages are swapped to it.

@@ -46,7 +46,7 @@ pub enum Event<'a> {
     },
     /// Where requests spend their time is not recorded, or no longer.
     NoSplit {
-        /// Why.
+        /// The cause, as a clause of the message.
         reason: &'a str,
     },
     /// A trial begins.
@@ -94,7 +94,7 @@ pub enum Event<'a> {
         arm: &'a str,
         /// Name of the load.
         load: &'a str,
-        /// Why.
+        /// The cause, as a clause of the message.
         reason: &'a str,
     },
     /// A round is complete: what is known so far.
@@ -111,7 +111,7 @@ pub enum Event<'a> {
     },
     /// The run came to its end.
     Finished {
-        /// Why.
+        /// The reason that ended it.
         stop: StopReason,
         /// The answer.
         analysis: &'a Analysis,

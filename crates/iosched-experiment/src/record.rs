@@ -186,19 +186,19 @@ pub enum RecordError {
     /// The directory for a new record has something in it.
     #[error("the results directory {} is not empty", path.display())]
     NotEmpty {
-        /// As given.
+        /// The path as the user wrote it.
         path: PathBuf,
     },
     /// It is a file, or a symbolic link.
     #[error("the results directory {} is not a directory", path.display())]
     NotADirectory {
-        /// As given.
+        /// The path as the user wrote it.
         path: PathBuf,
     },
     /// It is a symbolic link: as root we never write through one.
     #[error("the results directory {} is a symbolic link", path.display())]
     SymbolicLink {
-        /// As given.
+        /// The path as the user wrote it.
         path: PathBuf,
     },
     /// Another command writes it.
@@ -212,13 +212,13 @@ pub enum RecordError {
     /// There is no record.
     #[error("{} holds no record", path.display())]
     NotARecord {
-        /// As given.
+        /// The path as the user wrote it.
         path: PathBuf,
     },
     /// It was written by a newer program.
     #[error("{} has record schema {found}; this iosched knows up to {SCHEMA}", path.display())]
     Newer {
-        /// As given.
+        /// The path as the user wrote it.
         path: PathBuf,
         /// Its version.
         found: u32,

@@ -12,7 +12,7 @@ pub enum Remedy {
     With(String),
     /// Another word in the place of one that was given.
     Instead {
-        /// As given.
+        /// The argument as the user wrote it.
         given: String,
         /// What is meant.
         meant: String,

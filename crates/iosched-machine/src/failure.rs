@@ -87,7 +87,7 @@ pub fn room_hint(error: &io::Error) -> Option<&'static str> {
 pub struct NotUndone {
     /// Kernel name or path.
     pub thing: String,
-    /// Why.
+    /// The cause, as a clause of the message.
     pub cause: String,
 }
 

@@ -174,7 +174,7 @@ pub enum FileSystemError {
     /// mkfs is missing.
     #[error("{program} is not installed")]
     Missing {
-        /// Its name.
+        /// The program, as it was called.
         program: &'static str,
         /// Where it is.
         package: &'static str,
@@ -186,7 +186,7 @@ pub enum FileSystemError {
         kind: Kind,
         /// Kernel name.
         device: String,
-        /// Its name.
+        /// The program, as it was called.
         program: &'static str,
         /// How it ended.
         status: String,
@@ -207,7 +207,7 @@ pub enum FileSystemError {
     /// A directory of ours.
     #[error("cannot use {}", path.display())]
     Io {
-        /// Which.
+        /// The file or directory concerned.
         path: PathBuf,
         /// What the system said.
         #[source]

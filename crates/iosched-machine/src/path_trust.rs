@@ -64,12 +64,12 @@ pub enum WayError {
     Danger {
         /// What of the way.
         at: PathBuf,
-        /// Who.
+        /// The owner or permission that makes it unsafe.
         danger: Danger,
     },
     /// It cannot be looked at.
     Unusable {
-        /// What.
+        /// The file or directory concerned.
         path: PathBuf,
         /// What the system said.
         source: io::Error,

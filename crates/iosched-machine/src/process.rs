@@ -129,13 +129,13 @@ pub enum ChildError {
     /// There is no such program on PATH.
     #[error("{program} is not installed")]
     Missing {
-        /// Its name.
+        /// The program, as it was called.
         program: String,
     },
     /// It could not be started or waited for.
     #[error("cannot run {program}")]
     Start {
-        /// Its name.
+        /// The program, as it was called.
         program: String,
         /// What the system said.
         #[source]
@@ -144,7 +144,7 @@ pub enum ChildError {
     /// It ran longer than it may, and was ended.
     #[error("{program} did not end within {} s and was killed", limit.as_secs_f64())]
     TimedOut {
-        /// Its name.
+        /// The program, as it was called.
         program: String,
         /// What it was given.
         limit: Duration,
@@ -152,7 +152,7 @@ pub enum ChildError {
     /// It printed more than is kept, and was killed.
     #[error("{program} printed more than {} MiB and was killed", MOST_OUTPUT >> 20)]
     TooMuchOutput {
-        /// Its name.
+        /// The program, as it was called.
         program: String,
     },
     /// We were asked to stop, and ended it.

@@ -106,7 +106,7 @@ pub struct Explained {
 pub struct Overridden {
     /// `the next boot` or `the next event of udev`.
     pub when: &'static str,
-    /// Who.
+    /// The file or program that sets it.
     pub by: Writer,
 }
 

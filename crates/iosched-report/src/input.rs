@@ -39,7 +39,7 @@ pub enum InputError {
     /// It cannot be opened or read.
     #[error("cannot read {}", path.display())]
     Io {
-        /// As given.
+        /// The path as the user wrote it.
         path: PathBuf,
         /// What the system said.
         #[source]
@@ -48,7 +48,7 @@ pub enum InputError {
     /// JSON, but not of ours.
     #[error("{} is JSON, but not what `simulate --json` or `conform --json` print: {cause}", path.display())]
     OtherJson {
-        /// As given.
+        /// The path as the user wrote it.
         path: PathBuf,
         /// What is wrong with it.
         cause: String,
@@ -56,7 +56,7 @@ pub enum InputError {
     /// A recording that cannot be understood.
     #[error("{}: {cause}", path.display())]
     Trace {
-        /// As given.
+        /// The path as the user wrote it.
         path: PathBuf,
         /// Where and why.
         cause: ReadError,
@@ -64,7 +64,7 @@ pub enum InputError {
     /// A recording without a single access.
     #[error("{} has no access to a disk", path.display())]
     Empty {
-        /// As given.
+        /// The path as the user wrote it.
         path: PathBuf,
     },
 }

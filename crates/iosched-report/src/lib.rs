@@ -1,4 +1,4 @@
-//! Record + analysis → text. Pure: each function returns a `String`. Only [`input`] reads files.
+//! Record + analysis → text. Pure, text, tables or bytes out: only [`input`] reads files.
 //!
 //! - [`input`]: what is to be reported on: a record, a simulation or a recording
 //! - [`words`], `sentences`, `columns`, `units`: how numbers and findings are put, the same in every form; `why`: the

@@ -17,13 +17,13 @@ pub enum SwitchError {
     /// Not a name that the kernel could know.
     #[error("{name:?} is no scheduler name: only a-z, 0-9, _ and - are possible")]
     BadName {
-        /// As given.
+        /// The argument as the user wrote it.
         name: String,
     },
     /// `scheduler:tunable=value,…` was expected.
     #[error("cannot read {text:?}: {cause}")]
     BadArm {
-        /// As given.
+        /// The argument as the user wrote it.
         text: String,
         /// What is wrong with it.
         cause: &'static str,
@@ -121,7 +121,7 @@ pub enum SwitchError {
         device: String,
         /// The scheduler.
         scheduler: String,
-        /// As given.
+        /// The argument as the user wrote it.
         tunable: String,
         /// What there is.
         known: Vec<String>,
@@ -129,9 +129,9 @@ pub enum SwitchError {
     /// Never written by us.
     #[error("{tunable} is never written: {cause}")]
     Forbidden {
-        /// As given.
+        /// The argument as the user wrote it.
         tunable: String,
-        /// Why.
+        /// The cause, as a clause of the message.
         cause: &'static str,
     },
     /// The kernel would refuse the value, or take another number for it.
@@ -139,7 +139,7 @@ pub enum SwitchError {
     WrongValue {
         /// The tunable.
         tunable: String,
-        /// As given.
+        /// The argument as the user wrote it.
         value: String,
         /// What it takes.
         cause: String,
@@ -151,7 +151,7 @@ pub enum SwitchError {
         device: String,
         /// The tunable.
         tunable: String,
-        /// As given.
+        /// The argument as the user wrote it.
         value: String,
         /// What the kernel said.
         source: io::Error,
@@ -161,7 +161,7 @@ pub enum SwitchError {
     Inside {
         /// Kernel name.
         device: String,
-        /// Why.
+        /// The error below it.
         source: Box<EmulateError>,
     },
     /// The device is gone.

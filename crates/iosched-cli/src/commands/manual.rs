@@ -1,5 +1,5 @@
-//! `iosched manual`: the manual pages, made from the command line's own definition. Hidden: packages
-//! and `make install` use it.
+//! `iosched manual`: the manual pages, made from the command line's own definition. Hidden: the
+//! scripts that make packages use it.
 
 use std::path::PathBuf;
 

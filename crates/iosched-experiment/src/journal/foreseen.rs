@@ -34,7 +34,7 @@ pub enum Foreseen {
     Unknown {
         /// Kernel name or path.
         thing: String,
-        /// Why.
+        /// The cause, as a clause of the message.
         cause: String,
     },
     /// A directory of ours would be removed.

@@ -43,7 +43,7 @@ pub enum Undone {
     Failed {
         /// Kernel name or path.
         thing: String,
-        /// Why.
+        /// The cause, as a clause of the message.
         cause: String,
     },
     /// A directory of ours was removed.

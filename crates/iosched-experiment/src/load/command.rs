@@ -72,7 +72,7 @@ pub enum CommandSpecError {
     /// The command line.
     #[error("cannot read the command {line:?}: {cause}")]
     Line {
-        /// As given.
+        /// The argument as the user wrote it.
         line: String,
         /// What is wrong with it.
         cause: WordsError,
@@ -80,7 +80,7 @@ pub enum CommandSpecError {
     /// The regular expression.
     #[error("--metric {pattern:?} is no regular expression: {cause}")]
     Regex {
-        /// As given.
+        /// The argument as the user wrote it.
         pattern: String,
         /// The first line of what is wrong with it.
         cause: String,
@@ -127,7 +127,7 @@ pub enum CommandError {
     /// What it printed does not have the number.
     #[error("the command printed no number for --metric {metric:?}; it printed: {printed}")]
     NoNumber {
-        /// As given.
+        /// The argument as the user wrote it.
         metric: String,
         /// The last lines of it.
         printed: String,
@@ -135,7 +135,7 @@ pub enum CommandError {
     /// The directory for its files cannot be made.
     #[error("cannot make {}", path.display())]
     Scratch {
-        /// Where.
+        /// The file or directory concerned.
         path: PathBuf,
         /// What the system said.
         #[source]

@@ -72,7 +72,7 @@ impl Test {
 /// A test with its sizes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Which.
+    /// The test of the sweep.
     pub test: Test,
     /// Side by side, each with a file of its own.
     pub threads: u32,

@@ -82,7 +82,7 @@ pub enum Spec {
     },
     /// A load that starts programs or works on files, for the simulator.
     SimulatedScenario {
-        /// Which.
+        /// The scenario that the simulator runs.
         scenario: scenario::Scenario,
         /// What it runs on.
         disk: Box<SimulatedDisk>,

@@ -15,7 +15,7 @@ pub enum SettingError {
     Syntax {
         /// The load.
         load: String,
-        /// As given.
+        /// The argument as the user wrote it.
         text: String,
         /// The settings that it has.
         known: String,
@@ -25,7 +25,7 @@ pub enum SettingError {
     Unknown {
         /// The load.
         load: String,
-        /// As given.
+        /// The argument as the user wrote it.
         setting: String,
         /// The settings that it has.
         known: String,
@@ -37,7 +37,7 @@ pub enum SettingError {
         load: String,
         /// The setting.
         setting: String,
-        /// As given.
+        /// The argument as the user wrote it.
         value: String,
         /// What is wanted.
         cause: String,

@@ -70,13 +70,13 @@ pub enum PlanError {
     /// Neither a built-in load nor a file.
     #[error("there is no load {name:?}, and no job file of that name")]
     UnknownLoad {
-        /// As given.
+        /// The argument as the user wrote it.
         name: String,
     },
     /// The job file cannot be read.
     #[error("cannot read job file {}", path.display())]
     UnreadableJobFile {
-        /// As given.
+        /// The path as the user wrote it.
         path: PathBuf,
         /// What the system said.
         #[source]
@@ -200,7 +200,7 @@ pub enum PlanError {
     OutOfRange {
         /// The option.
         what: &'static str,
-        /// As given.
+        /// The argument as the user wrote it.
         value: String,
         /// What is allowed.
         range: &'static str,
@@ -214,7 +214,7 @@ pub enum PlanError {
     BudgetTooShort {
         /// What a decision takes at the least.
         rounds: u32,
-        /// As given.
+        /// The duration that the user asked for.
         budget: Duration,
         /// The budget that would do.
         needed: Duration,

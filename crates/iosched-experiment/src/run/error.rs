@@ -75,7 +75,7 @@ pub enum RunError {
     /// Preparing took all of the budget of time.
     #[error("the budget of {} s was spent before the first trial", budget.as_secs_f64())]
     NoTimeLeft {
-        /// As given.
+        /// The duration that the user asked for.
         budget: Duration,
     },
     /// A disk went away.
@@ -89,7 +89,7 @@ pub enum RunError {
     /// What the load ran on stopped working.
     #[error("the target failed during the run: {cause}; the trials so far are saved in {}", resume.directory.display())]
     TargetFailed {
-        /// Why.
+        /// The cause, as a clause of the message.
         cause: String,
         /// The record.
         resume: Resume,
@@ -142,7 +142,7 @@ pub enum RunError {
     /// The target cannot be used.
     #[error("cannot use {}", path.display())]
     Io {
-        /// What.
+        /// The file or directory concerned.
         path: PathBuf,
         /// What the system said.
         #[source]

@@ -32,7 +32,7 @@ pub enum InitialError {
     Read {
         /// Which file.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         cause: std::io::Error,
     },
     /// The file does not tell states.

@@ -84,9 +84,9 @@ pub enum DeviceError {
     /// Something had to be read and could not be.
     #[error("cannot read {}: {source}", path.display())]
     Unreadable {
-        /// What.
+        /// The file or directory concerned.
         path: PathBuf,
-        /// Why.
+        /// The error below it.
         source: io::Error,
     },
 }

@@ -1,7 +1,7 @@
 //! Whether a device may be written: the one decision, which everything that writes to a raw device asks.
 //!
 //! It is asked when a run is planned, when a record is resumed, and again with the device claimed, right
-//! before the first write (before mkfs too). What the user gave up the first time is kept in the record, so
+//! before the first write (before mkfs too), and for what an emulated disk is to stand over. What the user gave up the first time is kept in the record, so
 //! that later answers compare with it.
 //!
 //! What is looked at:
@@ -111,7 +111,7 @@ pub enum MayNotWrite {
     NamedAnother {
         /// Kernel name of the target.
         device: String,
-        /// As given.
+        /// The argument as the user wrote it.
         named: String,
     },
     /// It holds something, or is in use.

@@ -120,7 +120,7 @@ pub struct RuleOfThumb {
     pub take: Vec<Proposed>,
     /// With another one, writes fail.
     pub is_required: bool,
-    /// Why.
+    /// The cause, as a clause of the message.
     pub because: &'static str,
     /// Why it may be wrong.
     pub doubt: &'static str,

@@ -44,7 +44,7 @@ pub struct Rule {
     general: Says,
     /// Where a load class has something else.
     but: &'static [(LoadClass, Says)],
-    /// Why.
+    /// The cause, as a clause of the message.
     pub because: &'static str,
     /// Why it may be wrong.
     pub doubt: &'static str,

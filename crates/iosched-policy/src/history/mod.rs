@@ -91,7 +91,7 @@ pub enum HistoryError {
     /// It cannot be written: nothing was changed.
     #[error("cannot write the history {}", path.display())]
     Write {
-        /// Where.
+        /// The file or directory concerned.
         path: PathBuf,
         /// What the system said.
         #[source]
@@ -100,7 +100,7 @@ pub enum HistoryError {
     /// It cannot be read: nothing was changed.
     #[error("cannot read the history {}", path.display())]
     Read {
-        /// Where.
+        /// The file or directory concerned.
         path: PathBuf,
         /// What the system said.
         #[source]
@@ -121,7 +121,7 @@ pub enum HistoryError {
     /// Somebody changed a file after us.
     #[error("{} is not as change {id} left it: not taken back", path.display())]
     ChangedSince {
-        /// Where.
+        /// The file or directory concerned.
         path: PathBuf,
         /// The change.
         id: u64,
@@ -134,7 +134,7 @@ pub enum HistoryError {
     Pending {
         /// Kernel name.
         device: String,
-        /// Who.
+        /// The process that holds it.
         holder: Holder,
         /// How it is ended ([`Leftover::way_out`]).
         ///

@@ -65,7 +65,7 @@ pub enum FileError {
     #[error("{} is one of {names} names of one file (hard links): not touched", path.display())]
     HardLink {
         path: PathBuf,
-        /// How many.
+        /// The number of names that were read.
         names: u64,
     },
     /// A directory, a device, a socket.

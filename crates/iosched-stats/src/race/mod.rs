@@ -341,12 +341,12 @@ pub enum Verdict {
     Open,
     /// One arm is surely better than every other.
     Winner {
-        /// Which.
+        /// The arm, by its place among all.
         arm: usize,
     },
     /// These arms are surely within the margin of one another, and every other arm is worse.
     Equal {
-        /// Which.
+        /// The arms, by their places among all.
         arms: Vec<usize>,
         /// Largest ratio between two of them that is still possible.
         within: f64,
@@ -362,7 +362,7 @@ pub enum Verdict {
     },
     /// Not told apart.
     Undecided {
-        /// Which.
+        /// The arms, by their places among all.
         arms: Vec<usize>,
         /// Largest ratio between two of them that is still possible; infinite if nothing is known.
         within: f64,
@@ -374,7 +374,7 @@ pub enum Verdict {
     },
     /// All other arms were withdrawn by the caller: there is nothing to compare with.
     Alone {
-        /// Which.
+        /// The arm, by its place among all.
         arm: usize,
     },
     /// No arm is left.

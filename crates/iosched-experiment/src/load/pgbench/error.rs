@@ -20,7 +20,7 @@ pub enum PgbenchSpecError {
     /// Another database cannot be named in it.
     #[error("--pg {given:?} is no list of keyword=value")]
     NotKeywords {
-        /// As given.
+        /// The argument as the user wrote it.
         given: String,
     },
 }
@@ -52,7 +52,7 @@ pub enum PgbenchError {
     /// A program of PostgreSQL is not installed.
     #[error("{program} is not installed (looked on PATH and in /usr/lib/postgresql)")]
     Missing {
-        /// Its name.
+        /// The program, as it was called.
         program: String,
     },
     /// The server does not run as root, and there is nobody else.
@@ -118,7 +118,7 @@ pub enum PgbenchError {
     /// A file or directory of ours.
     #[error("cannot access {}", path.display())]
     Io {
-        /// Which.
+        /// The file or directory concerned.
         path: PathBuf,
         /// What the system said.
         #[source]

@@ -27,7 +27,7 @@ pub enum LiveError {
     /// No kernel of today has it.
     #[error("{scheduler} cannot be compared live: this kernel ({kernel}) does not have it")]
     NoSuchKernel {
-        /// Its name.
+        /// The scheduler that was asked for.
         scheduler: String,
         /// The kernel's version.
         kernel: String,
@@ -35,7 +35,7 @@ pub enum LiveError {
     /// A job file cannot be read.
     #[error("no built-in load is called {name:?}, and no job file of that name can be read")]
     Load {
-        /// As given.
+        /// The argument as the user wrote it.
         name: String,
         /// What the system said.
         #[source]
@@ -70,7 +70,7 @@ pub enum LiveError {
     /// A recording cannot be kept.
     #[error("cannot keep the recording in {}", path.display())]
     Keep {
-        /// Where.
+        /// The file or directory concerned.
         path: PathBuf,
         /// What the system said.
         #[source]

@@ -41,7 +41,7 @@ pub enum ReplayError {
     SeveralDevices {
         /// Which trace.
         path: PathBuf,
-        /// How many.
+        /// The number of them.
         count: usize,
         /// The first of them.
         names: String,
@@ -99,7 +99,7 @@ pub enum ReplayError {
     /// The steps of closed loops cannot be kept.
     #[error("cannot keep the trace's steps in a temporary file in {}: {cause}", directory.display())]
     Spill {
-        /// Where.
+        /// The file or directory concerned.
         directory: PathBuf,
         /// What the system said.
         cause: io::Error,

@@ -65,7 +65,7 @@ pub enum Refusal {
     Signature {
         /// It or one of its partitions.
         device: String,
-        /// What.
+        /// The signature that was found there.
         signature: Signature,
     },
     /// It has no signature, and is not empty.
@@ -98,7 +98,7 @@ pub enum Refusal {
     NotLookedAt {
         /// The node, or a table of the kernel's.
         path: PathBuf,
-        /// Why.
+        /// The cause, as a clause of the message.
         error: String,
     },
 }
