@@ -523,6 +523,14 @@ mod tests {
             ),
             ("GRUB_CMDLINE_LINUX=\"${A}elevator=cfq\"\n", 1),
             (
+                "E=\"$A --\"; GRUB_CMDLINE_LINUX_DEFAULT=\"elevator=cfq\"\nGRUB_CMDLINE_LINUX=\"${E:-ro}\"\n",
+                2,
+            ),
+            (
+                "read E <<X\n--\nX\nGRUB_CMDLINE_LINUX_DEFAULT=\"elevator=cfq\"\nGRUB_CMDLINE_LINUX=\"$E\"\n",
+                4,
+            ),
+            (
                 "let A=5\nif true; then GRUB_CMDLINE_LINUX=elevator=cfq; fi\nGRUB_CMDLINE_LINUX_RECOVERY='x=\"a'\n",
                 2,
             ),

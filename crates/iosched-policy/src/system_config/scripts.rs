@@ -538,16 +538,7 @@ fn check_others_are_kept(scripts: &[Script<'_>], edited: &[String]) -> Result<()
     let firsts = names.map(|names| std::iter::once(names.every).chain(names.instead));
     let firsts: Vec<_> = firsts.into_iter().flatten().collect();
     let is_edited = texts != edited;
-    // What comes after such a variable may be no parameter of the kernel's.
-    let ends_for_kernel = texts.iter().any(|text| {
-        let is_first =
-            |of: &Assignment<'_>| firsts.contains(&of.name) || of.name.ends_with("_RECOVERY");
-        let of_firsts = assignments(text).filter(is_first);
-        of_firsts.into_iter().any(|of| {
-            let inner = of.plain.map_or(of.assigned, |plain| plain.inner);
-            text[inner.clone()].contains("--") || text[inner].contains('"')
-        })
-    });
+    let ends_for_kernel = may_end_for_kernel(&texts, &firsts);
     for (name, (index, start)) in last_assignments(&texts, &kinds) {
         let lines = |variables: &Variables<'_>| {
             let is_first = firsts.contains(&name);
@@ -575,6 +566,45 @@ fn check_others_are_kept(scripts: &[Script<'_>], edited: &[String]) -> Result<()
         }
     }
     Ok(())
+}
+
+/// True if what stands before others in a line, or a variable that leads to it, may have a `--` or an open quote, after
+/// which there is no parameter of the kernel's.
+fn may_end_for_kernel(texts: &[String], firsts: &[&str]) -> bool {
+    let all = || {
+        texts
+            .iter()
+            .flat_map(|text| assignments(text).map(move |of| (text, of)))
+    };
+    let mut leads: BTreeSet<&str> = firsts.iter().copied().collect();
+    loop {
+        let known = leads.len();
+        for (text, of) in all() {
+            if leads.contains(of.name) || of.name.ends_with("_RECOVERY") {
+                leads.insert(of.name);
+                leads.extend(shell::named_in(&text[of.assigned]));
+            }
+        }
+        if leads.len() == known {
+            break;
+        }
+    }
+    let has_end = |text: &str| text.contains("--") || text.contains('"');
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    texts.iter().any(|text| {
+        shell::parse(text)
+            .into_iter()
+            .any(|statement| match statement {
+                Statement::Assignment(of) => {
+                    let inner = of.plain.map_or(of.assigned, |plain| plain.inner);
+                    leads.contains(of.name) && has_end(&text[inner])
+                }
+                Statement::Other(range) => {
+                    let mut words = text[range.clone()].split(|c| !is_of_name(c));
+                    words.any(|word| leads.contains(word)) && has_end(&text[range])
+                }
+            })
+    })
 }
 
 /// Whether values that are possible before and after have the same words but for ours; nothing if they are not known.
