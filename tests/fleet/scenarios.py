@@ -284,6 +284,11 @@ class Story:
         (damaged / "record.jsonl").write_text("{}\n")
         play = self.play("measure.yml", *quick).expect(["ada"], failed=["bob"])
         play.says("damaged/record.jsonl holds no record").says("item=/var/lib/iosched/records/first/record.jsonl")
+        with open(damaged / "record.jsonl", "r+b") as endless:
+            endless.truncate((512 << 20) + 1)
+        play = self.play("measure.yml", *quick).expect(["ada"], failed=["bob"])
+        play.says("more than the 536870912 of a record that are read")
+        expect((self.controller.records / "bob/damaged/record.jsonl").stat().st_size < 100, True, "whether it was not fetched")
         shutil.rmtree(damaged)
 
         shown = json.loads(run(str(self.controller.iosched), "--json", "evidence", "show", str(self.controller.evidence)))
