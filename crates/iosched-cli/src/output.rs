@@ -104,12 +104,20 @@ impl Output {
 
     /// A result as JSON, pretty on a terminal and in one line in a pipe.
     pub(crate) fn json<T: Serialize>(&self, value: &T) {
-        let text = if std::io::stdout().is_terminal() {
-            serde_json::to_string_pretty(value)
-        } else {
-            serde_json::to_string(value)
-        };
-        self.text(&visible_json(&text.expect("our own types serialise")));
+        let is_pretty = std::io::stdout().is_terminal();
+        let written = self.stream(|out| {
+            let visible = VisibleJson { out: &mut *out };
+            if is_pretty {
+                serde_json::to_writer_pretty(visible, value)?;
+            } else {
+                serde_json::to_writer(visible, value)?;
+            }
+            out.write_all(b"\n").map_err(serde_json::Error::io)
+        });
+        if let Err(error) = written {
+            assert!(error.is_io(), "our own types serialise: {error}");
+            self.lost.borrow_mut().get_or_insert(error.to_string());
+        }
     }
 
     /// A result that is too long to be held: who makes it writes it without control characters, and says what went
@@ -196,6 +204,23 @@ fn remedy(failure: &dyn Failure) -> Option<String> {
         .map(|word| word.into_string().ok())
         .collect();
     Some(remedy.command_line(&given?))
+}
+
+/// JSON on its way out, with escapes for what is not to be seen. It comes in pieces that are whole characters.
+struct VisibleJson<'a> {
+    out: &'a mut dyn Write,
+}
+
+impl Write for VisibleJson<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = std::str::from_utf8(bytes).map_err(io::Error::other)?;
+        self.out.write_all(visible_json(text).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 /// Standard output, until its reader closes it: what is written then goes nowhere.

@@ -1,7 +1,7 @@
 //! Columns of Parquet files.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::sync::Arc;
 
@@ -81,9 +81,52 @@ pub fn number(value: u32) -> i32 {
     i32::try_from(value).unwrap_or(i32::MAX)
 }
 
+/// The texts of a file, those that are the same as one, within the memory that there is for them.
+#[derive(Debug)]
+pub(crate) struct Texts {
+    known: HashSet<Text>,
+    left: u64,
+    is_full: bool,
+}
+
+impl Texts {
+    /// What a text takes besides its bytes: its counters, what the allocator adds, its place in the set.
+    const EACH: u64 = 64;
+
+    /// None yet, and room for so many bytes.
+    pub(crate) fn within(left: u64) -> Texts {
+        Texts {
+            known: HashSet::new(),
+            left,
+            is_full: false,
+        }
+    }
+
+    /// The bytes that are left; none if a text was refused for want of them.
+    pub(crate) fn left(&self) -> Option<u64> {
+        (!self.is_full).then_some(self.left)
+    }
+
+    /// The text, if there is room for it.
+    pub(crate) fn one(&mut self, text: &str) -> Option<Text> {
+        if let Some(known) = self.known.get(text) {
+            return Some(known.clone());
+        }
+        let Some(left) = self.left.checked_sub(text.len() as u64 + Texts::EACH) else {
+            self.is_full = true;
+            return None;
+        };
+        self.left = left;
+        let text = Text::from(text);
+        self.known.insert(text.clone());
+        Some(text)
+    }
+}
+
 /// Reads the columns of a row group one after the other.
 pub(crate) struct Columns<'a> {
     group: &'a dyn RowGroupReader,
+    texts: &'a mut Texts,
     next: usize,
     rows: usize,
 }
@@ -92,14 +135,23 @@ pub(crate) struct Columns<'a> {
 pub(crate) type ReadError = String;
 
 impl<'a> Columns<'a> {
-    pub(crate) fn of(group: &'a dyn RowGroupReader) -> Result<Columns<'a>, ReadError> {
+    pub(crate) fn of(
+        group: &'a dyn RowGroupReader,
+        texts: &'a mut Texts,
+    ) -> Result<Columns<'a>, ReadError> {
         let rows = group.metadata().num_rows();
         let rows = usize::try_from(rows).map_err(|_| format!("a group of {rows} rows"))?;
         Ok(Columns {
             group,
+            texts,
             next: 0,
             rows,
         })
+    }
+
+    /// Rows of the group.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
     }
 
     fn read<T: DataType>(&mut self) -> Result<(Vec<T::T>, Vec<i16>), ReadError> {
@@ -169,7 +221,7 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// The next column, of texts. Those that are the same are one, as far as the file shares them.
+    /// The next column, of texts.
     pub(crate) fn texts(&mut self) -> Result<Vec<Text>, ReadError> {
         // Values of a dictionary lie in its memory, each once. All live until the end, so a place stands for a text.
         let values = self.column::<ByteArrayType>()?;
@@ -191,13 +243,13 @@ impl<'a> Columns<'a> {
         Ok(texts)
     }
 
-    fn text(&self, bytes: &[u8]) -> Result<Text, ReadError> {
+    fn text(&mut self, bytes: &[u8]) -> Result<Text, ReadError> {
         let at = self.next - 1;
         if bytes.len() > LONGEST_TEXT {
             return Err(format!("column {at} has a text of {} bytes", bytes.len()));
         }
-        let text = std::str::from_utf8(bytes);
-        text.map(Text::from)
-            .map_err(|_| format!("column {at} is no UTF-8"))
+        let text = std::str::from_utf8(bytes).map_err(|_| format!("column {at} is no UTF-8"))?;
+        let text = self.texts.one(text);
+        text.ok_or_else(|| format!("column {at} has more texts than there is room for"))
     }
 }

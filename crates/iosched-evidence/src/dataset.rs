@@ -23,12 +23,15 @@ use iosched_machine::path_trust::Trusted;
 use iosched_machine::user_files::{self, NewFile};
 use parquet::data_type::{BoolType, DoubleType, Int32Type};
 use parquet::errors::ParquetError;
+use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::statistics::Statistics;
 use rand::Rng;
 
-use crate::columns::{Columns, column, optional_column, parquet_file, texts};
+use crate::columns::{Columns, Texts, column, optional_column, parquet_file, texts};
 use crate::digest::sha256;
 use crate::envelope::{Envelope, Needs};
+use crate::load_class::LoadClass;
 use crate::reduce::Pseudonyms;
 use crate::row::{Row, Source};
 
@@ -54,8 +57,18 @@ const CLASS: &str = "class=";
 /// So much of a digest is a file's name.
 const NAME: usize = 32;
 
-/// The most rows that are read of a dataset.
-const MOST_ROWS: u64 = 5_000_000;
+/// The most memory that the rows of a dataset may take, with all that is made of them to answer from, bytes.
+const MOST_MEMORY: u64 = 384 << 20;
+
+/// What a row takes of that without its texts, bytes: itself in a vector that grows by a quarter, its places in what finds
+/// repeated comparisons, in its question, and in what pools a question that all rows answer.
+const EACH_ROW: u64 = 640;
+
+/// What a comparison takes that no row before it made: its questions of one level, or its arm in the answer to one.
+const EACH_KIND: u64 = 900;
+
+/// How often its names are held besides: drives in questions, arms in answers and their tables.
+const NAMED_AGAIN: u64 = 4;
 
 /// The most that is told apart of them: comparisons of two arms on a drive under a load on a kernel series, whatever machine
 /// made them. Each is pooled by itself.
@@ -65,10 +78,23 @@ const MOST_KINDS: usize = 200_000;
 const MOST_UNCOMPRESSED: u64 = 1 << 30;
 
 /// The largest file, bytes.
-const LARGEST_FILE: u64 = 256 << 20;
+const LARGEST_FILE: u64 = 64 << 20;
+
+/// The rows of a file have no more than so many bytes before they are encoded, so that it is no larger than that.
+const WRITTEN_TOGETHER: usize = 48 << 20;
 
 /// Rows of a file that are compressed together.
 const GROUP: usize = 1 << 17;
+
+/// By how many rows a vector of them grows at least.
+const LEAST_GROWTH: usize = 64;
+
+/// A load class with so many rows in a file has groups of its own, so that who wants another one need not read them.
+const OWN_GROUP: usize = 1 << 12;
+
+/// Columns that tell whether a row is wanted.
+const SOURCE_COLUMN: usize = 2;
+const LOAD_CLASS_COLUMN: usize = 13;
 
 /// How many columns there are.
 const COLUMN_COUNT: usize = 25;
@@ -138,7 +164,17 @@ pub enum DatasetError {
     TooMuch {
         /// The file that is too much.
         path: PathBuf,
-        /// Rows, bytes, or what is told apart.
+        /// Of what.
+        what: &'static str,
+        /// How many are read.
+        most: u64,
+    },
+    /// With what is to be added it would have more than is read.
+    #[error("{} would have more than the {most} {what} that are read of a dataset", path.display())]
+    Full {
+        /// As given.
+        path: PathBuf,
+        /// Of what.
         what: &'static str,
         /// How many are read.
         most: u64,
@@ -179,6 +215,9 @@ impl Failure for DatasetError {
             DatasetError::TooMuch { .. } => {
                 "keep several datasets, one for each site or class of drives; remove the file if you do not know who made it".into()
             }
+            DatasetError::Full { .. } => {
+                "add to several datasets, one for each site or class of drives".into()
+            }
             DatasetError::Busy { .. } => "wait until it ends, then run the command again".into(),
             DatasetError::NoSecret { .. } => {
                 "merge what is there into a new dataset, which gets a secret of its own, and add to that; a file system without modes (vfat, CIFS) keeps none".into()
@@ -214,6 +253,45 @@ fn failed(path: &Path) -> impl Fn(io::Error) -> DatasetError + use<> {
     }
 }
 
+/// What is wanted of a directory: all of it, unless something is said.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    /// Drives of these classes.
+    pub classes: Option<BTreeSet<String>>,
+    /// What was measured on drives, under loads of this class.
+    pub measured: Option<LoadClass>,
+}
+
+impl Wanted {
+    fn has_class(&self, class: &str) -> bool {
+        let classes = self.classes.as_ref();
+        classes.is_none_or(|classes| classes.contains(class))
+    }
+
+    fn has(&self, source: Source, load_class: &str) -> bool {
+        self.measured
+            .is_none_or(|wanted| source == Source::Measured && *load_class == *wanted.name())
+    }
+
+    /// Whether rows of a group can be wanted, by what the file says of the least and the greatest value of a column.
+    fn may_have(&self, group: &RowGroupMetaData) -> bool {
+        let Some(wanted) = self.measured else {
+            return true;
+        };
+        let texts = [
+            (SOURCE_COLUMN, Source::Measured.name()),
+            (LOAD_CLASS_COLUMN, wanted.name()),
+        ];
+        texts.into_iter().all(|(column, text)| {
+            let of_column = group.column(column).statistics();
+            let least = of_column.and_then(Statistics::min_bytes_opt);
+            let greatest = of_column.and_then(Statistics::max_bytes_opt);
+            least.is_none_or(|least| least <= text.as_bytes())
+                && greatest.is_none_or(|greatest| text.as_bytes() <= greatest)
+        })
+    }
+}
+
 /// What a directory holds.
 #[derive(Debug, Default)]
 pub struct Dataset {
@@ -221,46 +299,50 @@ pub struct Dataset {
     pub rows: Vec<Row>,
     /// Files that cannot be used; their rows are not among the others.
     pub unusable: Vec<DatasetError>,
+    /// Rows that were decoded for them: those of the groups that may have what is wanted.
+    pub decoded: u64,
 }
 
 impl Dataset {
-    /// Reads a directory; of some classes only, if they are named.
+    /// Reads what is wanted of a directory.
     ///
     /// # Errors
     /// It is not there, or is no dataset, or cannot be listed.
-    pub fn read(
-        directory: &Path,
-        classes: Option<&BTreeSet<String>>,
-    ) -> Result<Dataset, DatasetError> {
-        Dataset::read_within(directory, classes, Room::whole())
+    pub fn read(directory: &Path, wanted: &Wanted) -> Result<Dataset, DatasetError> {
+        Dataset::read_within(directory, wanted, &mut Room::default())
     }
 
-    fn read_within(
+    /// The same, beside what has taken of the room already.
+    ///
+    /// # Errors
+    /// As [`Dataset::read`].
+    pub fn read_within(
         directory: &Path,
-        classes: Option<&BTreeSet<String>>,
-        mut room: Room,
+        wanted: &Wanted,
+        room: &mut Room,
     ) -> Result<Dataset, DatasetError> {
-        let mut rows = Vec::new();
-        let mut unusable = Vec::new();
+        let mut read = Dataset::default();
         for (class, part) in classes_of(directory)? {
-            if classes.is_some_and(|wanted| !wanted.contains(&class)) {
+            if !wanted.has_class(&class) {
                 continue;
             }
             let files = files_of(&part).unwrap_or_else(|error| {
-                unusable.push(error);
+                read.unusable.push(error);
                 Vec::new()
             });
             for path in files {
-                match read_file(&path, &class, &mut room) {
-                    Ok(more) => rows.extend(more),
-                    Err(error) => unusable.push(error),
+                let before = read.rows.len();
+                match read_file(&path, &class, wanted, room, &mut read.rows) {
+                    Ok(decoded) => read.decoded += decoded,
+                    Err(error) => {
+                        read.rows.truncate(before);
+                        read.unusable.push(error);
+                    }
                 }
             }
         }
-        Ok(Dataset {
-            rows: each_once(rows),
-            unusable,
-        })
+        read.rows = each_once(read.rows);
+        Ok(read)
     }
 
     /// Of these rows those that say something new, and how many records say nothing new.
@@ -363,10 +445,10 @@ fn sorted(directory: &Path) -> Result<Vec<PathBuf>, DatasetError> {
     Ok(paths)
 }
 
-/// What is left of what a dataset may take to be read.
+/// What is left of what datasets that are held at the same time may take.
 #[derive(Debug)]
-struct Room {
-    rows: u64,
+pub struct Room {
+    memory: u64,
     uncompressed: u64,
     /// What is told apart, by its digest. Who makes files does not know how digests are made.
     kinds: HashSet<u64>,
@@ -377,45 +459,104 @@ struct Room {
 /// What there is too much of, and how much of it is read.
 type TooMuch = (&'static str, u64);
 
-impl Room {
-    fn whole() -> Room {
+impl Default for Room {
+    fn default() -> Room {
         Room {
-            rows: MOST_ROWS,
+            memory: MOST_MEMORY,
             uncompressed: MOST_UNCOMPRESSED,
             kinds: HashSet::new(),
             most_kinds: MOST_KINDS,
             digests: RandomState::new(),
         }
     }
+}
 
-    fn take(&mut self, needs: Needs) -> Result<(), TooMuch> {
-        let rows = self.rows.checked_sub(needs.rows);
-        self.rows = rows.ok_or(("rows", MOST_ROWS))?;
-        let uncompressed = self.uncompressed.checked_sub(needs.uncompressed);
-        self.uncompressed = uncompressed.ok_or(("bytes", MOST_UNCOMPRESSED))?;
+impl Room {
+    const OF_MEMORY: TooMuch = ("MiB of rows and names", MOST_MEMORY >> 20);
+
+    /// Makes room for what is to be added to a dataset.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn take(&mut self, directory: &Path, rows: &[Row]) -> Result<(), DatasetError> {
+        let mut texts = Texts::within(self.memory);
+        let mut all = rows.iter().flat_map(Row::texts);
+        let has_room = all.all(|text| texts.one(text).is_some());
+        let left = texts.left().filter(|_| has_room).ok_or(Room::OF_MEMORY);
+        let taken = left.and_then(|left| {
+            self.memory = left;
+            self.take_rows(rows.len() as u64)?;
+            self.take_kinds(rows)
+        });
+        taken.map_err(|(what, most)| DatasetError::Full {
+            path: directory.into(),
+            what,
+            most,
+        })
+    }
+
+    fn take_memory(&mut self, bytes: u64) -> Result<(), TooMuch> {
+        let left = self.memory.checked_sub(bytes);
+        self.memory = left.ok_or(Room::OF_MEMORY)?;
         Ok(())
     }
 
-    /// Makes room for what the rows of a file tell apart; for none of it where that is too much.
+    fn take_rows(&mut self, rows: u64) -> Result<(), TooMuch> {
+        self.take_memory(rows.saturating_mul(EACH_ROW))
+    }
+
+    fn take_uncompressed(&mut self, bytes: u64) -> Result<(), TooMuch> {
+        let left = self.uncompressed.checked_sub(bytes);
+        self.uncompressed = left.ok_or(("MiB without compression", MOST_UNCOMPRESSED >> 20))?;
+        Ok(())
+    }
+
+    /// Makes room for what rows tell apart; for none of it where that is too much.
     fn take_kinds(&mut self, rows: &[Row]) -> Result<(), TooMuch> {
         let mut new = HashSet::new();
+        let mut memory = 0;
         for row in rows {
             let kind = self.digests.hash_one(row.kind());
-            if !self.kinds.contains(&kind) {
-                new.insert(kind);
+            if !self.kinds.contains(&kind) && new.insert(kind) {
+                let names = [&row.model, &row.transport, &row.arm, &row.against];
+                let names: u64 = names.iter().map(|name| name.len() as u64).sum();
+                memory += EACH_KIND + NAMED_AGAIN * names;
             }
             if self.kinds.len() + new.len() > self.most_kinds {
                 let what = "different comparisons (drive, load, kernel series, two arms)";
                 return Err((what, self.most_kinds as u64));
             }
         }
+        self.take_memory(memory)?;
         self.kinds.extend(new);
         Ok(())
     }
 }
 
-/// The rows of a file, each checked.
-fn read_file(path: &Path, class: &str, room: &mut Room) -> Result<Vec<Row>, DatasetError> {
+/// Appends those rows of a file that are wanted, each checked, and says how many were decoded for them. Whatever it appends is
+/// to be taken away again if it fails; it takes no room then.
+fn read_file(
+    path: &Path,
+    class: &str,
+    wanted: &Wanted,
+    room: &mut Room,
+    rows: &mut Vec<Row>,
+) -> Result<u64, DatasetError> {
+    let (memory, uncompressed) = (room.memory, room.uncompressed);
+    let read = read_rows(path, class, wanted, room, rows);
+    if read.is_err() {
+        (room.memory, room.uncompressed) = (memory, uncompressed);
+    }
+    read
+}
+
+fn read_rows(
+    path: &Path,
+    class: &str,
+    wanted: &Wanted,
+    room: &mut Room,
+    rows: &mut Vec<Row>,
+) -> Result<u64, DatasetError> {
     let damaged = |cause: String| DatasetError::Damaged {
         path: path.into(),
         cause,
@@ -440,9 +581,16 @@ fn read_file(path: &Path, class: &str, room: &mut Room) -> Result<Vec<Row>, Data
         what,
         most,
     };
-    room.take(needs).map_err(too_much)?;
-    let rows = rows_of(bytes.into()).map_err(damaged)?;
-    room.take_kinds(&rows).map_err(too_much)?;
+    let begin = rows.len();
+    let taken = room.take_uncompressed(needs.uncompressed);
+    let taken = taken.and_then(|()| room.take_rows(needs.rows));
+    taken.map_err(too_much)?;
+    let mut texts = Texts::within(room.memory);
+    let read = rows_of(bytes.into(), wanted, &mut texts, rows);
+    room.memory = texts.left().ok_or_else(|| too_much(Room::OF_MEMORY))?;
+    let decoded = read.map_err(damaged)?;
+    drop(texts);
+    let rows = &rows[begin..];
     let drive = |row: &Row| (row.transport.clone(), row.rotational, row.is_virtual);
     let mut last = None;
     for (number, row) in rows.iter().enumerate() {
@@ -461,7 +609,8 @@ fn read_file(path: &Path, class: &str, room: &mut Room) -> Result<Vec<Row>, Data
         });
         checked.map_err(|cause| damaged(format!("row {}: {cause}", number + 1)))?;
     }
-    Ok(rows)
+    room.take_kinds(rows).map_err(too_much)?;
+    Ok(decoded)
 }
 
 fn whole_file(path: &Path) -> io::Result<Vec<u8>> {
@@ -491,10 +640,16 @@ pub(crate) fn needs(bytes: &[u8]) -> Result<Needs, String> {
     check(&Envelope::of(bytes)?)
 }
 
-/// The rows of a file that was found to take no more than it has: as they are there, whatever they say.
-pub(crate) fn rows_of(file: Bytes) -> Result<Vec<Row>, String> {
+/// Appends those rows of a file that are wanted, which was found to take no more than it has: as they are there, whatever they
+/// say. How many were decoded.
+pub(crate) fn rows_of(
+    file: Bytes,
+    wanted: &Wanted,
+    texts: &mut Texts,
+    rows: &mut Vec<Row>,
+) -> Result<u64, String> {
     // The library panics on some of what is damaged.
-    let read = unwound(|| parse(file));
+    let read = unwound(|| parse(file, wanted, texts, rows));
     read.unwrap_or_else(|| Err("it is no Parquet file".into()))
 }
 
@@ -520,23 +675,36 @@ fn unwound<T>(act: impl FnOnce() -> T) -> Option<T> {
     done.ok()
 }
 
-fn parse(file: Bytes) -> Result<Vec<Row>, String> {
+fn parse(
+    file: Bytes,
+    wanted: &Wanted,
+    texts: &mut Texts,
+    rows: &mut Vec<Row>,
+) -> Result<u64, String> {
     let reader = SerializedFileReader::new(file).map_err(|error| error.to_string())?;
     let about = reader.metadata().file_metadata();
     let expected = parquet::schema::parser::parse_message_type(COLUMNS);
     if expected.is_ok_and(|expected| expected != *about.schema()) {
         return Err(format!("it has not the columns of schema {SCHEMA}"));
     }
-    let mut rows = Vec::new();
+    let mut decoded = 0;
     for number in 0..reader.num_row_groups() {
         let group = reader.get_row_group(number);
         let group = group.map_err(|error| error.to_string())?;
-        rows.extend(read_group(&mut Columns::of(group.as_ref())?)?);
+        if wanted.may_have(group.metadata()) {
+            let mut columns = Columns::of(group.as_ref(), texts)?;
+            decoded += columns.rows() as u64;
+            read_group(&mut columns, wanted, rows)?;
+        }
     }
-    Ok(rows)
+    Ok(decoded)
 }
 
-fn read_group(columns: &mut Columns<'_>) -> Result<Vec<Row>, String> {
+fn read_group(
+    columns: &mut Columns<'_>,
+    wanted: &Wanted,
+    rows: &mut Vec<Row>,
+) -> Result<(), String> {
     let mut record = columns.texts()?.into_iter();
     let mut machine = columns.texts()?.into_iter();
     let mut source = columns.texts()?.into_iter();
@@ -596,14 +764,41 @@ fn read_group(columns: &mut Columns<'_>) -> Result<Vec<Row>, String> {
             cpu_ratio: cpu_ratio.next()?,
         }))
     };
-    std::iter::from_fn(&mut next).collect()
+    for row in std::iter::from_fn(&mut next) {
+        let row = row?;
+        if !wanted.has(row.source, &row.load_class) {
+            continue;
+        }
+        // Doubled, a vector takes more than there is room for.
+        if rows.len() == rows.capacity() {
+            rows.reserve_exact(LEAST_GROWTH.max(rows.len() / 4));
+        }
+        rows.push(row);
+    }
+    Ok(())
+}
+
+/// Rows that are encoded together, in the order in which they are: of a source and load class where these have many there, the
+/// others between them.
+fn groups<'a, 'b>(rows: &'b [&'a Row]) -> impl Iterator<Item = &'b [&'a Row]> {
+    let mut groups = Vec::new();
+    let (mut begin, mut end) = (0, 0);
+    for alike in rows.chunk_by(|a, b| (a.source, &a.load_class) == (b.source, &b.load_class)) {
+        if alike.len() >= OWN_GROUP {
+            groups.extend([&rows[begin..end], alike]);
+            begin = end + alike.len();
+        }
+        end += alike.len();
+    }
+    groups.push(&rows[begin..end]);
+    groups.into_iter().flat_map(|rows| rows.chunks(GROUP))
 }
 
 /// Rows as a file.
 pub(crate) fn bytes_of(rows: &[&Row]) -> Result<Vec<u8>, ParquetError> {
     let schema = SCHEMA.to_string();
     let mut writer = parquet_file(COLUMNS, &[(SCHEMA_KEY, &schema)], Vec::new())?;
-    for rows in rows.chunks(GROUP) {
+    for rows in groups(rows) {
         let mut group = writer.next_row_group()?;
         texts(&mut group, rows.iter().map(|row| &*row.record))?;
         texts(&mut group, rows.iter().map(|row| &*row.machine))?;
@@ -646,8 +841,8 @@ pub fn check_may_add(directory: &Path) -> Result<(), DatasetError> {
     }
 }
 
-/// Adds rows to a directory, which is made if it is not there: one new file for each class, beside the secret that named
-/// their machines. Returns the files.
+/// Adds rows to a directory, which is made if it is not there: a new file for each class (several where there is much),
+/// beside the secret that named their machines. Returns the files.
 ///
 /// # Errors
 /// One cannot be written; those before it are whole. Another command adds to it.
@@ -667,21 +862,44 @@ pub fn add(directory: &Path, secret: &Secret, rows: &[Row]) -> Result<Vec<PathBu
     user_files::remove_unfinished(&held).map_err(failed(directory))?;
     secret.keep(&held, directory)?;
     let mut written = Vec::new();
-    for (class, rows) in classes {
+    for (class, mut rows) in classes {
         let class = format!("{CLASS}{class}");
-        let bytes = bytes_of(&rows).expect("rows have the columns, and memory takes all of them");
-        let name = format!("{}.parquet", &sha256(&bytes)[..NAME]);
-        let path = directory.join(&class).join(&name);
-        let write = || -> io::Result<()> {
-            let part = held.make(class.as_ref())?;
-            user_files::remove_unfinished(&part)?;
-            put(&part, name.as_ref(), &bytes, NewFile::beneath)?;
-            held.sync()
-        };
-        write().map_err(failed(&path))?;
-        written.push(path);
+        // In groups of their own: each in the order of its records.
+        rows.sort_by(|a, b| (a.source, &a.load_class).cmp(&(b.source, &b.load_class)));
+        for rows in files(&rows, WRITTEN_TOGETHER) {
+            let bytes =
+                bytes_of(rows).expect("rows have the columns, and memory takes all of them");
+            let name = format!("{}.parquet", &sha256(&bytes)[..NAME]);
+            let path = directory.join(&class).join(&name);
+            let write = || -> io::Result<()> {
+                let part = held.make(class.as_ref())?;
+                user_files::remove_unfinished(&part)?;
+                put(&part, name.as_ref(), &bytes, NewFile::beneath)?;
+                held.sync()
+            };
+            write().map_err(failed(&path))?;
+            written.push(path);
+        }
     }
     Ok(written)
+}
+
+/// Rows that are written into one file each, of no more than so many bytes before they are encoded.
+fn files<'a, 'b>(rows: &'b [&'a Row], together: usize) -> Vec<&'b [&'a Row]> {
+    /// Its numbers, and the lengths of its texts.
+    const NUMBERS: usize = 160;
+    let size = |row: &Row| NUMBERS + row.texts().map(|text| text.len()).sum::<usize>();
+    let mut files = Vec::new();
+    let (mut begin, mut bytes) = (0, 0);
+    for (at, row) in rows.iter().enumerate() {
+        bytes += size(row);
+        if bytes > together && at > begin {
+            files.push(&rows[begin..at]);
+            (begin, bytes) = (at, size(row));
+        }
+    }
+    files.push(&rows[begin..]);
+    files
 }
 
 /// Writes a file beneath a directory, whole and on disk when this returns.
@@ -787,7 +1005,7 @@ impl Secret {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::example;
+    use crate::row::{Text, example};
     use std::os::unix::fs::PermissionsExt;
 
     /// Rows of so many records.
@@ -802,6 +1020,11 @@ mod tests {
         };
         (0..records).map(row).collect()
     }
+
+    const ALL: Wanted = Wanted {
+        classes: None,
+        measured: None,
+    };
 
     fn added(directory: &Path, rows: &[Row]) -> Result<Vec<PathBuf>, DatasetError> {
         add(directory, &pseudonyms(directory)?, rows)
@@ -820,14 +1043,17 @@ mod tests {
         let at = dir.path().join("a/evidence");
         let mut expected = rows(7);
         assert_eq!(added(&at, &expected).unwrap().len(), 2);
-        let mut read = Dataset::read(&at, None).unwrap();
+        let mut read = Dataset::read(&at, &ALL).unwrap();
         assert!(read.unusable.is_empty());
         let by_record = |a: &Row, b: &Row| a.record.cmp(&b.record);
         read.rows.sort_by(by_record);
         expected.sort_by(by_record);
         assert_eq!(read.rows, expected);
-        let one = ["nvme-hdd".to_owned()].into();
-        let read = Dataset::read(&at, Some(&one)).unwrap();
+        let one = Wanted {
+            classes: Some(["nvme-hdd".to_owned()].into()),
+            ..ALL
+        };
+        let read = Dataset::read(&at, &one).unwrap();
         assert_eq!(read.rows.len(), 3);
         assert_eq!(
             fs::metadata(at.join("class=nvme-ssd"))
@@ -840,10 +1066,53 @@ mod tests {
     }
 
     #[test]
+    fn of_a_load_class_no_row_of_another_is_decoded_where_there_are_many() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut all = rows(4 * OWN_GROUP);
+        for (number, row) in all.iter_mut().enumerate() {
+            row.rotational = Some(false);
+            row.load_class = LoadClass::ALL[number % 3].name().into();
+            if number % 8 == 0 {
+                row.source = Source::Emulated;
+            }
+        }
+        added(dir.path(), &all).unwrap();
+        for class in LoadClass::ALL {
+            let wanted = Wanted {
+                measured: Some(class),
+                ..ALL
+            };
+            let read = Dataset::read(dir.path(), &wanted).unwrap();
+            assert!(read.unusable.is_empty());
+            let is_wanted =
+                |row: &&Row| row.source == Source::Measured && *row.load_class == *class.name();
+            let mut expected: Vec<&Row> = all.iter().filter(is_wanted).collect();
+            expected.sort_by_key(|row| row.record.clone());
+            let mut found: Vec<&Row> = read.rows.iter().collect();
+            found.sort_by_key(|row| row.record.clone());
+            assert_eq!(found, expected);
+            assert_eq!(read.decoded, expected.len() as u64, "{class:?}");
+        }
+        assert_eq!(
+            Dataset::read(dir.path(), &ALL).unwrap().rows.len(),
+            all.len()
+        );
+        // Few stand together, and those that are not wanted are left out all the same.
+        let few = tempfile::tempdir().unwrap();
+        added(few.path(), &all[..30]).unwrap();
+        let wanted = Wanted {
+            measured: Some(LoadClass::General),
+            ..ALL
+        };
+        let read = Dataset::read(few.path(), &wanted).unwrap();
+        assert_eq!((read.decoded, read.rows.len()), (30, 8));
+    }
+
+    #[test]
     fn the_same_comparison_counts_once_and_the_longer_one_stays() {
         let dir = tempfile::tempdir().unwrap();
         added(dir.path(), &rows(4)).unwrap();
-        let known = Dataset::read(dir.path(), None).unwrap();
+        let known = Dataset::read(dir.path(), &ALL).unwrap();
         let (new, left_out) = known.new_of(rows(6));
         assert_eq!((new.len(), left_out), (2, 4));
         let mut longer = rows(1);
@@ -852,7 +1121,7 @@ mod tests {
         assert_eq!((new.len(), left_out), (1, 0));
         added(dir.path(), &new).unwrap();
         added(dir.path(), &rows(2)).unwrap();
-        let read = Dataset::read(dir.path(), None).unwrap();
+        let read = Dataset::read(dir.path(), &ALL).unwrap();
         assert_eq!(read.rows.len(), 4);
         assert_eq!(read.rows.iter().map(|row| row.rounds).max(), Some(9));
     }
@@ -872,7 +1141,7 @@ mod tests {
             let mut bytes = whole.clone();
             bytes[at] ^= 0x10;
             fs::write(&path, bytes).unwrap();
-            let read = Dataset::read(dir.path(), None).unwrap();
+            let read = Dataset::read(dir.path(), &ALL).unwrap();
             assert_eq!(read.rows.len(), 3);
             let said = read.unusable[0].to_string();
             assert!(
@@ -882,7 +1151,7 @@ mod tests {
             assert!(said.contains(path.to_str().unwrap()), "{said}");
         }
         fs::write(&path, &whole[..whole.len() / 2]).unwrap();
-        assert_eq!(Dataset::read(dir.path(), None).unwrap().unusable.len(), 1);
+        assert_eq!(Dataset::read(dir.path(), &ALL).unwrap().unusable.len(), 1);
     }
 
     /// Puts bytes into a dataset under the name that they have.
@@ -906,7 +1175,7 @@ mod tests {
             let mut bytes = whole.clone();
             bytes[step] = bytes[step].wrapping_add(0x5b);
             put(dir.path(), "nvme-ssd", &bytes);
-            let read = Dataset::read(dir.path(), None).unwrap();
+            let read = Dataset::read(dir.path(), &ALL).unwrap();
             assert!(read.rows.len() <= all.len());
         }
     }
@@ -924,7 +1193,7 @@ mod tests {
             "nvme-ssd",
             &bytes_of(&bad.iter().collect::<Vec<_>>()).unwrap(),
         );
-        let said = Dataset::read(dir.path(), None).unwrap().unusable[0].to_string();
+        let said = Dataset::read(dir.path(), &ALL).unwrap().unusable[0].to_string();
         assert!(
             said.ends_with("row 2: standard_error is -1, not within 0.000000001 to 20"),
             "{said}"
@@ -936,7 +1205,7 @@ mod tests {
             "sata-hdd",
             &bytes_of(&good.iter().collect::<Vec<_>>()).unwrap(),
         );
-        let said = Dataset::read(dir.path(), None).unwrap().unusable[0].to_string();
+        let said = Dataset::read(dir.path(), &ALL).unwrap().unusable[0].to_string();
         assert!(said.contains("row 1: it is of class nvme-hdd"), "{said}");
     }
 
@@ -958,7 +1227,7 @@ mod tests {
         ] {
             let dir = tempfile::tempdir().unwrap();
             put(dir.path(), "nvme-ssd", &written(columns, &says));
-            let read = Dataset::read(dir.path(), None).unwrap();
+            let read = Dataset::read(dir.path(), &ALL).unwrap();
             let said = read.unusable[0].to_string();
             assert!(said.contains(expected), "{said}");
         }
@@ -971,7 +1240,7 @@ mod tests {
         let missing = dir.path().join("missing");
         assert!(check_may_add(&missing).is_ok());
         assert!(matches!(
-            Dataset::read(&missing, None),
+            Dataset::read(&missing, &ALL),
             Err(DatasetError::Missing { .. })
         ));
     }
@@ -981,7 +1250,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         added(dir.path(), &rows(2)).unwrap();
         fs::write(dir.path().join("class=nvme-strange"), "").unwrap();
-        let read = Dataset::read(dir.path(), None).unwrap();
+        let read = Dataset::read(dir.path(), &ALL).unwrap();
         assert_eq!((read.rows.len(), read.unusable.len()), (2, 1));
     }
 
@@ -991,7 +1260,7 @@ mod tests {
         let mut forged = rows(1);
         forged[0].model = "a drive\nall is well".into();
         added(dir.path(), &forged).unwrap();
-        let read = Dataset::read(dir.path(), None).unwrap();
+        let read = Dataset::read(dir.path(), &ALL).unwrap();
         assert!(read.rows.is_empty());
         let told = read.unusable[0].to_string();
         assert!(told.contains("model has what cannot be shown"), "{told}");
@@ -1023,14 +1292,14 @@ mod tests {
     #[test]
     fn more_than_is_read_is_left_out_and_named() {
         let mut room = Room {
-            rows: 5,
+            memory: 5 * EACH_ROW,
             uncompressed: 100,
-            ..Room::whole()
+            ..Room::default()
         };
-        let needs = |rows, uncompressed| Needs { rows, uncompressed };
-        assert!(room.take(needs(3, 50)).is_ok());
-        assert_eq!(room.take(needs(3, 1)).unwrap_err().0, "rows");
-        assert_eq!(room.take(needs(1, 60)).unwrap_err().0, "bytes");
+        assert!(room.take_rows(3).is_ok() && room.take_uncompressed(50).is_ok());
+        assert_eq!(room.take_rows(3).unwrap_err(), Room::OF_MEMORY);
+        let of_bytes = ("MiB without compression", 1024);
+        assert_eq!(room.take_uncompressed(60).unwrap_err(), of_bytes);
     }
 
     /// Rows whose arm, model, load of one's own, kernel series, objective or load class is another in each.
@@ -1075,13 +1344,13 @@ mod tests {
                     &bytes_of(&rows.iter().collect::<Vec<_>>()).unwrap(),
                 );
             }
-            let all = Dataset::read(dir.path(), None).unwrap();
+            let all = Dataset::read(dir.path(), &ALL).unwrap();
             assert_eq!((all.rows.len(), all.unusable.len()), (70, 0), "{what}");
-            let room = Room {
+            let mut room = Room {
                 most_kinds: 20,
-                ..Room::whole()
+                ..Room::default()
             };
-            let read = Dataset::read_within(dir.path(), None, room).unwrap();
+            let read = Dataset::read_within(dir.path(), &ALL, &mut room).unwrap();
             assert_eq!((read.rows.len(), read.unusable.len()), (40, 1), "{what}");
             let said = read.unusable[0].to_string();
             let path = files_of(&dir.path().join("class=nvme-ssd")).unwrap();
@@ -1099,24 +1368,120 @@ mod tests {
         }
     }
 
-    /// What rows of which each has one short name of its own take to be read and pooled: less than 1 GiB at the limit of
-    /// such rows. Printing them comes on top, and longer names (SECURITY.md).
+    /// Rows of which all texts are others, and long.
+    fn all_long(count: usize) -> Vec<Row> {
+        let row = |number: usize| {
+            let text = |column: &str| -> Text { format!("{column}{number:0>147}").into() };
+            Row {
+                record: text("r"),
+                machine: text("m"),
+                program: text("p"),
+                model: text("d"),
+                firmware: text("f"),
+                file_system: text("s"),
+                load_class: text("c"),
+                load: text("l"),
+                fingerprint: text("w"),
+                objective: text("o"),
+                arm: text("a"),
+                against: text("b"),
+                ..example()
+            }
+        };
+        (0..count).map(row).collect()
+    }
+
+    /// Rows of machines that all measured the same two arms.
+    fn all_alike(count: usize) -> Vec<Row> {
+        let row = |number: usize| Row {
+            record: format!("{number:032x}").into(),
+            machine: format!("{:016x}", number / 4).into(),
+            ..example()
+        };
+        (0..count).map(row).collect()
+    }
+
+    /// What rows take to be read, pooled and counted is no more than they take of the room, and what reading a file takes.
     #[test]
-    fn what_is_different_takes_little_memory_each() {
-        const COUNT: usize = 4000;
-        const MOST: usize = (1 << 30) / MOST_KINDS;
-        for what in 0..6 {
-            let rows = all_different(what, COUNT);
-            let file = Bytes::from(bytes_of(&rows.iter().collect::<Vec<_>>()).unwrap());
+    fn rows_take_no_more_memory_than_is_accounted_for() {
+        const COUNT: usize = 8000;
+        type Make = fn() -> Vec<Row>;
+        let shapes: [Make; 8] = [
+            || all_different(0, COUNT),
+            || all_different(1, COUNT),
+            || all_different(2, COUNT),
+            || all_different(3, COUNT),
+            || all_different(4, COUNT),
+            || all_different(5, COUNT),
+            || all_long(COUNT / 4),
+            || all_alike(COUNT),
+        ];
+        for (what, make) in shapes.into_iter().enumerate() {
+            let rows = make();
+            let dir = tempfile::tempdir().unwrap();
+            let bytes = bytes_of(&rows.iter().collect::<Vec<_>>()).unwrap();
             drop(rows);
+            put(dir.path(), "nvme-ssd", &bytes);
+            // Its bytes, and the columns of its one group: texts as they are decoded, and as they are shared.
+            let of_file = bytes.len() + COUNT * (14 * 16 + 48 + 200);
+            let mut room = Room::default();
+            let mut found = 0;
             let most = iosched_testing::memory::most_during(|| {
-                let rows = each_once(rows_of(file).unwrap());
-                let findings = crate::pool::Groups::of(&rows, |_| true).findings();
-                assert!(!findings.is_empty());
+                let read = Dataset::read_within(dir.path(), &ALL, &mut room).unwrap();
+                assert!(read.unusable.is_empty(), "{:?}", read.unusable);
+                found = crate::pool::findings(&read.rows, |_| true).count();
             });
-            println!("{what}: {} bytes each", most / COUNT);
-            assert!(most / COUNT < MOST, "{what}: {} bytes each", most / COUNT);
+            let accounted = usize::try_from(MOST_MEMORY - room.memory).unwrap();
+            println!("{what}: {found} findings, {most} bytes of {accounted} + {of_file}");
+            assert!(most <= accounted + of_file, "{what}: {most} {accounted}");
         }
+    }
+
+    #[test]
+    fn a_file_without_room_for_its_texts_takes_none_and_smaller_ones_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        for rows in [all_long(300), all_different(0, 10)] {
+            let bytes = bytes_of(&rows.iter().collect::<Vec<_>>()).unwrap();
+            put(dir.path(), "nvme-ssd", &bytes);
+        }
+        let mut room = Room {
+            memory: 400_000,
+            ..Room::default()
+        };
+        let read = Dataset::read_within(dir.path(), &ALL, &mut room).unwrap();
+        assert_eq!((read.rows.len(), read.unusable.len()), (10, 1));
+        let said = read.unusable[0].to_string();
+        assert!(
+            said.contains("more than the 384 MiB of rows and names"),
+            "{said}"
+        );
+        assert!(
+            read.unusable[0]
+                .hint()
+                .unwrap()
+                .contains("keep several datasets")
+        );
+        assert!(room.memory > 350_000, "{}", room.memory);
+        // What is to be added is refused before it is written.
+        assert!(room.take(dir.path(), &all_different(1, 10)).is_ok());
+        let full = room.take(dir.path(), &all_long(300)).unwrap_err();
+        assert!(
+            full.to_string()
+                .contains("would have more than the 384 MiB"),
+            "{full}"
+        );
+    }
+
+    #[test]
+    fn what_is_much_is_written_as_several_files_that_are_read_as_one() {
+        let rows = all_long(40);
+        let refs: Vec<&Row> = rows.iter().collect();
+        let parts = files(&refs, 10_000);
+        assert!(parts.len() > 5 && parts.iter().all(|part| !part.is_empty()));
+        let together: Vec<&Row> = parts.concat();
+        assert_eq!(together, refs);
+        assert_eq!(files(&refs, 1).len(), 40);
+        assert_eq!(files(&refs, WRITTEN_TOGETHER).len(), 1);
     }
 
     #[test]
@@ -1135,7 +1500,7 @@ mod tests {
         assert!(matches!(busy, Err(DatasetError::Busy { .. })), "{busy:?}");
         drop(held);
         added(dir.path(), &rows(2)).unwrap();
-        assert_eq!(Dataset::read(dir.path(), None).unwrap().rows.len(), 2);
+        assert_eq!(Dataset::read(dir.path(), &ALL).unwrap().rows.len(), 2);
     }
 
     #[test]

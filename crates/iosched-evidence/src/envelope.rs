@@ -8,6 +8,8 @@
 //!
 //! Source: the format's `parquet.thrift` (numbers of fields) and Thrift's description of the compact protocol.
 
+use crate::row::LONGEST_TEXT;
+
 /// Structures and lists within one another: of a footer that this program writes there are eight.
 const DEEPEST: usize = 12;
 
@@ -170,14 +172,19 @@ fn check_pages(mut pages: &[u8], about: &Value<'_>, rows: u64) -> Result<u64, St
                 if more == 0 || values > rows {
                     return Err(format!("{values} values of {rows} rows"));
                 }
+                check_page(size, more)?;
             }
             2 if is_first => {
                 let dictionary = header.structure(7)?;
                 check_encodings(&[dictionary.size(2)?])?;
                 let entries = dictionary.size(1)?;
-                if entries > size / width {
-                    return Err(format!("a dictionary of {entries} in {size} bytes"));
+                // No more is written than there are rows to use it.
+                if entries > size / width || entries > rows {
+                    return Err(format!(
+                        "a dictionary of {entries} in {size} bytes for {rows} rows"
+                    ));
                 }
+                check_page(size, entries)?;
             }
             kind => return Err(format!("a page of type {kind}")),
         }
@@ -189,6 +196,15 @@ fn check_pages(mut pages: &[u8], about: &Value<'_>, rows: u64) -> Result<u64, St
         return Err(format!("{values} values of {rows} rows"));
     }
     Ok(uncompressed)
+}
+
+/// Whether a page can be so large: a value is no longer than a text with its length, and it has a level or an index.
+fn check_page(size: u64, values: u64) -> Result<(), String> {
+    const OTHERWISE: u64 = 1024;
+    if size > OTHERWISE + values * (LONGEST_TEXT as u64 + 16) {
+        return Err(format!("a page of {size} bytes for {values} values"));
+    }
+    Ok(())
 }
 
 /// The least that a value of a physical type takes in a dictionary, bytes.

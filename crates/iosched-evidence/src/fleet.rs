@@ -28,7 +28,7 @@ impl Tally {
             self.few += 1;
             return;
         }
-        let truth = fleet.truth[&(question.drive.clone(), question.kernel.clone())];
+        let truth = fleet.truth[&(question.drive.to_string(), question.kernel.to_string())];
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -102,7 +102,7 @@ fn of_a_model_that_nobody_has_there_is_nothing() {
         },
     );
     let groups = Groups::of(&fleet.rows, |question| {
-        question.drive == "Maker Series Z 1TB"
+        &*question.drive == "Maker Series Z 1TB"
     });
     assert_eq!(groups.questions().count(), 0);
 }

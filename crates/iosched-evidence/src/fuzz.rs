@@ -4,7 +4,8 @@
 
 use iosched_testing::fuzz::{MIB, Target, target};
 
-use crate::dataset::{bytes_of, needs, rows_of};
+use crate::columns::Texts;
+use crate::dataset::{Wanted, bytes_of, needs, rows_of};
 use crate::row::Row;
 
 /// The readers of this crate.
@@ -23,7 +24,11 @@ fn evidence(bytes: &[u8]) {
 
 fn read(bytes: &[u8]) -> Option<Vec<Row>> {
     needs(bytes).ok()?;
-    rows_of(bytes.to_vec().into()).ok()
+    let mut rows = Vec::new();
+    let mut texts = Texts::within(u64::MAX);
+    let all = Wanted::default();
+    rows_of(bytes.to_vec().into(), &all, &mut texts, &mut rows).ok()?;
+    Some(rows)
 }
 
 iosched_testing::replay!(TARGETS);

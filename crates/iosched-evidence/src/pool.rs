@@ -48,17 +48,20 @@ impl Level {
     }
 
     /// The group of a row at this level; none for a drive that does not say what it is.
-    fn of(self, row: &Row) -> Option<String> {
-        self.of_drive(&row.model, &row.class())
+    pub fn of(self, row: &Row) -> Option<Text> {
+        match self {
+            Level::Model if !row.model.is_empty() => Some(row.model.clone()),
+            _ => self.of_drive(&row.model, &row.class()),
+        }
     }
 
     /// The group of a drive at this level.
-    pub fn of_drive(self, model: &str, class: &str) -> Option<String> {
+    pub fn of_drive(self, model: &str, class: &str) -> Option<Text> {
         match self {
-            Level::Class => Some(class.to_owned()),
-            Level::Model if !model.is_empty() => Some(model.to_owned()),
+            Level::Class => Some(class.into()),
+            Level::Model if !model.is_empty() => Some(model.into()),
             Level::Family if !model.is_empty() => {
-                Some(format!("{} ({class})", drive::family(model)))
+                Some(format!("{} ({class})", drive::family(model)).into())
             }
             Level::Model | Level::Family => None,
         }
@@ -73,7 +76,7 @@ pub struct Question {
     /// How much alike the drives are.
     pub level: Level,
     /// Their model, family or class.
-    pub drive: String,
+    pub drive: Text,
     /// What the load stands for.
     pub load_class: Text,
     /// Which load, where it is one of somebody's own; else empty.
@@ -81,7 +84,7 @@ pub struct Question {
     /// What decides.
     pub objective: Text,
     /// The kernel's series; empty where no kernel took part.
-    pub kernel: String,
+    pub kernel: Text,
 }
 
 /// What is known of it.
@@ -282,25 +285,24 @@ fn study(found: &[Compared<'_>]) -> Study {
 impl<'a> Groups<'a> {
     /// Sorts rows by the questions that they answer, as far as these are wanted.
     pub fn of(rows: &'a [Row], is_wanted: impl Fn(&Question) -> bool) -> Groups<'a> {
+        Groups::of_levels(rows, &Level::ALL, is_wanted)
+    }
+
+    fn of_levels(
+        rows: impl IntoIterator<Item = &'a Row>,
+        levels: &[Level],
+        is_wanted: impl Fn(&Question) -> bool,
+    ) -> Groups<'a> {
         let mut groups: BTreeMap<Question, Group<'a>> = BTreeMap::new();
         // Rows of one record stand together: what they have in common is worked out once.
         let mut last: Option<(&Row, Vec<Question>)> = None;
+        let no_load = Text::from("");
         for row in rows {
-            let is_alike = last.as_ref().is_some_and(|(other, _)| {
-                (
-                    &other.record,
-                    &other.fingerprint,
-                    &other.objective,
-                    &other.load_class,
-                ) == (
-                    &row.record,
-                    &row.fingerprint,
-                    &row.objective,
-                    &row.load_class,
-                )
-            });
+            let is_alike = last
+                .as_ref()
+                .is_some_and(|(other, _)| other.is_of_the_same_run(row));
             if !is_alike {
-                let questions = questions(row)
+                let questions = questions(row, levels, &no_load)
                     .filter(|question| is_wanted(question))
                     .collect();
                 last = Some((row, questions));
@@ -363,9 +365,29 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// The questions that a row answers.
-fn questions(row: &Row) -> impl Iterator<Item = Question> {
-    Level::ALL.into_iter().filter_map(|level| {
+/// What rows say of each question that is wanted, in order. No more is held at a time than the questions of one level, so
+/// that a dataset of many takes little.
+pub fn findings<'a>(
+    rows: &'a [Row],
+    is_wanted: impl Fn(&Question) -> bool + Copy + 'a,
+) -> impl Iterator<Item = Finding> + 'a {
+    let parts = Source::ALL.into_iter();
+    let parts = parts.flat_map(|source| Level::ALL.map(|level| (source, level)));
+    parts.flat_map(move |(source, level)| {
+        let of_source = rows.iter().filter(move |row| row.source == source);
+        let Groups { groups, mut method } = Groups::of_levels(of_source, &[level], is_wanted);
+        let groups = groups.into_iter();
+        groups.map(move |(question, group)| group.finding(&question, &mut method))
+    })
+}
+
+/// The questions of these levels that a row answers; `no_load` is the empty text.
+fn questions<'a>(
+    row: &'a Row,
+    levels: &'a [Level],
+    no_load: &'a Text,
+) -> impl Iterator<Item = Question> + 'a {
+    levels.iter().filter_map(move |&level| {
         Some(Question {
             source: row.source,
             level,
@@ -374,10 +396,10 @@ fn questions(row: &Row) -> impl Iterator<Item = Question> {
             own_load: if *row.load_class == *crate::row::OWN {
                 row.fingerprint.clone()
             } else {
-                "".into()
+                no_load.clone()
             },
             objective: row.objective.clone(),
-            kernel: row.series().to_owned(),
+            kernel: row.series().into(),
         })
     })
 }
@@ -584,6 +606,24 @@ mod tests {
             .flat_map(|number| machine(number, 1.03, 0.5))
             .collect();
         assert_eq!(of_model(&rows).take, ["kyber".into(), "none".into()]);
+    }
+
+    #[test]
+    fn one_after_the_other_they_are_the_same_in_the_same_order() {
+        let mut rows = machines(12);
+        for (number, row) in rows.iter_mut().enumerate() {
+            row.source = Source::ALL[number / 3 % 3];
+            row.model = ["A 1TB", "A 2TB", ""][number / 9 % 3].into();
+            row.kernel = if row.source == Source::Simulated {
+                "".into()
+            } else {
+                "6.6.1".into()
+            };
+        }
+        let is_wanted = |question: &Question| &*question.drive != "A 2TB";
+        let all = Groups::of(&rows, is_wanted).findings();
+        assert!(all.len() > 8, "{all:?}");
+        assert_eq!(findings(&rows, is_wanted).collect::<Vec<_>>(), all);
     }
 
     #[test]

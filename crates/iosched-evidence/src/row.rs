@@ -150,6 +150,27 @@ impl Row {
         super::drive::class(&self.transport, self.rotational, self.is_virtual)
     }
 
+    /// Its texts, in the order of the columns.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &Text> {
+        [
+            &self.record,
+            &self.machine,
+            &self.program,
+            &self.model,
+            &self.firmware,
+            &self.transport,
+            &self.kernel,
+            &self.file_system,
+            &self.load_class,
+            &self.load,
+            &self.fingerprint,
+            &self.objective,
+            &self.arm,
+            &self.against,
+        ]
+        .into_iter()
+    }
+
     /// What is compared, whatever the numbers are: a record may be added again once it has more rounds.
     pub fn key(&self) -> (&str, &str, &str, &str, &str) {
         (
@@ -160,6 +181,16 @@ impl Row {
             &self.against,
         )
     }
+
+    /// Whether another was found by the same load in the same record: they differ in their arms alone.
+    pub(crate) fn is_of_the_same_run(&self, other: &Row) -> bool {
+        let run = |row: &Row| (row.source, row.rotational, row.is_virtual);
+        let mut texts = self.texts().zip(other.texts());
+        run(self) == run(other) && texts.by_ref().take(Row::COMMON_TEXTS).all(|(a, b)| a == b)
+    }
+
+    /// So many of its texts are those of the run.
+    const COMMON_TEXTS: usize = 12;
 
     /// What it compares on what, whatever machine did: what is pooled with others of its kind at the narrowest level.
     pub fn kind(&self) -> impl Hash + use<'_> {

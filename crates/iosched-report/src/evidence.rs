@@ -88,29 +88,29 @@ pub fn rows(rows: &[Row], width: usize) -> String {
     text
 }
 
-/// What is known of each question, one after the other.
-pub fn findings(findings: &[Finding], width: usize) -> String {
-    let mut text = String::new();
+/// Tells what is known of each question, one after the other.
+pub fn findings(findings: impl Iterator<Item = Finding>, width: usize, mut tell: impl FnMut(&str)) {
     let mut drive = None;
     for finding in findings {
+        let mut text = String::new();
         let question = &finding.question;
-        let of = (question.source, question.level, &question.drive);
+        let of = (question.source, question.level, question.drive.clone());
         if drive.as_ref() != Some(&of) {
             if drive.is_some() {
                 text.push('\n');
             }
-            let _ = writeln!(text, "{}", drive_words(finding));
+            let _ = writeln!(text, "{}", drive_words(&finding));
             drive = Some(of);
         }
-        for line in fold(&sentence(finding), width.saturating_sub(2)).lines() {
+        for line in fold(&sentence(&finding), width.saturating_sub(2)).lines() {
             let _ = writeln!(text, "  {line}");
         }
-        let table = table(finding, "    ");
+        let table = table(&finding, "    ");
         if table.rows().next().is_some() {
             text += &table.render(width);
         }
+        tell(&text);
     }
-    text
 }
 
 /// `ST4000DM004-2CV104 (model)`.

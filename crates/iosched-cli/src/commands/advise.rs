@@ -132,7 +132,7 @@ fn evidence(
 ) -> Result<Dataset, Box<dyn Failure>> {
     let at = host.path(Path::new(DEFAULT));
     let at = args.evidence.as_ref().unwrap_or(&at);
-    match Dataset::read(at, Some(&elsewhere::classes(inventory))) {
+    match Dataset::read(at, &elsewhere::wanted(inventory, args.load_class)) {
         Ok(dataset) => {
             super::evidence::warn(&dataset, output);
             Ok(dataset)

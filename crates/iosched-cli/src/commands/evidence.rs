@@ -1,20 +1,21 @@
 //! `iosched evidence`: what many machines measured, gathered, merged and shown.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Subcommand};
-use iosched_evidence::dataset::{self, DEFAULT, Dataset, DatasetError, Secret};
+use iosched_evidence::dataset::{self, DEFAULT, Dataset, DatasetError, Room, Secret, Wanted};
 use iosched_evidence::load_class::LoadClass;
-use iosched_evidence::pool::{Finding, Groups, Level, Question};
+use iosched_evidence::pool::{self, Finding, Level, Question};
 use iosched_evidence::reduce;
-use iosched_evidence::row::{OWN, Row};
+use iosched_evidence::row::{OWN, Row, Text};
 use iosched_experiment::record::Record;
 use iosched_machine::command_line::quoted_path;
 use iosched_machine::failure::{Failure, exit};
 use iosched_report::evidence as told;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::{Outcome, boxed, persist};
 use crate::files;
@@ -174,8 +175,10 @@ fn add(args: &AddArgs, output: &Output) -> Outcome {
         let record = Record::load(path).map_err(boxed)?;
         rows.extend(reduce::rows(path, &record, &names).map_err(boxed)?);
     }
-    let known = existing(&args.to, output)?;
+    let mut room = Room::default();
+    let known = existing(&args.to, &mut room, output)?;
     let (new, already_there) = known.new_of(rows);
+    room.take(&args.to, &new).map_err(boxed)?;
     if !output.is_json() {
         output.text(&told::rows(&new, output.width()));
     }
@@ -242,9 +245,18 @@ fn are(count: usize, what: &str) -> String {
 }
 
 /// What a directory has already, which need not be there; what of it cannot be used is told.
-fn existing(directory: &Path, output: &Output) -> Result<Dataset, Box<dyn Failure>> {
-    match Dataset::read(directory, None) {
-        Ok(dataset) => {
+fn existing(
+    directory: &Path,
+    room: &mut Room,
+    output: &Output,
+) -> Result<Dataset, Box<dyn Failure>> {
+    match Dataset::read_within(directory, &Wanted::default(), room) {
+        Ok(mut dataset) => {
+            // It would only grow.
+            let is_too_much = |error: &DatasetError| matches!(error, DatasetError::TooMuch { .. });
+            if let Some(at) = dataset.unusable.iter().position(is_too_much) {
+                return Err(boxed(dataset.unusable.swap_remove(at)));
+            }
             warn(&dataset, output);
             Ok(dataset)
         }
@@ -265,10 +277,11 @@ pub(crate) fn warn(dataset: &Dataset, output: &Output) {
 
 fn merge(args: &MergeArgs, output: &Output) -> Outcome {
     let mut secret = dataset::pseudonyms(&args.to).map_err(boxed)?;
+    let mut room = Room::default();
     let mut rows = Vec::new();
     let mut has_anothers_secret = false;
     for path in &args.datasets {
-        let mut read = Dataset::read(path, None).map_err(boxed)?;
+        let mut read = Dataset::read_within(path, &Wanted::default(), &mut room).map_err(boxed)?;
         // What is left out here would be missed later by nobody.
         if !read.unusable.is_empty() {
             return Err(boxed(read.unusable.remove(0)));
@@ -294,7 +307,8 @@ fn merge(args: &MergeArgs, output: &Output) -> Outcome {
             ));
         }
     }
-    let known = existing(&args.to, output)?;
+    // What is read is held at the same time, so what is written takes no more.
+    let known = existing(&args.to, &mut room, output)?;
     let (new, already_there) = known.new_of(rows);
     let is_wanted = !args.dry_run && !new.is_empty();
     let files = written(&args.to, &secret, &new, is_wanted)?;
@@ -311,56 +325,123 @@ fn merge(args: &MergeArgs, output: &Output) -> Outcome {
     Ok(exit::OK)
 }
 
-/// What `--json` prints of what is known.
+/// What `--json` prints of what is known: one finding after the other, as they come.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct Shown<'a, Findings: Iterator<Item = Finding>> {
     /// Of this format; a new number only when a field changes its meaning or goes.
     schema: u32,
     dataset: &'a Path,
     rows: usize,
     records: usize,
     machines: usize,
-    findings: &'a [Finding],
+    #[serde(serialize_with = "one_by_one")]
+    findings: RefCell<Findings>,
+}
+
+fn one_by_one<S: Serializer>(
+    findings: &RefCell<impl Iterator<Item = Finding>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(&mut *findings.borrow_mut())
 }
 
 /// Nothing is left of what was asked for.
 #[derive(Debug, thiserror::Error)]
-#[error("the evidence in {} has nothing of that kind", path.display())]
-struct NothingFound {
-    path: PathBuf,
-    models: Vec<String>,
+enum NothingFound {
+    #[error("there is no evidence in {}", path.display())]
+    Empty { path: PathBuf },
+    #[error("none of the evidence in {} can be used: {} left out", path.display(), are(*files, "file"))]
+    LeftOut { path: PathBuf, files: usize },
+    #[error("the evidence in {} has nothing of that kind", path.display())]
+    OfThatKind {
+        path: PathBuf,
+        /// Some models that it has.
+        models: Vec<String>,
+        more: usize,
+    },
+}
+
+impl NothingFound {
+    fn in_dataset(path: &Path, dataset: &Dataset) -> NothingFound {
+        const NAMED: usize = 8;
+        let path = path.to_owned();
+        let files = dataset.unusable.len();
+        match (dataset.rows.is_empty(), files) {
+            (true, 0) => NothingFound::Empty { path },
+            (true, _) => NothingFound::LeftOut { path, files },
+            (false, _) => {
+                let models: BTreeSet<&str> = dataset.rows.iter().map(|row| &*row.model).collect();
+                let named = models.iter().filter(|model| !model.is_empty()).take(NAMED);
+                let named: Vec<String> = named.map(|model| (*model).to_owned()).collect();
+                let unnamed = usize::from(models.contains(""));
+                NothingFound::OfThatKind {
+                    path,
+                    more: models.len() - unnamed - named.len(),
+                    models: named,
+                }
+            }
+        }
+    }
 }
 
 impl Failure for NothingFound {
     fn hint(&self) -> Option<String> {
-        let most = 8;
-        let mut models = self.models.clone();
-        let more = models.len().saturating_sub(most);
-        models.truncate(most);
-        let more = if more > 0 {
-            format!(" and {more} more")
-        } else {
-            String::new()
-        };
-        Some(if models.is_empty() {
-            "add records to it: `iosched evidence add RECORD...`".into()
-        } else {
-            format!("its models are: {}{more}", models.join(", "))
+        Some(match self {
+            NothingFound::Empty { .. } => {
+                "add records to it: `iosched evidence add RECORD...`".into()
+            }
+            NothingFound::LeftOut { .. } => {
+                "the warnings above say why, and what can be done".into()
+            }
+            NothingFound::OfThatKind { models, .. } if models.is_empty() => {
+                "its drives have no model; without --model all are shown".into()
+            }
+            NothingFound::OfThatKind { models, more, .. } => {
+                let models = models.join(", ");
+                match more {
+                    0 => format!("its models are: {models}"),
+                    more => format!("its models are: {models} and {more} more"),
+                }
+            }
         })
     }
 
     fn exit_code(&self) -> u8 {
-        exit::NO_SUCH_DEVICE
+        match self {
+            NothingFound::LeftOut { .. } => exit::BAD_RECORD,
+            NothingFound::Empty { .. } | NothingFound::OfThatKind { .. } => exit::NO_SUCH_DEVICE,
+        }
     }
 }
 
+/// A page would be larger than browsers show.
+#[derive(Debug, thiserror::Error)]
+#[error("the page {} would have more than {MOST_ON_PAGE} lines of tables", path.display())]
+struct LargePage {
+    path: PathBuf,
+}
+
+impl Failure for LargePage {
+    fn hint(&self) -> Option<String> {
+        Some("choose with --model, --load-class and --kernel".into())
+    }
+
+    fn exit_code(&self) -> u8 {
+        exit::USAGE
+    }
+}
+
+/// Questions and arms on a page.
+const MOST_ON_PAGE: usize = 20_000;
+
 fn show(args: &ShowArgs, output: &Output) -> Outcome {
-    let dataset = Dataset::read(&args.dataset, None).map_err(boxed)?;
+    let dataset = Dataset::read(&args.dataset, &Wanted::default()).map_err(boxed)?;
     warn(&dataset, output);
     let rows = &dataset.rows;
-    let drives = drives(rows, args.model.as_deref());
+    let drives = args.model.as_deref().map(|model| drives(rows, model));
     let is_wanted = |question: &Question| {
-        drives.contains(&(question.level, question.drive.clone()))
+        let of_drive = (question.level, question.drive.clone());
+        drives.as_ref().is_none_or(|them| them.contains(&of_drive))
             && args
                 .load_class
                 .as_ref()
@@ -368,20 +449,24 @@ fn show(args: &ShowArgs, output: &Output) -> Outcome {
             && args
                 .kernel
                 .as_ref()
-                .is_none_or(|series| *series == question.kernel)
+                .is_none_or(|series| **series == *question.kernel)
     };
-    let findings = Groups::of(rows, is_wanted).findings();
-    if findings.is_empty() {
-        let models: BTreeSet<&str> = rows.iter().map(|row| &*row.model).collect();
-        let models = models.into_iter().filter(|model| !model.is_empty());
-        return Err(boxed(NothingFound {
-            path: args.dataset.clone(),
-            models: models.map(str::to_owned).collect(),
-        }));
+    let mut findings = pool::findings(rows, &is_wanted).peekable();
+    if findings.peek().is_none() {
+        return Err(boxed(NothingFound::in_dataset(&args.dataset, &dataset)));
     }
     if let Some(page) = &args.html {
+        let mut shown = Vec::new();
+        let mut lines = 0;
+        for finding in findings {
+            lines += 1 + finding.arms.len();
+            if lines > MOST_ON_PAGE {
+                return Err(boxed(LargePage { path: page.clone() }));
+            }
+            shown.push(finding);
+        }
         let name = args.dataset.file_name().unwrap_or(args.dataset.as_os_str());
-        let html = iosched_report::html::evidence(&name.to_string_lossy(), &findings);
+        let html = iosched_report::html::evidence(&name.to_string_lossy(), &shown);
         files::write(page, html.as_bytes()).map_err(boxed)?;
         output.note(&format!("page: {}", page.display()));
     } else if output.is_json() {
@@ -392,31 +477,27 @@ fn show(args: &ShowArgs, output: &Output) -> Outcome {
             rows: rows.len(),
             records: distinct(|row| &row.record),
             machines: distinct(|row| &row.machine),
-            findings: &findings,
+            findings: findings.into(),
         });
     } else {
-        output.text(&told::findings(&findings, output.width()));
+        told::findings(findings, output.width(), |text| output.text(text));
     }
     Ok(exit::OK)
 }
 
-/// The models that have a text in their names (all, without one), and what these belong to.
-fn drives(rows: &[Row], model: Option<&str>) -> BTreeSet<(Level, String)> {
-    let model = model.map(str::to_lowercase);
+/// The models that have a text in their names, and what these belong to.
+fn drives(rows: &[Row], model: &str) -> BTreeSet<(Level, Text)> {
+    let model = model.to_lowercase();
     let mut drives = BTreeSet::new();
-    let mut last: Option<(&str, &str)> = None;
+    let mut last: Option<&Row> = None;
     for row in rows {
-        let this = (&*row.model, &*row.record);
-        if last == Some(this) {
+        let is_alike = |last: &Row| last.model == row.model && last.record == row.record;
+        if last.is_some_and(is_alike) {
             continue;
         }
-        last = Some(this);
-        if model
-            .as_ref()
-            .is_none_or(|text| row.model.to_lowercase().contains(text))
-        {
-            let class = row.class();
-            let of = |level: Level| Some((level, level.of_drive(&row.model, &class)?));
+        last = Some(row);
+        if row.model.to_lowercase().contains(&model) {
+            let of = |level: Level| Some((level, level.of(row)?));
             drives.extend(Level::ALL.into_iter().filter_map(of));
         }
     }

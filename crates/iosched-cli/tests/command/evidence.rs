@@ -404,61 +404,166 @@ fn what_was_simulated_is_called_that() {
     );
 }
 
-/// Evidence that somebody made to harm: each row has an arm of its own. At the limit it is shown within 1 GiB of memory, above
-/// it the file is left out, beside one that is well.
+/// What a shape of evidence has in its row of this number.
+type Shape = fn(&Row, usize) -> Row;
+
+/// A text of 150 bytes, another for each number.
+fn long(column: char, number: usize) -> iosched_evidence::row::Text {
+    format!("{column}{number:0>149}").into()
+}
+
+fn different_arms(example: &Row, number: usize) -> Row {
+    Row {
+        arm: format!("kyber:read_lat_nsec={number}").into(),
+        against: "bfq".into(),
+        ..example.clone()
+    }
+}
+
+fn different_models(example: &Row, number: usize) -> Row {
+    Row {
+        model: format!("ST{number}").into(),
+        record: format!("{:032x}", 1 + number).into(),
+        machine: format!("{number:016x}").into(),
+        ..example.clone()
+    }
+}
+
+fn all_long(example: &Row, number: usize) -> Row {
+    let text = |column| long(column, number);
+    Row {
+        record: text('r'),
+        machine: text('m'),
+        program: text('p'),
+        model: text('d'),
+        firmware: text('f'),
+        file_system: text('s'),
+        load_class: text('c'),
+        load: text('l'),
+        fingerprint: text('w'),
+        objective: text('o'),
+        arm: text('a'),
+        against: text('b'),
+        ..example.clone()
+    }
+}
+
+fn all_alike(example: &Row, number: usize) -> Row {
+    Row {
+        record: format!("{:032x}", 1 + number).into(),
+        machine: format!("{:016x}", number / 4).into(),
+        ..example.clone()
+    }
+}
+
+/// Evidence that somebody made to harm, as much as there is room for and more: it is shown within 600 MiB of memory, or the
+/// file is left out, beside one that is well. `IOSCHED_TEST_LARGE` adds the shapes of most rows.
 #[test]
 fn evidence_that_tells_too_much_apart_is_left_out_in_bounded_memory() {
-    const LIMIT: usize = 200_000;
-    let example = &Fleet::new(
-        1,
-        Size {
-            machines: 1,
-            models: 1,
-            loads: 1,
-        },
-    )
-    .rows[0];
-    let dir = tempfile::tempdir().unwrap();
-    let at = dir.path().join("fleet");
-    let secret = || dataset::pseudonyms(&at).unwrap();
-    let different = |count: usize| -> Vec<Row> {
-        let row = |number: usize| Row {
-            arm: format!("kyber:read_lat_nsec={number}").into(),
-            against: "bfq".into(),
-            ..example.clone()
-        };
-        (0..count).map(row).collect()
+    const OF_NAMES: &str = "more than the 384 MiB of rows and names";
+    const OF_KINDS: &str = "more than the 200000 different comparisons";
+    let size = Size {
+        machines: 1,
+        models: 1,
+        loads: 1,
     };
-    let shown = || {
-        let limited = "ulimit -v 1400000; exec \"$@\"";
-        let mut command = Command::new("sh");
-        command.args(["-c", limited, "sh", env!("CARGO_BIN_EXE_iosched")]);
-        let output = command
-            .args(["evidence", "show", "--json"])
-            .arg(&at)
-            .output();
-        let output = output.unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success(), "{said}");
-        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
-        (answer["rows"].as_u64().unwrap(), said)
-    };
-    dataset::add(&at, &secret(), std::slice::from_ref(example)).unwrap();
-    let made = dataset::add(&at, &secret(), &different(LIMIT - 1)).unwrap();
-    assert_eq!(shown(), (LIMIT as u64, String::new()));
-    fs::remove_file(&made[0]).unwrap();
-    let made = dataset::add(&at, &secret(), &different(LIMIT + 1)).unwrap();
-    let (rows, said) = shown();
-    assert_eq!(rows, 1);
-    let name = made[0].to_str().unwrap();
-    for part in [
-        name,
-        "left out",
-        "more than the 200000 different comparisons",
-        "keep several datasets",
-    ] {
-        assert!(said.contains(part), "{part}: {said}");
+    let example = &Fleet::new(1, size).rows[0];
+    let mut shapes: Vec<(Shape, usize, Option<usize>, &str)> = vec![
+        (all_long, 50_000, Some(70_000), OF_NAMES),
+        (different_models, 199_999, None, OF_KINDS),
+    ];
+    if std::env::var_os("IOSCHED_TEST_LARGE").is_some() {
+        shapes.push((different_arms, 199_999, Some(200_001), OF_KINDS));
+        shapes.push((all_alike, 450_000, Some(620_000), OF_NAMES));
     }
+    let dir = tempfile::tempdir().unwrap();
+    for (number, (shape, fits, too_much, why)) in shapes.into_iter().enumerate() {
+        let at = dir.path().join(number.to_string());
+        let add = |rows: &[Row]| {
+            let secret = dataset::pseudonyms(&at).unwrap();
+            dataset::add(&at, &secret, rows).unwrap()
+        };
+        let many =
+            |count: usize| -> Vec<Row> { (0..count).map(|row| shape(example, row)).collect() };
+        let shown = |args: &[&str]| {
+            let limited = "ulimit -v 614400; exec \"$@\"";
+            let mut command = Command::new("sh");
+            command.args(["-c", limited, "sh", env!("CARGO_BIN_EXE_iosched")]);
+            command.args(["evidence", "show"]).args(args).arg(&at);
+            let output = command.output().unwrap();
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert!(output.status.success(), "{number} {args:?}: {said}");
+            (output.stdout, said)
+        };
+        let rows_shown = || {
+            let (answer, said) = shown(&["--json"]);
+            let answer: Value = serde_json::from_slice(&answer).unwrap();
+            (answer["rows"].as_u64().unwrap(), said)
+        };
+        add(std::slice::from_ref(example));
+        let made = add(&many(fits));
+        assert_eq!(rows_shown(), (1 + fits as u64, String::new()), "{number}");
+        let Some(too_much) = too_much else {
+            continue;
+        };
+        let (text, said) = shown(&[]);
+        assert!(text.len() > 100 && said.is_empty(), "{number}: {said}");
+        for file in made {
+            fs::remove_file(file).unwrap();
+        }
+        let made = add(&many(too_much));
+        let (_, said) = rows_shown();
+        let parts = ["left out", why, "keep several datasets"];
+        assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+        let name = made
+            .iter()
+            .any(|file| said.contains(file.to_str().unwrap()));
+        assert!(name, "{said}");
+        fs::remove_dir_all(&at).unwrap();
+    }
+}
+
+#[test]
+fn a_page_of_too_many_lines_is_refused_with_the_way_to_a_smaller_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let size = Size {
+        machines: 1,
+        models: 1,
+        loads: 1,
+    };
+    let example = &Fleet::new(1, size).rows[0];
+    let rows: Vec<Row> = (0..20_000)
+        .map(|row| different_arms(example, row))
+        .collect();
+    let at = dir.path().join("fleet");
+    dataset::add(&at, &dataset::pseudonyms(&at).unwrap(), &rows).unwrap();
+    let page = dir.path().join("page.html");
+    let (at, page) = (at.to_str().unwrap(), page.to_str().unwrap());
+    let said = refused(&["evidence", "show", at, "--html", page], 2);
+    assert!(
+        said.contains("more than 20000 lines") && said.contains("--load-class"),
+        "{said}"
+    );
+    assert!(!Path::new(page).exists());
+}
+
+#[test]
+fn evidence_that_is_all_left_out_is_no_reason_to_add_records() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dataset(dir.path(), "fleet", 0..2);
+    for file in files(&at) {
+        fs::write(file, "damaged").unwrap();
+    }
+    let said = refused(&["evidence", "show", &at], 12);
+    assert!(
+        said.contains("can be used: 1 file is left out") && said.contains("the warnings above"),
+        "{said}"
+    );
+    assert!(!said.contains("evidence add"), "{said}");
+    let empty = dir.path().join("empty");
+    fs::create_dir(&empty).unwrap();
+    let said = refused(&["evidence", "show", empty.to_str().unwrap()], 3);
+    assert!(said.contains("iosched evidence add RECORD"), "{said}");
 }
 
 /// `IOSCHED_TEST_LARGE` makes it a hundred thousand rows; the times are printed, and in docs/evidence.md.

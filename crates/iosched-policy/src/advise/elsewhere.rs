@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 
+use iosched_evidence::dataset::Wanted;
 use iosched_evidence::drive;
 use iosched_evidence::pool::{Finding, Groups, Level, Question};
-use iosched_evidence::row::{Row, Source};
+use iosched_evidence::row::{Row, Source, Text};
 use iosched_machine::device::{Device, Inventory, Kind};
 use iosched_machine::host::Host;
 use iosched_stats::Interval;
@@ -21,7 +22,7 @@ pub struct Elsewhere {
     /// Machines that measured anything of such drives on this series.
     pub machines: usize,
     /// Other series on which enough is known of such drives.
-    pub other_kernels: Vec<String>,
+    pub other_kernels: Vec<Text>,
 }
 
 /// What enough machines say.
@@ -62,9 +63,12 @@ pub struct Evidence<'a> {
     series: String,
 }
 
-/// The parts of a dataset that say something of the disks of a machine.
-pub fn classes(inventory: &Inventory) -> BTreeSet<String> {
-    inventory.devices.iter().map(class).collect()
+/// What of a dataset says something of the disks of a machine, used for something.
+pub fn wanted(inventory: &Inventory, used_for: LoadClass) -> Wanted {
+    Wanted {
+        classes: Some(inventory.devices.iter().map(class).collect()),
+        measured: Some(used_for),
+    }
 }
 
 fn class(device: &Device) -> String {
@@ -76,7 +80,7 @@ fn class(device: &Device) -> String {
 }
 
 /// The groups of a disk, from the narrowest; none of a drive whose media are taken out.
-fn groups_of(device: &Device) -> Vec<(Level, String)> {
+fn groups_of(device: &Device) -> Vec<(Level, Text)> {
     if matches!(device.kind, Kind::Optical | Kind::Floppy) {
         return Vec::new();
     }
@@ -94,7 +98,7 @@ impl<'a> Evidence<'a> {
         inventory: &Inventory,
         used_for: LoadClass,
     ) -> Evidence<'a> {
-        let wanted: BTreeSet<(Level, String)> =
+        let wanted: BTreeSet<(Level, Text)> =
             inventory.devices.iter().flat_map(groups_of).collect();
         let is_wanted = |question: &Question| {
             question.source == Source::Measured
@@ -133,7 +137,7 @@ impl<'a> Evidence<'a> {
             is_there |= !questions.is_empty();
             let (here, others): (Vec<_>, Vec<_>) = questions
                 .into_iter()
-                .partition(|question| question.kernel == self.series);
+                .partition(|question| *question.kernel == *self.series);
             // By several objectives: the one that most machines have measured.
             let mut here: Vec<(usize, Question)> = here
                 .into_iter()
@@ -174,9 +178,7 @@ impl<'a> Evidence<'a> {
                 });
             }
         }
-        let is_offered = |arm: &&iosched_evidence::row::Text| {
-            offered.iter().any(|name| name == scheduler_of(arm))
-        };
+        let is_offered = |arm: &&Text| offered.iter().any(|name| name == scheduler_of(arm));
         let best = finding
             .take
             .iter()
@@ -194,4 +196,38 @@ impl<'a> Evidence<'a> {
 /// The scheduler of an arm, whose tunables stand behind it.
 fn scheduler_of(arm: &str) -> &str {
     arm.split(':').next().unwrap_or(arm)
+}
+
+#[cfg(test)]
+mod tests {
+    use iosched_evidence::dataset::{self, Dataset};
+    use iosched_evidence::fixture::{Fleet, Size};
+    use iosched_machine::device::testing::machine;
+
+    use super::*;
+
+    /// A fleet of NVMe drives under two classes of loads: a machine with such drives has the rows of its class of loads decoded,
+    /// one without them none.
+    #[test]
+    fn no_row_is_decoded_that_says_nothing_of_the_machine_and_its_loads() {
+        let size = Size {
+            machines: 700,
+            models: 4,
+            loads: 2,
+        };
+        let rows = Fleet::new(1, size).rows;
+        let dir = tempfile::tempdir().unwrap();
+        dataset::add(dir.path(), &dataset::pseudonyms(dir.path()).unwrap(), &rows).unwrap();
+        let decoded = |name: &str, used_for: LoadClass| {
+            let inventory = Inventory::read(&machine(name)).unwrap();
+            let read = Dataset::read(dir.path(), &wanted(&inventory, used_for)).unwrap();
+            assert_eq!(read.decoded, read.rows.len() as u64);
+            read.decoded
+        };
+        let of_load = rows.len() as u64 / 2;
+        assert_eq!(decoded("workstation", LoadClass::General), of_load);
+        assert_eq!(decoded("workstation", LoadClass::Database), of_load);
+        assert_eq!(decoded("workstation", LoadClass::Desktop), 0);
+        assert_eq!(decoded("legacy-4.4", LoadClass::General), 0);
+    }
 }

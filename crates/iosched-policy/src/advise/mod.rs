@@ -176,7 +176,7 @@ pub fn differing(host: &Host, inventory: &Inventory) -> HashMap<String, Vec<Stri
     let kernel = host.kernel_version();
     // What cannot be read of the evidence is not counted either: `advise` says so.
     let at = host.path(Path::new(dataset::DEFAULT));
-    let rows = Dataset::read(&at, Some(&elsewhere::classes(inventory)));
+    let rows = Dataset::read(&at, &elsewhere::wanted(inventory, LoadClass::General));
     let rows = rows.unwrap_or_default().rows;
     let mut evidence = Evidence::of(&rows, host, inventory, LoadClass::General);
     let disks = inventory
