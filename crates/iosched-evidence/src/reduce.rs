@@ -185,8 +185,12 @@ fn of_record(path: &Path, header: &Header, names: &Pseudonyms) -> Result<Row, Re
     })
 }
 
-/// What no other record has: it stays when the record goes on.
+/// What no other record has: it stays when the record goes on. A simulation is its plan, whoever runs it and when.
 fn identity(header: &Header) -> String {
+    if let Target::Simulated(_) = header.plan.target {
+        let plan = serde_json::to_string(&header.plan).expect("our own types serialise");
+        return sha256(format!("{}\n{plan}", header.program).as_bytes());
+    }
     let machine = &header.machine;
     let disks: Vec<&str> = machine
         .disks
@@ -206,7 +210,8 @@ fn identity(header: &Header) -> String {
     sha256(text.as_bytes())
 }
 
-/// What tells machines apart: the host's name, unless it is one that many have; then the drive's.
+/// What tells machines apart: the host's name, unless it is one that many have; then the drive's. A simulated one is drawn from
+/// its seed, wherever that is done.
 fn machine(header: &Header) -> String {
     const SHARED: [&str; 8] = [
         "",
@@ -218,6 +223,9 @@ fn machine(header: &Header) -> String {
         "fedora",
         "raspberrypi",
     ];
+    if let Target::Simulated(_) = header.plan.target {
+        return format!("simulated\n{}", header.plan.seed);
+    }
     let machine = &header.machine;
     let host = machine.hostname.to_ascii_lowercase();
     if !SHARED.contains(&host.as_str()) {
@@ -536,6 +544,7 @@ fn ratio(table: &[Vec<Option<f64>>], arm: usize, against: usize) -> Option<f64> 
 mod tests {
     use super::*;
     use iosched_experiment::fixture;
+    use iosched_experiment::load::simulated::SimulatedDisk;
     use iosched_experiment::record::Entry;
     use iosched_experiment::trial::Slot;
     use iosched_machine::facts::MachineFacts;
@@ -668,6 +677,30 @@ mod tests {
         };
         assert_ne!(machine_of("localhost", "1"), machine_of("localhost", "2"));
         assert_eq!(machine_of("db1", "1"), machine_of("db1", "2"));
+    }
+
+    #[test]
+    fn a_simulated_machine_is_its_seed_on_whatever_host_and_day() {
+        let simulated = |seed: u64, host: &str| {
+            let mut record = record(3);
+            let disk = SimulatedDisk {
+                model: models().remove(0),
+            };
+            record.header.plan.target = Target::Simulated(Box::new(disk));
+            record.header.plan.seed = seed;
+            record.header.machine.hostname = host.into();
+            record.header.created_unix_s += host.len() as f64;
+            reduced(&record)[0].clone()
+        };
+        let first = simulated(1, "a");
+        let again = simulated(1, "another");
+        let other = simulated(2, "a");
+        assert_eq!(
+            (&first.machine, &first.record),
+            (&again.machine, &again.record)
+        );
+        assert_ne!(first.machine, other.machine);
+        assert_ne!(first.record, other.record);
     }
 
     #[test]
