@@ -6,6 +6,7 @@
 //! - [`row`]: what is kept of two arms of a record, and what may not be in it
 //! - [`reduce`]: from a record to rows
 //! - [`dataset`]: rows in a directory of Parquet files, which grows and is never rewritten; [`columns`]: Parquet's columns
+//! - [`simulated`]: the rows that ship with the program
 //! - [`pool`]: from rows to what holds for a model, a family, a class
 //! - `envelope`: what a Parquet file says of its own sizes, checked before the library believes it
 //! - `digest`: names that come from content
@@ -27,6 +28,7 @@ pub mod load_class;
 pub mod pool;
 pub mod reduce;
 pub mod row;
+pub mod simulated;
 
 #[cfg(test)]
 iosched_testing::world!();

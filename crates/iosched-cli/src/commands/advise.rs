@@ -6,18 +6,21 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use iosched_evidence::dataset::{DEFAULT, Dataset, DatasetError};
-use iosched_evidence::pool::LEAST_MACHINES;
+use iosched_evidence::pool::{ArmFinding, Finding, LEAST_MACHINES, MARGIN};
 use iosched_machine::device::{Inventory, Target};
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::host::Host;
 use iosched_policy::advise::elsewhere::{self, Elsewhere};
+use iosched_policy::advise::simulated::Simulated;
 use iosched_policy::advise::{
     self, Advice, Basis, Evidence, LoadClass, Measured, Proposed, RuleOfThumb,
 };
 use iosched_policy::persist::deploy::DeployError;
 use iosched_policy::policy::file::{self, Policy};
 use iosched_policy::set;
+use iosched_report::evidence as evidence_words;
 use iosched_report::text::fold;
+use iosched_report::words::percent;
 use serde::Serialize;
 
 use super::list::{inventory, size};
@@ -37,7 +40,8 @@ Examples:
 Three answers are kept apart: what was measured on this machine and is kept in
 its policy; what other machines measured of such drives (`iosched evidence`),
 with what the next machine may expect; and a rule of thumb, with its source and
-the reason to doubt it. Nothing is measured, and nothing is changed; the command
+the reason to doubt it. What simulations of a disk model say stands beside them,
+and decides nothing. Nothing is measured, and nothing is changed; the command
 that would settle it loads the disk, and switches its scheduler meanwhile.")]
 pub(crate) struct AdviseArgs {
     /// Disks to advise on [default: all but loop devices]: a kernel name, a node or a link to one, a
@@ -205,6 +209,9 @@ fn tell(disk: &Advice, same_rule: Option<&Advice>, output: &Output) {
         line("rule of thumb", &taken);
         reasons(&disk.rule_of_thumb, output);
     }
+    if let Some(simulated) = &disk.simulated {
+        line("simulated", &simulated_words(simulated));
+    }
     if let Some(differs) = &disk.differs {
         let by = match differs.by {
             Basis::MeasuredHere => "as measured here",
@@ -301,13 +308,7 @@ fn elsewhere_words(elsewhere: Option<&Elsewhere>) -> String {
         question.drive,
         question.kernel,
     );
-    let best = finding
-        .arms
-        .iter()
-        .find(|arm| Some(&arm.arm) == finding.take.first());
-    // The reference itself may be best: then the others say how far they are behind.
-    let shown = best.map_or(&finding.arms[..], std::slice::from_ref);
-    for arm in shown {
+    for arm in told_arms(finding) {
         if let (Some(ratio), Some(next)) = (arm.ratio, arm.next_machine) {
             let _ = write!(
                 text,
@@ -329,6 +330,40 @@ fn elsewhere_words(elsewhere: Option<&Elsewhere>) -> String {
         );
     }
     text + &others
+}
+
+/// The best arm; where that is what the others are compared with, each of them: they say how far they are behind.
+fn told_arms(finding: &Finding) -> &[ArmFinding] {
+    let mut arms = finding.arms.iter();
+    let best = arms.find(|arm| Some(&arm.arm) == finding.take.first());
+    best.map_or(&finding.arms[..], std::slice::from_ref)
+}
+
+/// What simulated machines say, and of what.
+fn simulated_words(simulated: &Simulated) -> String {
+    let finding = &simulated.finding;
+    let question = &finding.question;
+    let is_one_as_good_as_another = finding.take.len() > finding.arms.len();
+    let take = if is_one_as_good_as_another {
+        format!(
+            "no scheduler is {} better than another",
+            percent(MARGIN - 1.0)
+        )
+    } else {
+        proposed_words(&simulated.proposed)
+    };
+    let mut text = format!(
+        "{take}, by {} on {} simulated machines with the disk model {}",
+        question.objective, finding.machines, question.drive,
+    );
+    let arms = told_arms(finding).iter();
+    for arm in arms.filter(|_| !is_one_as_good_as_another) {
+        if let Some(ratio) = &arm.ratio {
+            let ratio = evidence_words::ratio(ratio);
+            let _ = write!(text, "; {} {ratio} times {}", arm.arm, finding.reference);
+        }
+    }
+    text + "; no drive was measured"
 }
 
 fn taken(rule: &RuleOfThumb) -> String {

@@ -11,6 +11,7 @@ use iosched_evidence::load_class::LoadClass;
 use iosched_evidence::pool::{self, Finding, Level, Question};
 use iosched_evidence::reduce;
 use iosched_evidence::row::{OWN, Row, Text};
+use iosched_evidence::simulated;
 use iosched_experiment::record::Record;
 use iosched_machine::command_line::quoted_path;
 use iosched_machine::failure::{Failure, exit};
@@ -110,6 +111,7 @@ Examples:
   iosched evidence show fleet --model '970 EVO' --load-class desktop
   iosched evidence show fleet --kernel 6.12 --json | jq .
   iosched evidence show fleet --model ST4000 --html fleet.html
+  iosched evidence show --simulated
 
 Ratios are to the arm that most machines measured; above 1 is better, whatever
 decides. In brackets stands what holds with 95 %: of the mean over machines, and
@@ -118,6 +120,10 @@ struct ShowArgs {
     /// The directory
     #[arg(value_name = "DATASET", default_value = DEFAULT)]
     dataset: PathBuf,
+
+    /// The set that ships with iosched instead: simulated machines with disk models
+    #[arg(long, conflicts_with = "dataset")]
+    simulated: bool,
 
     /// Drives whose model has this in its name, with their families and classes
     #[arg(long, value_name = "TEXT")]
@@ -435,7 +441,17 @@ impl Failure for LargePage {
 const MOST_ON_PAGE: usize = 20_000;
 
 fn show(args: &ShowArgs, output: &Output) -> Outcome {
-    let dataset = Dataset::read(&args.dataset, &Wanted::default()).map_err(boxed)?;
+    let (at, dataset) = if args.simulated {
+        let rows = simulated::rows().to_vec();
+        let dataset = Dataset {
+            rows,
+            ..Dataset::default()
+        };
+        (Path::new("simulated machines"), dataset)
+    } else {
+        let dataset = Dataset::read(&args.dataset, &Wanted::default()).map_err(boxed)?;
+        (args.dataset.as_path(), dataset)
+    };
     warn(&dataset, output);
     let rows = &dataset.rows;
     let drives = args.model.as_deref().map(|model| drives(rows, model));
@@ -453,7 +469,7 @@ fn show(args: &ShowArgs, output: &Output) -> Outcome {
     };
     let mut findings = pool::findings(rows, &is_wanted).peekable();
     if findings.peek().is_none() {
-        return Err(boxed(NothingFound::in_dataset(&args.dataset, &dataset)));
+        return Err(boxed(NothingFound::in_dataset(at, &dataset)));
     }
     if let Some(page) = &args.html {
         let mut shown = Vec::new();
@@ -465,7 +481,7 @@ fn show(args: &ShowArgs, output: &Output) -> Outcome {
             }
             shown.push(finding);
         }
-        let name = args.dataset.file_name().unwrap_or(args.dataset.as_os_str());
+        let name = at.file_name().unwrap_or(at.as_os_str());
         let html = iosched_report::html::evidence(&name.to_string_lossy(), &shown);
         files::write(page, html.as_bytes()).map_err(boxed)?;
         output.note(&format!("page: {}", page.display()));
@@ -473,7 +489,7 @@ fn show(args: &ShowArgs, output: &Output) -> Outcome {
         let distinct = |of: fn(&Row) -> &str| rows.iter().map(of).collect::<BTreeSet<_>>().len();
         output.json(&Shown {
             schema: 1,
-            dataset: &args.dataset,
+            dataset: at,
             rows: rows.len(),
             records: distinct(|row| &row.record),
             machines: distinct(|row| &row.machine),

@@ -404,6 +404,62 @@ fn what_was_simulated_is_called_that() {
     );
 }
 
+#[test]
+fn the_set_that_ships_is_shown_as_simulated_and_is_what_the_simulator_says() {
+    let text = done(&["evidence", "show", "--simulated"]);
+    for line in text.lines().filter(|line| line.contains("(model")) {
+        assert!(line.contains("(model, simulated)"), "{line}");
+    }
+    assert!(!text.contains("Linux"), "{text}");
+    let shipped = iosched_evidence::simulated::rows();
+    let dir = tempfile::tempdir().unwrap();
+    // scripts/simulated-evidence makes all of it.
+    for (model, load) in [("ssd-nvme", "random-read"), ("hdd-7200", "fairness")] {
+        let at = dir.path().join(model);
+        let (record, to) = (at.join("record"), at.join("evidence"));
+        let (record, to) = (record.to_str().unwrap(), to.to_str().unwrap());
+        let arms = ["--arms", "none,mq-deadline,kyber,bfq", "--baseline", "none"];
+        let runs = ["--fixed-rounds", "3", "--seed", "2", "--out", record];
+        let tune = ["tune", "--simulate", model, "--load", load];
+        fs::create_dir(&at).unwrap();
+        done(&[&tune[..], &arms, &runs].concat());
+        let made = json(&["evidence", "add", record, "--to", to, "--dry-run"]);
+        let made = made["rows"].as_array().unwrap();
+        let made = made.iter().filter(|row| row["is_baseline"] == true);
+        let is_it =
+            |row: &&Row| (&*row.model, &*row.load, &*row.machine) == (model, load, "seed-2");
+        let shipped: Vec<&Row> = shipped.iter().filter(is_it).collect();
+        assert_eq!(shipped.len(), 3);
+        for (shipped, made) in shipped.iter().zip(made) {
+            let shipped = serde_json::to_value(shipped).unwrap();
+            for column in [
+                "arm",
+                "against",
+                "load_class",
+                "fingerprint",
+                "objective",
+                "rounds",
+            ] {
+                assert_eq!(shipped[column], made[column], "{column}");
+            }
+            for column in [
+                "rotational",
+                "queue_depth",
+                "transport",
+                "kernel",
+                "program",
+            ] {
+                assert_eq!(shipped[column], made[column], "{column}");
+            }
+            for column in ["log_ratio", "standard_error", "p99_ratio"] {
+                let (shipped, made) = (shipped[column].as_f64(), made[column].as_f64());
+                let apart = shipped.unwrap() - made.unwrap();
+                assert!(apart.abs() < 1e-4, "{column}: {shipped:?} {made:?}");
+            }
+        }
+    }
+}
+
 /// What a shape of evidence has in its row of this number.
 type Shape = fn(&Row, usize) -> Row;
 

@@ -3,10 +3,11 @@
 //!
 //! The answers are kept apart, because they are worth different things: a measurement here holds for this disk under its
 //! load, one elsewhere for drives that are alike, with a prediction interval; a rule of thumb is what others say of such
-//! disks.
+//! disks. What simulations say ([`simulated`]) stands beside them and decides nothing.
 
 pub mod elsewhere;
 pub mod rules;
+pub mod simulated;
 
 use std::collections::HashMap;
 use std::io;
@@ -23,6 +24,7 @@ pub use iosched_evidence::load_class::LoadClass;
 use self::elsewhere::Elsewhere;
 pub use self::elsewhere::Evidence;
 pub use self::rules::{Rule, Says, Seen, Source};
+use self::simulated::Simulated;
 use crate::policy::evidence::{self, Stale};
 use crate::policy::file::{self, Policy};
 use crate::policy::matching::{self, KnownDisk};
@@ -50,6 +52,8 @@ pub struct Advice {
     pub measured_elsewhere: Option<Elsewhere>,
     /// What is said of such disks.
     pub rule_of_thumb: RuleOfThumb,
+    /// What simulated machines found on a disk model of this kind: no measurement, and nothing differs from it.
+    pub simulated: Option<Simulated>,
     /// What it should have, where it has something else.
     pub differs: Option<Differs>,
     /// The command that measures which is best; none where there is nothing to settle.
@@ -253,6 +257,9 @@ impl Machine {
             active: active.to_owned(),
             measured_here,
             measured_elsewhere,
+            simulated: (!rule_of_thumb.is_required)
+                .then(|| Simulated::of(&disk.device, Rule::of(&seen), class, &offered))
+                .flatten(),
             rule_of_thumb,
             offered,
         }
