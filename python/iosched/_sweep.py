@@ -66,7 +66,8 @@ class Task:
 
 @dataclasses.dataclass(frozen=True)
 class Sweep:
-    """What a sweep did: `done` tasks now, `before` those that were there already, `failed` those that cannot be done."""
+    """What a sweep did: `done` tasks now, `before` those that were there when they were reached, `failed` those that cannot be
+    done."""
 
     out: str
     done: int
@@ -99,7 +100,8 @@ def sweep(
     worker while it is needed. `address` is a Ray cluster's ("auto" for the one that this machine belongs to); without one
     the tasks run in `workers` processes here. `options` are those of `simulate`, as `until` and `seed`.
 
-    Begun again with the same arguments it goes on where it was; a recording counts by its name, whatever is in it. Raises
+    Begun again with the same arguments it goes on where it was; a recording counts by its name, whatever is in it. A task that
+    is named twice is done once. No list of tasks is kept: before each it is asked whether its file is in `out`. Raises
     `IoschedError` for options that no task can have; a recording that cannot be simulated is in `failed`, and the others go
     on.
     """
@@ -114,31 +116,34 @@ def sweep(
     out = _absolute(out)
     files, place = _file_system(out)
     files.makedirs(place, exist_ok=True)
-    there = {os.path.basename(name) for name in files.find(place)}
     before = 0
+    # Of all tasks only those that have no file: they run now, or cannot be done.
+    running: set[str] = set()
+    refused: set[str] = set()
 
     def missing() -> Iterator[Task]:
         nonlocal before
-        seen = set()
         for task in tasks:
             name = task.digest
-            if name in seen:
+            if name in running or name in refused:
                 continue
-            seen.add(name)
-            if f"{name}.parquet" in there:
+            if files.exists(_file_of(place, task)):
                 before += 1
-            else:
-                yield task
+                continue
+            running.add(name)
+            yield task
 
     run = _on_ray(address, out) if address is not None else _here(workers, out)
     done, failed = 0, []
     for task, error in run(missing()):
         if error is None and not files.exists(_file_of(place, task)):
             error = f"its rows did not come to {out}: workers on other machines need a place that all share"
+        running.discard(task.digest)
         if error is None:
             done += 1
         else:
             failed.append((task, error))
+            refused.add(task.digest)
         if progress:
             print(f"\r{done} done, {before} before, {len(failed)} failed", end="", file=sys.stderr, flush=True)
     if progress:

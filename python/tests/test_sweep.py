@@ -1,12 +1,17 @@
 """Sweeps and searches: nothing is lost or there twice, whoever is killed."""
 
 import dataclasses
+import gzip
 import itertools
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 import time
+import tracemalloc
+import types
 from datetime import timedelta
 from pathlib import Path
 
@@ -122,6 +127,77 @@ def test_what_was_asked_for_tells_rows_apart(traces, tmp_path):
     assert len(set(table["task"].to_pylist())) == len(set(table["settings"].to_pylist())) == 2
 
 
+def test_a_sweep_keeps_no_names_of_tasks(tmp_path, monkeypatch):
+    """Of ten times as many tasks it takes no more memory: those that are there already, and those that are done now."""
+    from iosched import _sweep
+
+    class Files:
+        """Every other task is there before; the others once they are done."""
+
+        protocol = "file"
+
+        def __init__(self):
+            self.asked = 0
+
+        def makedirs(self, *_, **__):
+            pass
+
+        def exists(self, name):
+            self.asked += 1
+            return self.asked % 3 != 2
+
+    def at_once(_workers, _out):
+        return lambda tasks: ((task, None) for task in tasks)
+
+    def most(count):
+        files = Files()
+        monkeypatch.setattr(_sweep, "_file_system", lambda _: (files, "/place"))
+        monkeypatch.setattr(_sweep, "_here", at_once)
+        tracemalloc.start()
+        try:
+            swept = iosched.sweep((f"/{number}" for number in range(count)), ["noop", "cfq"], out="/place")
+            return swept, tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    most(10)  # what is loaded once
+    few, least = most(300)
+    many, greatest = most(3000)
+    assert (few.done + few.before, many.done + many.before) == (600, 6000)
+    assert few.done == few.before and not many.failed
+    assert greatest < least + 20_000, (least, greatest)
+
+
+def test_a_task_that_is_named_twice_is_done_once_and_fails_once(traces, tmp_path):
+    gone = tmp_path / "gone.txt"
+    found = iosched.sweep([*traces[:2], gone, *traces[:2], gone], ["noop", "noop"], out=str(tmp_path / "out"), workers=1)
+    assert found.done == 2 and len(found.failed) == 1
+    assert len(list((tmp_path / "out").rglob("*.parquet"))) == 2
+
+
+@pytest.mark.parametrize("format", ["", ".gz"])
+def test_a_worker_takes_no_more_memory_for_a_longer_recording(tmp_path, format):
+    """Fifty times as long: the most that a process of its own ever held grows by less than the recording itself."""
+    held, sizes = [], []
+    for accesses in (5_000, 250_000):
+        lines = (f"{128166372000000000 + at * 10_000},host,0,Read,{at % 1000 * 4096},4096,0\n" for at in range(accesses))
+        text = "".join(lines).encode()
+        trace = tmp_path / f"{accesses}.csv{format}"
+        trace.write_bytes(gzip.compress(text) if format else text)
+        sizes.append(len(text))
+        script = (
+            "import iosched, resource, sys\n"
+            "trace = iosched.Trace(sys.argv[1], format='msr', wrap=True)\n"
+            "found = iosched.sweep([trace], ['noop'], ['ssd-sata'], out=sys.argv[2], workers=1)\n"
+            "assert found.done == 1, found.failed\n"
+            "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10)\n"
+        )
+        command = [sys.executable, "-c", script, str(trace), str(tmp_path / f"out-{accesses}")]
+        held.append(int(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
+    assert sizes[1] > 10 << 20
+    assert held[1] - held[0] < sizes[1] / 2, (held, sizes)
+
+
 def test_memory_is_a_place_like_any_other_and_options_count(traces):
     out = "memory://iosched-sweep"
     # In one process's memory: done here.
@@ -169,6 +245,16 @@ def test_a_cluster_whose_nodes_die_gives_the_same(traces, tmp_path):
         cluster.shutdown()
     assert (beset.done, beset.failed) == (whole.done, [])
     assert rows(beset) == rows(whole)
+
+
+def test_a_cluster_that_does_not_answer_is_one_clear_error_with_any_ray(traces, tmp_path, monkeypatch):
+    """Ray itself tries for minutes: it is not asked where nobody listens."""
+    monkeypatch.setitem(sys.modules, "ray", types.SimpleNamespace(is_initialized=lambda: False))
+    with pytest.raises(iosched.IoschedError, match="no Ray cluster answers at 127.0.0.1:1: .*refused"):
+        iosched.sweep(traces, ["noop"], out=str(tmp_path / "out"), address="127.0.0.1:1")
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(iosched.IoschedError, match=r"not installed: pip install 'iosched\[ray\]'"):
+        iosched.sweep(traces, ["noop"], out=str(tmp_path / "out"), address="127.0.0.1:1")
 
 
 @pytest.mark.cluster
