@@ -2,6 +2,9 @@
 //!
 //! Byte by byte, as fnmatch(3) is in udev's daemon, which runs in the C locale.
 
+/// Longer patterns are like nothing: udev reads no longer line, and sets without an end are looked for from every `[` on.
+const LONGEST: usize = 16 << 10;
+
 /// What makes a pattern of a text. Without one of them udev compares texts, and a `\` is nothing but itself.
 const SIGNS: [char; 3] = ['*', '?', '['];
 
@@ -45,7 +48,8 @@ pub(crate) fn literal(text: &str) -> String {
 }
 
 fn matches(pattern: &str, text: &str) -> bool {
-    let Some(pattern) = parse(pattern.as_bytes()) else {
+    let parsed = (pattern.len() <= LONGEST).then(|| parse(pattern.as_bytes()));
+    let Some(pattern) = parsed.flatten() else {
         return false;
     };
     let text = text.as_bytes();

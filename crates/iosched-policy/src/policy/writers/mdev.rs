@@ -4,7 +4,7 @@
 //! A line is `[-][VAR=REGEX;]...REGEX user:group mode [alias] [@command]`: the first whose expression is like the whole name
 //! counts, and those with `-` besides. `@` runs a command when a device comes, `*` when it goes, too, `$` only then.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use iosched_machine::host::Host;
@@ -166,9 +166,12 @@ fn is_whole(expression: &str, text: &str) -> Option<bool> {
         depth: 0,
     };
     let either = reader.either()?;
-    let text = text.as_bytes();
+    let mut matcher = Matcher {
+        text: text.as_bytes(),
+        known: BTreeMap::new(),
+    };
     let is_read = reader.rest.is_empty();
-    is_read.then(|| ends_of(&either, text, 0).contains(&text.len()))
+    is_read.then(|| matcher.ends_of(&either, 0).contains(&text.len()))
 }
 
 /// Alternatives, each a sequence.
@@ -189,55 +192,68 @@ enum Node {
     Group(Either),
 }
 
-/// Where it can end that begins at a place.
-fn ends_of(either: &Either, text: &[u8], start: usize) -> BTreeSet<usize> {
-    let mut all = BTreeSet::new();
-    for sequence in either {
-        let mut places = BTreeSet::from([start]);
-        for part in sequence {
-            places = places
-                .into_iter()
-                .flat_map(|place| repeated(part, text, place))
-                .collect();
-        }
-        all.extend(places);
-    }
-    all
+/// Goes through an expression by all places at once, through each part of it from each place once.
+struct Matcher<'a> {
+    text: &'a [u8],
+    /// Where a part can end, by its address and the place where it begins.
+    known: BTreeMap<(*const Repeated, usize), BTreeSet<usize>>,
 }
 
-fn repeated(part: &Repeated, text: &[u8], start: usize) -> BTreeSet<usize> {
-    let mut found = BTreeSet::new();
-    let mut places = BTreeSet::from([start]);
-    for times in 0..=part.most {
-        if times >= part.least {
-            let before = found.len();
-            found.extend(&places);
-            if found.len() == before {
-                break; // no new place: more of it leads nowhere else
+impl Matcher<'_> {
+    /// Where it can end that begins at a place.
+    fn ends_of(&mut self, either: &Either, start: usize) -> BTreeSet<usize> {
+        let mut all = BTreeSet::new();
+        for sequence in either {
+            let mut places = BTreeSet::from([start]);
+            for part in sequence {
+                let ends = places.into_iter().map(|place| self.repeated(part, place));
+                places = ends.flatten().collect();
             }
+            all.extend(places);
         }
-        places = places
-            .into_iter()
-            .flat_map(|place| once(&part.node, text, place))
-            .collect();
+        all
     }
-    found
-}
 
-fn once(node: &Node, text: &[u8], at: usize) -> BTreeSet<usize> {
-    let takes = |is_it: bool| is_it.then_some(at + 1).into_iter().collect();
-    let stays = |is_it: bool| is_it.then_some(at).into_iter().collect();
-    let byte = text.get(at).copied();
-    match node {
-        Node::Any => takes(byte.is_some()),
-        Node::This(this) => takes(byte == Some(*this)),
-        Node::OneOf { set, negated } => {
-            let has = |byte: u8| set.iter().any(|(from, to)| (from..=to).contains(&&byte));
-            takes(byte.is_some_and(|byte| has(byte) != *negated))
+    fn repeated(&mut self, part: &Repeated, start: usize) -> BTreeSet<usize> {
+        let key = (std::ptr::from_ref(part), start);
+        if let Some(known) = self.known.get(&key) {
+            return known.clone();
         }
-        Node::Start => stays(at == 0),
-        Node::End => stays(at == text.len()),
-        Node::Group(either) => ends_of(either, text, at),
+        let mut found = BTreeSet::new();
+        let mut places = BTreeSet::from([start]);
+        for times in 0..=part.most {
+            if times >= part.least {
+                found.extend(&places);
+            }
+            let ends = places.iter().map(|&place| self.once(&part.node, place));
+            let next: BTreeSet<usize> = ends.flatten().collect();
+            if next == places {
+                if part.least <= part.most {
+                    found.extend(&places);
+                }
+                break; // more of it leads nowhere else
+            }
+            places = next;
+        }
+        self.known.insert(key, found.clone());
+        found
+    }
+
+    fn once(&mut self, node: &Node, at: usize) -> BTreeSet<usize> {
+        let takes = |is_it: bool| is_it.then_some(at + 1).into_iter().collect();
+        let stays = |is_it: bool| is_it.then_some(at).into_iter().collect();
+        let byte = self.text.get(at).copied();
+        match node {
+            Node::Any => takes(byte.is_some()),
+            Node::This(this) => takes(byte == Some(*this)),
+            Node::OneOf { set, negated } => {
+                let has = |byte: u8| set.iter().any(|(from, to)| (from..=to).contains(&&byte));
+                takes(byte.is_some_and(|byte| has(byte) != *negated))
+            }
+            Node::Start => stays(at == 0),
+            Node::End => stays(at == self.text.len()),
+            Node::Group(either) => self.ends_of(either, at),
+        }
     }
 }
 
@@ -479,5 +495,18 @@ mod tests {
             assert_eq!(is_whole(expression, text), expected, "{expression} {text}");
         }
         assert_eq!(is_whole(&"(".repeat(100_000), "a"), None);
+        // Each part is gone through once from each place, whatever stands around it.
+        let nested = |inner: &str, around: &str| {
+            (0..14).fold(inner.to_owned(), |inner, _| format!("({inner}){around}"))
+        };
+        let name = "a".repeat(40);
+        for (expression, expected) in [
+            (nested("", "{256}"), false),
+            (nested("a*", "*"), true),
+            (nested("a*b", "+"), false),
+            (nested("a?", "{2,256}"), true),
+        ] {
+            assert_eq!(is_whole(&expression, &name), Some(expected), "{expression}");
+        }
     }
 }
