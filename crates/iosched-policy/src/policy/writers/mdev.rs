@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use iosched_machine::host::Host;
+use iosched_machine::sysfs::sysfs_name;
 
 use super::shell::{self, Environment, Place, Write};
 use super::systemd::Units;
@@ -41,7 +42,7 @@ pub(super) fn writes(
     }
     environment
         .variables
-        .insert("DEVPATH".into(), format!("/block/{name}"));
+        .insert("DEVPATH".into(), format!("/block/{}", sysfs_name(name)));
     let mut found = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let Some(line) = Line::read(line) else {

@@ -65,7 +65,7 @@ pub(super) fn writers(
     of_units.retain(|unit| {
         let is_same = |script: &Write| {
             let of = |write: &Write| (write.file.clone(), write.line, write.target.clone());
-            of(script) == of(unit)
+            of(script) == of(unit) && (script.certain || !unit.certain)
         };
         !of_scripts.iter().any(is_same)
     });
@@ -375,6 +375,23 @@ mod tests {
             ),
         ];
         assert_eq!(written(&files), ["boot script, /etc/rc.local:2 bfq"]);
+        // One that may not be run, and is read by a shell all the same.
+        let unit = "[Service]\nExecStart=/bin/sh /etc/rc.local\n";
+        let files = [
+            ("etc/rc.local", &BFQ["#!/bin/sh\n".len()..]),
+            ("usr/lib/systemd/system/mine.service", unit),
+            (
+                "etc/systemd/system/multi-user.target.wants/mine.service",
+                "",
+            ),
+        ];
+        assert_eq!(
+            written(&files),
+            [
+                "systemd unit, /etc/rc.local:1 bfq",
+                "boot script, /etc/rc.local:1 bfq?"
+            ]
+        );
         // One of an init of old, for which a generator makes a unit.
         let unit =
             "[Unit]\nSourcePath=/etc/init.d/disks\n[Service]\nExecStart=/etc/init.d/disks start\n";
