@@ -469,7 +469,8 @@ fn take(reference: &str, arms: &[ArmFinding]) -> Vec<Text> {
     if known.is_empty() {
         return Vec::new();
     }
-    known.push((reference, 1.0));
+    // Before those that are exactly as good: nothing is gained by a change.
+    known.insert(0, (reference, 1.0));
     known.sort_by(|a, b| b.1.total_cmp(&a.1));
     let best = known[0].1;
     let near = known.iter().take_while(|(_, ratio)| best / ratio <= MARGIN);
@@ -606,6 +607,13 @@ mod tests {
             .flat_map(|number| machine(number, 1.03, 0.5))
             .collect();
         assert_eq!(of_model(&rows).take, ["kyber".into(), "none".into()]);
+        let same: Vec<Row> = (0..6)
+            .flat_map(|number| machine(number, 1.0, 1.0))
+            .collect();
+        assert_eq!(
+            of_model(&same).take,
+            ["none".into(), "bfq".into(), "kyber".into()]
+        );
     }
 
     #[test]
