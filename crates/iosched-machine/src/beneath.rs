@@ -97,10 +97,25 @@ impl Directory {
         }
     }
 
-    /// The whole text of a regular file.
-    pub fn read_to_string(&self, path: &Path) -> io::Result<String> {
+    /// The whole text of a regular file of so many bytes at the most: whoever owns it may have made it as large as it
+    /// likes.
+    ///
+    /// # Errors
+    /// It is none, is longer, or is no text.
+    pub fn read_to_string(&self, path: &Path, most: u64) -> io::Result<String> {
         let mut text = String::new();
-        self.open_file(path)?.read_to_string(&mut text)?;
+        let mut file = self.open_file(path)?.take(most);
+        file.read_to_string(&mut text)?;
+        if file.into_inner().read(&mut [0])? > 0 {
+            return Err(io::Error::new(
+                io::ErrorKind::FileTooLarge,
+                format!(
+                    "{} has more than {} MiB",
+                    path.display(),
+                    most.div_ceil(1 << 20)
+                ),
+            ));
+        }
         Ok(text)
     }
 
@@ -175,20 +190,33 @@ impl Directory {
         let mut levels = vec![Level::of(&at, name.to_owned())?];
         while let Some(level) = levels.last_mut() {
             if let Some(name) = level.names.pop() {
-                if is_directory(&at.status(&name)?) {
-                    at = at.enter_to_clear(&name)?;
-                    levels.push(Level::of(&at, name)?);
-                } else {
-                    at.remove_file(&name)?;
+                match at.remove_or_enter(&name) {
+                    Ok(None) => {}
+                    Ok(Some((inner, level))) => {
+                        at = inner;
+                        levels.push(level);
+                    }
+                    Err(error) => return Err(not_removed(&levels, &name, &error)),
                 }
             } else if let Some(cleared) = levels.pop()
                 && let Some(above) = levels.last()
             {
                 at = at.above(above)?;
-                at.remove_directory(&cleared.name)?;
+                let removed = at.remove_directory(&cleared.name);
+                removed.map_err(|error| not_removed(&levels, &cleared.name, &error))?;
             }
         }
         Ok(())
+    }
+
+    /// Removes a name in this directory; what is a directory itself is entered, to be cleared first.
+    fn remove_or_enter(&self, name: &OsStr) -> io::Result<Option<(Directory, Level)>> {
+        if !is_directory(&self.status(name)?) {
+            return self.remove_file(name).map(|()| None);
+        }
+        let inner = self.enter_to_clear(name)?;
+        let level = Level::of(&inner, name.to_owned())?;
+        Ok(Some((inner, level)))
     }
 
     /// A directory in this one, on the same mount, in which its owner may do everything.
@@ -222,6 +250,9 @@ impl Directory {
     }
 }
 
+/// So many levels of a path are named.
+const MOST_NAMED: usize = 20;
+
 /// A directory that is being cleared.
 struct Level {
     name: OsString,
@@ -238,6 +269,13 @@ impl Level {
             names: directory.names()?,
         })
     }
+}
+
+/// Why what was to be cleared stays, with the path of what cannot be removed.
+fn not_removed(levels: &[Level], name: &OsStr, error: &io::Error) -> io::Error {
+    let above = levels.iter().take(MOST_NAMED).map(|level| &*level.name);
+    let path: PathBuf = above.chain([name]).collect();
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// File system and number of a directory, which no other has as long as it is there.
@@ -488,6 +526,34 @@ mod tests {
         fs::rename(dir.path().join("goes/a/b"), dir.path().join("kept/a/b")).unwrap();
         let error = inner.above(&came_from).unwrap_err().to_string();
         assert_eq!(error, "a directory was moved while it was being removed");
+    }
+
+    #[test]
+    fn what_is_longer_than_it_may_be_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("log"), "12345678").unwrap();
+        let held = Directory::open(dir.path()).unwrap();
+        let read = |most| held.read_to_string(Path::new("log"), most);
+        assert_eq!(read(8).unwrap(), "12345678");
+        let error = read(7).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(error.to_string(), "log has more than 1 MiB");
+    }
+
+    #[test]
+    fn what_cannot_be_removed_is_named_by_its_path() {
+        if !iosched_testing::is_root() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("goes/a/b")).unwrap();
+        let point = dir.path().join("goes/a/b");
+        let point = point.to_str().unwrap();
+        assert!(succeeds("mount", &["mount", "-t", "tmpfs", "none", point]));
+        let held = Directory::open(dir.path()).unwrap();
+        let error = held.remove_all(OsStr::new("goes")).unwrap_err();
+        assert!(succeeds("mount", &["umount", point]));
+        assert!(error.to_string().starts_with("goes/a/b: "), "{error}");
     }
 
     #[test]

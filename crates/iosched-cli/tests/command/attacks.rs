@@ -235,9 +235,37 @@ const MISCHIEF: &[(&str, &str)] = &[
         "perl -e 'fork || do { syscall(101, 0x4206, $ARGV[0], 0, 0); mkdir \"traces\"; sleep 1000000 }' $$ $NAME; \
          until [ -e traces ]; do :; done",
     ),
+    (
+        "waits for a file system that it serves itself and answers nothing",
+        OWN_FUSE,
+    ),
     ("ends by a signal", "kill -SEGV $$"),
     ("closes its output", "exec 1>&- 2>&-"),
 ];
+
+/// Leaves a process that no signal ends: it waits in the kernel for a FUSE server that it keeps alive itself.
+const OWN_FUSE: &str = r#"python3 - $NAME <<'END' >/dev/null 2>&1 &
+import ctypes, os, struct
+libc = ctypes.CDLL(None)
+uid, gid = os.getuid(), os.getgid()
+assert libc.unshare(0x10000000 | 0x20000) == 0  # CLONE_NEWUSER, CLONE_NEWNS
+for path, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
+    with open(f"/proc/self/{path}", "w") as out:
+        out.write(text)
+fuse = os.open("/dev/fuse", os.O_RDWR)
+options = f"fd={fuse},rootmode=40000,user_id=0,group_id=0".encode()
+os.mkdir("served")
+assert libc.mount(b"x", b"served", b"fuse", 0, options) == 0
+if os.fork() == 0:
+    _, opcode, unique = struct.unpack("=IIQ", os.read(fuse, 1 << 17)[:16])
+    init = struct.pack("=IIIIHHIIHH8I", 7, 31, 0, 0, 0, 0, 4096, 1, 0, 0, *[0] * 8)
+    os.write(fuse, struct.pack("=IiQ", 16 + len(init), 0, unique) + init)
+    while True:
+        os.read(fuse, 1 << 17)
+open("waits", "w").close()
+os.stat("served/x")
+END
+i=0; until [ -e waits ] || [ $i = 50 ]; do sleep 0.1; i=$((i+1)); done; sleep 0.3"#;
 
 /// All that nobody may change.
 struct Victims {

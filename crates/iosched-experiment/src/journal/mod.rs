@@ -717,8 +717,8 @@ fn undo_file(host: &Host, path: &Path, entry: &Entry) -> Vec<Undone> {
 
 impl Entry {
     /// Ends what the loads left running, then puts every disk back and removes what is ours; with it goes what is
-    /// still to be done, if anything is. While a process of a load goes on, nothing is as before: then nothing else
-    /// is done.
+    /// still to be done, if anything is. While a process of a load goes on, it may still write: then only the disks are put
+    /// back.
     fn undo(&self, host: &Host) -> (Vec<Undone>, Option<Entry>) {
         let same_boot = match boot_id(host) {
             Ok(now) => now == self.boot_id,
@@ -739,9 +739,7 @@ impl Entry {
                 cause: "this process of its load does not end, and may still write".into(),
             }),
         });
-        if let Some(failed) = processes.iter().find(|ended| !ended.is_settled()) {
-            return (vec![failed.clone()], Some(self.clone()));
-        }
+        let goes_on = processes.as_ref().is_some_and(|ended| !ended.is_settled());
         let mut undone: Vec<Undone> = processes.into_iter().collect();
         let OwnedResources {
             directories,
@@ -753,6 +751,13 @@ impl Entry {
         } = &self.ours;
         let mut rest = Rest(&mut undone);
         let disks = rest.of(&self.disks, |disk| Some(disk.undo(host, same_boot)));
+        if goes_on {
+            let left = Entry {
+                disks,
+                ..self.clone()
+            };
+            return (undone, Some(left));
+        }
         let databases = rest.of(databases, Undone::of_databases);
         let directories = rest.of(directories, |path| {
             remove_directory(host, path, user.as_ref(), mount.as_ref())
@@ -944,8 +949,25 @@ fn remove_directory(
         Ok(()) => Undone::Removed {
             directory: path.into(),
         },
+        Err(error) if is_of_others(&error) => Undone::Failed {
+            thing: path.display().to_string(),
+            cause: format!(
+                "{error}: it is not the load's to remove; remove or unmount it as root, then run iosched restore"
+            ),
+        },
         Err(error) => failed(error),
     })
+}
+
+/// Somebody else's file, or something mounted, that came into a directory of ours.
+fn is_of_others(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::PermissionDenied
+            | io::ErrorKind::CrossesDevices
+            | io::ErrorKind::ResourceBusy
+            | io::ErrorKind::DirectoryNotEmpty
+    )
 }
 
 fn is_absence(error: &io::Error) -> bool {

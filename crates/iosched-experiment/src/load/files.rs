@@ -3,12 +3,12 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use iosched_machine::beneath::{self, Directory};
-use iosched_machine::process::{User, as_user};
+use iosched_machine::process::{Stop, User, as_user};
 use rustix::fs::Mode;
 
 /// Makes a directory that only the load's user may enter. It may be there already.
@@ -74,12 +74,14 @@ pub(super) fn remove_files(directory: &Path, user: Option<&User>) -> io::Result<
     })
 }
 
-/// Reads the files in a directory, so that they are in memory.
-pub(super) fn read_files(directory: &Path, user: Option<&User>) -> io::Result<()> {
+/// Reads the files in a directory, so that they are in memory, until all is read or it is to stop.
+pub(super) fn read_files(directory: &Path, user: Option<&User>, stop: &Stop) -> io::Result<()> {
+    let mut buffer = vec![0; 1 << 20];
     as_user(user, || {
         let directory = Directory::open(directory)?;
         for name in directory.names()? {
-            io::copy(&mut directory.open_file(Path::new(&name))?, &mut io::sink())?;
+            let mut file = directory.open_file(Path::new(&name))?;
+            while !stop.is_wanted() && file.read(&mut buffer)? > 0 {}
         }
         Ok(())
     })

@@ -152,7 +152,8 @@ impl Load for FixedWork {
     /// Reads everything once, so that it is in memory.
     fn start(&mut self, at: &Workplace<'_>, _turn: &Turn<'_>) -> Result<(), LoadError> {
         if self.settings.files == Files::Cached {
-            files::read_files(&self.directory(at), at.user()).map_err(fio::FioError::Files)?;
+            files::read_files(&self.directory(at), at.user(), at.stop)
+                .map_err(fio::FioError::Files)?;
         }
         Ok(())
     }

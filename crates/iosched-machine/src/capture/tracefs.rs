@@ -11,9 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
-
 use super::CaptureError;
+use crate::detached_mount;
 use crate::host::Host;
 use crate::lock;
 use crate::process::{Owner, OwnerState};
@@ -43,7 +42,8 @@ impl Tracefs {
                 });
             }
         }
-        let mount = own_mount().map_err(|source| CaptureError::NoTracefs { source })?;
+        let mount = detached_mount::mount("tracefs")
+            .map_err(|source| CaptureError::NoTracefs { source })?;
         let root = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
         if !root.join("events/header_page").exists() {
             let source = io::Error::from(io::ErrorKind::NotFound);
@@ -139,18 +139,6 @@ fn read_at_once(path: &Path) -> io::Result<String> {
             length => bytes.extend_from_slice(&piece[..length]),
         }
     }
-}
-
-/// A mount of tracefs without a place in the file tree.
-fn own_mount() -> io::Result<OwnedFd> {
-    let context = rustix::mount::fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    rustix::mount::fsconfig_create(&context)?;
-    let flags = FsMountFlags::FSMOUNT_CLOEXEC;
-    Ok(rustix::mount::fsmount(
-        &context,
-        flags,
-        MountAttrFlags::empty(),
-    )?)
 }
 
 /// Who made the instance of this name, if it is one of ours.

@@ -4,13 +4,17 @@
 //! Follows `Documentation/admin-guide/cgroup-v2.rst`. No controller is enabled in them: accounting, limits and
 //! bfq's groups are those of the process that measures.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::process::{Pid, Signal, geteuid, kill_process};
 
+use crate::detached_mount;
 use crate::host::Host;
 use crate::lossy;
 
@@ -30,7 +34,26 @@ pub(super) fn below_ours(host: &Host, name: &str) -> Option<PathBuf> {
     let own = own.lines().find_map(|line| line.strip_prefix("0::"))?;
     let (root, mount_point) = mounts.lines().find_map(parse_mount)?;
     let below = Path::new(own).strip_prefix(root).ok()?;
-    Some(mount_point.join(below).join(format!("{OURS}{name}")))
+    let ours = mount_point.join(below);
+    let is_kept = ours
+        .ancestors()
+        .take_while(|above| above.starts_with(&mount_point))
+        .all(keeps_processes);
+    let place = if is_kept { ours } else { mount_point };
+    keeps_processes(&place).then(|| place.join(format!("{OURS}{name}")))
+}
+
+/// True if nobody but us and root may move processes from below this cgroup to another one below it: one that was
+/// delegated to a user (`user@1000.service`) would let that user's load go.
+fn keeps_processes(path: &Path) -> bool {
+    [path.to_owned(), path.join("cgroup.procs")]
+        .iter()
+        .all(|path| {
+            fs::metadata(path).map_or(true, |status| {
+                let is_trusted = [0, geteuid().as_raw()].contains(&status.uid());
+                is_trusted && status.mode() & 0o022 == 0
+            })
+        })
 }
 
 /// What of cgroup v2 is mounted, and where.
@@ -76,10 +99,14 @@ fn is_populated(path: &Path) -> bool {
 
 /// Kills all that is in it and below it, and waits at the most this long for their end; true if all ended.
 pub(super) fn kill(path: &Path, limit: Duration) -> bool {
-    let deadline = Instant::now() + limit;
+    let begun = Instant::now();
+    let deadline = begun + limit;
     loop {
         if !is_populated(path) {
             return true;
+        }
+        if Instant::now() > begun + limit / 2 {
+            abort_own_fuse(path);
         }
         // Before Linux 5.14 each by itself, until none has had time to fork.
         if fs::write(path.join("cgroup.kill"), "1").is_err() {
@@ -92,6 +119,41 @@ pub(super) fn kill(path: &Path, limit: Duration) -> bool {
         }
         std::thread::sleep(STEP);
     }
+}
+
+/// A process that waits for a FUSE file system that it is to serve itself ends by no signal, but with the connection.
+/// Those of mount namespaces of their own are cut, where nobody but the load sees what they serve.
+fn abort_own_fuse(path: &Path) {
+    let ours = fuse_connections("self");
+    let pids = processes(path).into_iter();
+    let seen = pids.flat_map(|pid| fuse_connections(&pid.as_raw_nonzero().to_string()));
+    let own: BTreeSet<String> = seen.filter(|one| !ours.contains(one)).collect();
+    if own.is_empty() {
+        return;
+    }
+    // What a distribution mounts at this place may be lacking, and kernels before 5.2 have no other way.
+    let mounted = || openat(CWD, "/sys/fs/fuse/connections", OFlags::PATH, Mode::empty());
+    let Ok(control) = detached_mount::mount("fusectl").or_else(|_| mounted()) else {
+        return;
+    };
+    for connection in own {
+        let abort = format!("{connection}/abort");
+        if let Ok(abort) = openat(&control, abort, OFlags::WRONLY, Mode::empty()) {
+            let _ = rustix::io::write(abort, b"1");
+        }
+    }
+}
+
+/// The connections (minor numbers) of the FUSE file systems that a process sees.
+fn fuse_connections(process: &str) -> BTreeSet<String> {
+    let mounts = lossy::read(format!("/proc/{process}/mountinfo")).unwrap_or_default();
+    let connection = |line: &str| {
+        let (before, after) = line.split_once(" - ")?;
+        let device = before.split(' ').nth(2)?;
+        let minor = device.strip_prefix("0:")?;
+        after.starts_with("fuse").then(|| minor.to_owned())
+    };
+    mounts.lines().filter_map(connection).collect()
 }
 
 /// Those who are in it and below it.
@@ -168,6 +230,29 @@ mod tests {
             Some("/cg/a.scope/iosched-7-8".into())
         );
         let (_dir, host) = machine("30 24 0:26 / /a rw - cgroup cgroup rw,cpu\n", "1:cpu:/\n");
+        assert_eq!(below_ours(&host, "7-8"), None);
+    }
+
+    #[test]
+    fn below_what_was_delegated_to_a_user_there_is_no_place_for_ours() {
+        if !iosched_testing::is_root() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let mounted = dir.path().join("cgroup");
+        let own = mounted.join("user.slice/user@1.service/app/term");
+        fs::create_dir_all(&own).unwrap();
+        let line = format!(
+            "30 24 0:26 / {} rw - cgroup2 cgroup2 rw\n",
+            mounted.display()
+        );
+        let (_machine, host) = machine(line, "0::/user.slice/user@1.service/app/term\n");
+        assert_eq!(below_ours(&host, "7-8"), Some(own.join("iosched-7-8")));
+        let procs = mounted.join("user.slice/user@1.service/cgroup.procs");
+        fs::write(&procs, "").unwrap();
+        std::os::unix::fs::chown(&procs, Some(65_534), None).unwrap();
+        assert_eq!(below_ours(&host, "7-8"), Some(mounted.join("iosched-7-8")));
+        std::os::unix::fs::chown(&mounted, Some(65_534), None).unwrap();
         assert_eq!(below_ours(&host, "7-8"), None);
     }
 

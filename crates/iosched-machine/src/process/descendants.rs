@@ -6,6 +6,7 @@
 //! found by [`RUN`](super::RUN).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, getpid, set_child_subreaper, waitpid};
@@ -66,6 +67,20 @@ impl Descendants {
             std::thread::sleep(STEP);
         }
     }
+}
+
+/// Children of ours that do not run their program yet: those that a signal stopped, or all.
+pub(super) fn not_begun(host: &Host, only_stopped: bool) -> Vec<Pid> {
+    let us = getpid().as_raw_nonzero().get();
+    let program = |process: &str| fs::read_link(host.proc(&format!("{process}/exe"))).ok();
+    let ours = program("self");
+    let is_one = |pid: &i32| {
+        ProcessStat::read(host, *pid)
+            .is_some_and(|stat| stat.parent == us && (stat.is_stopped || !only_stopped))
+            && program(&pid.to_string()) == ours
+    };
+    let numbers = numbers(host).unwrap_or_default().into_iter();
+    numbers.filter(is_one).filter_map(Pid::from_raw).collect()
 }
 
 fn is_still(host: &Host, (pid, start_ticks): Process) -> bool {

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
@@ -28,6 +29,9 @@ const BY_ITSELF: Duration = Duration::from_secs(5);
 
 /// How long SIGKILL may take.
 const KILLED_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long reading the environment of a process may take.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 
 /// How often those who are to end are looked at.
 const STEP: Duration = Duration::from_millis(20);
@@ -64,10 +68,10 @@ impl LoadProcesses {
         while !self.find(host).is_empty() && Instant::now() < deadline {
             std::thread::sleep(STEP);
         }
-        if let Some(path) = self.cgroup() {
-            cgroup::kill(path, KILLED_WITHIN);
+        match self.cgroup() {
+            Some(path) => drop(cgroup::kill(path, KILLED_WITHIN)),
+            None => kill_marked(host, &self.marker),
         }
-        kill_marked(host, &self.marker);
         let left = self.find(host);
         if !left.is_empty() {
             return Err(left.iter().map(|&pid| name(host, pid)).collect());
@@ -89,17 +93,20 @@ impl LoadProcesses {
         self.cgroup.as_deref().filter(|path| cgroup::is_ours(path))
     }
 
+    /// Where there is a cgroup, it has all of them, and no environment is read: a process can make whoever reads its
+    /// environment wait.
     fn find(&self, host: &Host) -> Vec<Pid> {
-        let mut found = marked(host, &self.marker);
-        found.extend(self.cgroup().map(cgroup::processes).unwrap_or_default());
-        found.sort_unstable_by_key(|pid| pid.as_raw_nonzero());
-        found.dedup();
-        found
+        match self.cgroup() {
+            Some(path) => cgroup::processes(path),
+            None => marked(host, &self.marker),
+        }
     }
 
     fn holds(&self, host: &Host, pid: Pid) -> bool {
-        let in_cgroup = |path: &Path| cgroup::processes(path).contains(&pid);
-        is_marked(host, pid, &self.marker) || self.cgroup().is_some_and(in_cgroup)
+        match self.cgroup() {
+            Some(path) => cgroup::processes(path).contains(&pid),
+            None => is_marked(host, pid, &self.marker),
+        }
     }
 }
 
@@ -139,15 +146,13 @@ impl Marks {
         let (mut of_marker, mut without) = (Vec::new(), BTreeSet::new());
         // Where the list cannot be read, nobody is known to be marked.
         let numbers = numbers(host).unwrap_or_default().into_iter();
-        for pid in numbers.filter_map(Pid::from_raw) {
+        for (pid, environment) in environments(host, numbers.filter_map(Pid::from_raw).collect()) {
             let number = pid.as_raw_nonzero().get();
-            match environment(host, pid) {
-                Some(environment) if environment.is_empty() => {
-                    let stat = ProcessStat::read(host, number);
-                    without.extend(stat.filter(|stat| !stat.is_zombie).map(|_| number));
-                }
-                _ if is_marked(host, pid, marker) => of_marker.push(pid),
-                _ => {}
+            if environment.is_empty() {
+                let stat = ProcessStat::read(host, number);
+                without.extend(stat.filter(|stat| !stat.is_zombie).map(|_| number));
+            } else if mark_in(&environment).is_some_and(|mark| belongs(mark, marker)) {
+                of_marker.push(pid);
             }
         }
         Marks {
@@ -173,16 +178,47 @@ fn belongs(mark: &[u8], marker: &str) -> bool {
 
 /// The value of [`RUN`] in a process' environment.
 fn mark(host: &Host, pid: Pid) -> Option<Vec<u8>> {
-    let environment = environment(host, pid)?;
-    let value = environment.split(|&byte| byte == 0).find_map(|variable| {
-        let rest = variable.strip_prefix(RUN.as_bytes())?;
-        rest.strip_prefix(b"=")
-    });
-    value.map(<[u8]>::to_vec)
+    let (_, environment) = environments(host, vec![pid]).pop()?;
+    mark_in(&environment).map(<[u8]>::to_vec)
 }
 
-fn environment(host: &Host, pid: Pid) -> Option<Vec<u8>> {
-    fs::read(host.proc(&format!("{}/environ", pid.as_raw_nonzero()))).ok()
+fn mark_in(environment: &[u8]) -> Option<&[u8]> {
+    environment.split(|&byte| byte == 0).find_map(|variable| {
+        let rest = variable.strip_prefix(RUN.as_bytes())?;
+        rest.strip_prefix(b"=")
+    })
+}
+
+/// The environments of those that have one to read. The kernel reads it in the process' own memory, and who has mapped a
+/// file there that is not answered for can make that wait for ever: such a process is passed over, and the thread that
+/// asked it ends with us.
+fn environments(host: &Host, pids: Vec<Pid>) -> Vec<(Pid, Vec<u8>)> {
+    let mut found = Vec::new();
+    let pids: Arc<[Pid]> = pids.into();
+    let mut next = 0;
+    while next < pids.len() {
+        let (sender, receiver) = mpsc::channel();
+        let (host, all) = (host.clone(), Arc::clone(&pids));
+        let read = move || {
+            for &pid in &all[next..] {
+                let path = host.proc(&format!("{}/environ", pid.as_raw_nonzero()));
+                if sender.send((pid, fs::read(path))).is_err() {
+                    return;
+                }
+            }
+        };
+        let Ok(_) = std::thread::Builder::new().spawn(read) else {
+            return found;
+        };
+        while let Ok((pid, environment)) = receiver.recv_timeout(ANSWERED_WITHIN) {
+            next += 1;
+            found.extend(environment.ok().map(|environment| (pid, environment)));
+        }
+        if next < pids.len() {
+            next += 1; // it did not answer
+        }
+    }
+    found
 }
 
 /// `dd (pid 4711)`.
@@ -196,6 +232,29 @@ fn name(host: &Host, pid: Pid) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_environment_that_does_not_come_keeps_no_other_from_being_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = Host::at(dir.path());
+        let pids: Vec<Pid> = [11, 12, 13].into_iter().filter_map(Pid::from_raw).collect();
+        for pid in &pids {
+            let of_process = host.proc(&pid.as_raw_nonzero().to_string());
+            fs::create_dir_all(&of_process).unwrap();
+            let environment = of_process.join("environ");
+            if pid.as_raw_nonzero().get() == 12 {
+                // Nobody opens its other end.
+                let fifo = rustix::fs::FileType::Fifo;
+                let mode = rustix::fs::Mode::RUSR;
+                rustix::fs::mknodat(rustix::fs::CWD, environment, fifo, mode, 0).unwrap();
+            } else {
+                fs::write(environment, "A=1").unwrap();
+            }
+        }
+        let read = environments(&host, pids.clone());
+        let read: Vec<Pid> = read.iter().map(|(pid, _)| *pid).collect();
+        assert_eq!(read, [pids[0], pids[2]]);
+    }
 
     #[test]
     fn a_process_is_found_by_its_run_and_by_no_other() {

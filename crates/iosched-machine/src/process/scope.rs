@@ -8,11 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::descendants::{self, Descendants};
+use super::pidfd::signal_if;
 use super::remains::{self, LoadProcesses, RUN};
 use super::stat::ProcessStat;
 use super::user::User;
@@ -23,6 +25,15 @@ use crate::lossy;
 /// How long what a load started may take to end after SIGKILL. What takes longer is waited for when the run
 /// ends.
 const KILLED_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long what was killed may wait in the kernel, for a disk that is slow to give up, before we go on without it.
+const WAITED_FOR: Duration = Duration::from_secs(60);
+
+/// How long a child may take from its start to the program that it is to run.
+const STARTED_WITHIN: Duration = Duration::from_secs(60);
+
+/// How often a child is looked at that is being started.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// How often a child is looked at that is about to end.
 const STEP: Duration = Duration::from_millis(2);
@@ -130,7 +141,10 @@ impl Scope {
         let entrance = entrance.map_err(|error| self.without_cgroup(&error))?;
         let lent = self.lent.as_ref().map(AsRawFd::as_raw_fd);
         confine::confine(&mut command, self.user(), entrance, lent, when_we_die);
-        let process = command.spawn();
+        let process = match self.user() {
+            Some(_) => spawn_watched(&mut command),
+            None => command.spawn(),
+        };
         let cgroup = cgroup.filter(|_| !self.is_lasting);
         if process.is_err()
             && let Some(path) = &cgroup
@@ -193,10 +207,12 @@ impl Child {
     /// that lets go of it: a tracer that it started itself is killed with all the rest.
     ///
     /// # Errors
-    /// Somebody else traces it, and does not let go.
+    /// Somebody else traces it and does not let go; or it waits in the kernel for what does not come.
     pub(super) fn reap(&mut self) -> io::Result<ExitStatus> {
         let (host, pid) = (Host::live(), self.pid().as_raw_nonzero().get());
+        let begun = Instant::now();
         let mut kept_since = None;
+        let mut next_end = begun + KILLED_WITHIN;
         loop {
             if let Some(status) = self.process.try_wait()? {
                 return Ok(status);
@@ -210,6 +226,13 @@ impl Child {
                     Some(_) => {}
                 }
                 kept_since.get_or_insert_with(Instant::now);
+            } else if Instant::now() > begun + WAITED_FOR {
+                return Err(io::Error::other(format!(
+                    "process {pid} was killed and does not end: it waits in the kernel"
+                )));
+            } else if Instant::now() > next_end {
+                self.end_all();
+                next_end = Instant::now() + KILLED_WITHIN;
             }
             std::thread::sleep(STEP);
         }
@@ -244,6 +267,28 @@ impl Child {
         }
         remains::kill_marked(&host, marker);
     }
+}
+
+/// Starts a child that has another user's rights before it runs that user's program: whoever has these rights can stop it
+/// there, and the start with it. One that is stopped, or takes too long, is killed.
+fn spawn_watched(command: &mut Command) -> io::Result<std::process::Child> {
+    let (has_begun, begins) = mpsc::channel::<()>();
+    let watch = move || {
+        let (host, begun) = (Host::live(), Instant::now());
+        while begins.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+            for pid in descendants::not_begun(&host, begun.elapsed() < STARTED_WITHIN) {
+                signal_if(pid, Signal::KILL, || {
+                    descendants::not_begun(&host, false).contains(&pid)
+                });
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        std::thread::Builder::new().spawn_scoped(scope, watch)?;
+        let process = command.spawn();
+        drop(has_begun);
+        process
+    })
 }
 
 /// It has ended, and its end is kept from us.
@@ -359,6 +404,21 @@ time.sleep(100000)";
         let named = named.and_then(Pid::from_raw).expect("a tracer is named");
         rustix::process::kill_process(named, Signal::KILL).unwrap();
         outside.wait().unwrap();
+    }
+
+    #[test]
+    fn a_child_that_is_stopped_before_its_program_begins_is_killed() {
+        let mut command = Command::new("true");
+        // SAFETY: one system call, on nothing that is ours.
+        unsafe {
+            std::os::unix::process::CommandExt::pre_exec(&mut command, || {
+                rustix::process::kill_process(rustix::process::getpid(), Signal::STOP)?;
+                Ok(())
+            });
+        }
+        let mut child = spawn_watched(&mut command).unwrap();
+        let status = child.wait().unwrap();
+        assert_eq!(crate::process::describe(status), "signal 9");
     }
 
     #[test]

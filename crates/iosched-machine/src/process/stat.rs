@@ -11,6 +11,8 @@ pub struct ProcessStat {
     pub start_ticks: u64,
     /// It has ended, and its parent has not asked how. With more than one thread only the first has.
     pub is_zombie: bool,
+    /// A signal stopped it.
+    pub(super) is_stopped: bool,
     /// Its threads, with those that have ended and are still there.
     pub(super) threads: u32,
     /// `PF_*` of the kernel's `linux/sched.h`.
@@ -34,8 +36,10 @@ impl ProcessStat {
     /// Fields 3, 4, 9, 20 and 22. The command (field 2) may hold anything, so count from its closing parenthesis.
     fn parse(stat: &str) -> Option<ProcessStat> {
         let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+        let state = fields.next()?;
         Some(ProcessStat {
-            is_zombie: matches!(fields.next()?, "Z" | "X"),
+            is_zombie: matches!(state, "Z" | "X"),
+            is_stopped: state == "T",
             parent: fields.next()?.parse().ok()?,
             flags: fields.nth(4)?.parse().ok()?,
             threads: fields.nth(10)?.parse().ok()?,
@@ -57,6 +61,7 @@ mod tests {
                 parent: 3,
                 start_ticks: 4711,
                 is_zombie,
+                is_stopped: false,
                 threads: 20,
                 flags: 9,
             };

@@ -47,6 +47,9 @@ const SOCKET: &str = "/proc/self/cwd";
 /// The server's log, in the directory above its data.
 const LOG: &str = "log";
 
+/// The longest text of the server's that is read, in bytes.
+const LONGEST_TEXT: u64 = 64 << 20;
+
 /// While the database is made: what would be written twice or waited for is not.
 const WHILE_MAKING: &[&str] = &["wal_level=minimal", "max_wal_senders=0", "fsync=off"];
 
@@ -206,7 +209,7 @@ impl Cluster {
     /// What a file of the cluster holds; nothing where it cannot be read.
     fn text_of(&self, path: &str) -> String {
         let text = as_user(self.programs.user(), || {
-            Directory::open(&self.root)?.read_to_string(Path::new(path))
+            Directory::open(&self.root)?.read_to_string(Path::new(path), LONGEST_TEXT)
         });
         text.unwrap_or_default()
     }

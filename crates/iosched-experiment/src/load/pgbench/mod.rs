@@ -7,7 +7,7 @@
 //! `--pg` it is a server of the user's, where a database is made anew from a template
 //! (`existing`). Latencies come from pgbench's log of every transaction.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::Command;
@@ -353,15 +353,22 @@ fn runtime(settings: &TrialSettings) -> Duration {
     settings.runtime.unwrap_or(DEFAULT_RUNTIME)
 }
 
-/// The log of every transaction: a file per thread.
+/// The longest log of a trial that is read, in bytes: some ten million transactions.
+const LONGEST_LOG: u64 = 512 << 20;
+
+/// The log of every transaction: a file per thread, `LONGEST_LOG` in all.
 fn read_logs(directory: &Path, user: Option<&User>) -> Result<Vec<String>, PgbenchError> {
     let read = as_user(user, || {
         let logs = Directory::open(directory)?;
-        let names = logs.names()?.into_iter();
-        names
-            .filter(|name| name.to_string_lossy().starts_with("log."))
-            .map(|name| logs.read_to_string(Path::new(&name)))
-            .collect()
+        let mut names = logs.names()?;
+        names.retain(|name| name.to_string_lossy().starts_with("log."));
+        let mut left = LONGEST_LOG;
+        let read_one = |name: &OsString| {
+            let text = logs.read_to_string(Path::new(name), left)?;
+            left -= text.len() as u64;
+            Ok(text)
+        };
+        names.iter().map(read_one).collect()
     });
     read.map_err(|source| PgbenchError::Io {
         path: directory.into(),
