@@ -10,14 +10,14 @@ use iosched_machine::host::Host;
 
 use super::shell::{self, Environment, Place, Write};
 use super::systemd::Units;
-use super::{files_of, services, text_of};
+use super::{files_of, inits, text_of};
 
 /// What it writes at every boot.
 pub(super) fn writes(host: &Host, units: &Units<'_>, place: &Place<'_>) -> Vec<Write> {
     let services = ["cloud-final", "cloud-init", "cloud-init-network"];
     let is_started = services
         .iter()
-        .any(|name| services::is_started(host, units, name));
+        .any(|name| inits::is_started(host, units, name));
     let is_disabled = host
         .path(Path::new("/etc/cloud/cloud-init.disabled"))
         .exists();

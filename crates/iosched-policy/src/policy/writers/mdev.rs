@@ -12,7 +12,7 @@ use iosched_machine::sysfs::sysfs_name;
 
 use super::shell::{self, Environment, Place, Write};
 use super::systemd::Units;
-use super::{services, text_of};
+use super::{inits, text_of};
 use crate::policy::matching::KnownDisk;
 use crate::system_config::udev;
 
@@ -78,7 +78,7 @@ fn is_started(host: &Host, units: &Units<'_>) -> bool {
     };
     services
         .iter()
-        .any(|name| services::is_started(host, units, name))
+        .any(|name| inits::is_started(host, units, name))
         || scripts.iter().any(names_it)
 }
 

@@ -14,6 +14,7 @@
 //! | TuneD, TLP, saptune, sapconf, a cloud's agent | last | |
 
 mod cloud;
+mod inits;
 mod mdev;
 mod programs;
 pub(crate) mod rule_text;
@@ -200,7 +201,7 @@ pub(crate) fn tuned_runs(host: &Host) -> bool {
 
 /// True if tuned-ppd, which chooses TuneD's profile by the desktop's choice of power, will run at the next boot.
 pub(crate) fn tuned_ppd_runs(host: &Host) -> bool {
-    services::is_started(host, &Units::of(host), "tuned-ppd")
+    inits::is_started(host, &Units::of(host), "tuned-ppd")
 }
 
 /// What these profiles of TuneD (separated by commas or blanks) write into a disk's queue.

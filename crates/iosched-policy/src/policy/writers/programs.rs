@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use iosched_machine::host::Host;
 use iosched_switch as switch;
 
-use super::services::is_started;
+use super::inits::is_started;
 use super::systemd::Units;
 use super::{Writer, WriterKind, files_of, text_of};
 use crate::policy::matching::KnownDisk;

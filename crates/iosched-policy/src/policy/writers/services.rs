@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use iosched_machine::host::Host;
 use iosched_machine::sysfs::sysfs_name;
 
+use super::inits::{is_started, links_of_init, services_of_openrc};
 use super::shell::{self, Place, Write};
 use super::systemd::{KNOWN, Sure, Units};
 use super::{Writer, WriterKind, cloud, files_of, mdev, text_of};
@@ -19,28 +20,6 @@ const BOOT_SCRIPTS: [&str; 4] = [
     "/etc/rc.d/rc.local",
     "/etc/init.d/boot.local",
     "/etc/init.d/after.local",
-];
-
-/// Where an init of old has what it starts at boot: links called `S01name`.
-const RUN_LEVELS: [&str; 11] = [
-    "/etc/rcS.d",
-    "/etc/rc2.d",
-    "/etc/rc3.d",
-    "/etc/rc4.d",
-    "/etc/rc5.d",
-    "/etc/rc.d/rc2.d",
-    "/etc/rc.d/rc3.d",
-    "/etc/rc.d/rc4.d",
-    "/etc/rc.d/rc5.d",
-    "/etc/init.d/boot.d",
-    "/etc/init.d/rc3.d",
-];
-
-/// Where OpenRC has it.
-const OPENRC_RUN_LEVELS: [&str; 3] = [
-    "/etc/runlevels/sysinit",
-    "/etc/runlevels/boot",
-    "/etc/runlevels/default",
 ];
 
 /// Tables of cron: some name the user before the command.
@@ -106,16 +85,6 @@ fn boot_scripts(host: &Host, units: &Units<'_>, place: &Place<'_>) -> Vec<Write>
     }
     of_scripts.extend(cron(host, place));
     of_scripts
-}
-
-/// True if the boot starts this, by systemd, an init of old or OpenRC.
-pub(super) fn is_started(host: &Host, units: &Units<'_>, name: &str) -> bool {
-    if units.are_started(&format!("{name}.service")) {
-        return true;
-    }
-    let is_of_init = || services_of_init(host).any(|service| service == name);
-    let is_of_openrc = || services_of_openrc(host).any(|service| service == name);
-    is_of_init() || is_of_openrc()
 }
 
 pub(super) fn of_kind(kind: WriterKind, writes: Vec<Write>) -> impl Iterator<Item = Writer> {
@@ -208,24 +177,6 @@ fn writer(kind: WriterKind, file: &Path, index: usize, target: &str, value: &str
     }
 }
 
-/// What an init of old starts at boot, by the names of the links without `S01`.
-fn services_of_init(host: &Host) -> impl Iterator<Item = String> {
-    links_of_init(host).map(|(name, _)| name)
-}
-
-fn links_of_init(host: &Host) -> impl Iterator<Item = (String, PathBuf)> {
-    RUN_LEVELS.into_iter().flat_map(|directory| {
-        let files = files_of(host, &[directory], "").into_iter();
-        files.filter_map(|path| {
-            let name = path.file_name()?.to_string_lossy().into_owned();
-            let name = name
-                .strip_prefix('S')?
-                .trim_start_matches(|c: char| c.is_ascii_digit());
-            Some((name.to_owned(), path))
-        })
-    })
-}
-
 /// The scripts of `/etc/init.d` that are started and have no unit of systemd in their place.
 fn init_scripts(host: &Host, units: &Units<'_>, place: &Place<'_>) -> Vec<Write> {
     let mut seen = std::collections::BTreeSet::new();
@@ -246,13 +197,6 @@ fn init_scripts(host: &Host, units: &Units<'_>, place: &Place<'_>) -> Vec<Write>
         found.extend(shell::writes_of_script(place, &script, &["start"], &[]));
     }
     found
-}
-
-fn services_of_openrc(host: &Host) -> impl Iterator<Item = String> {
-    OPENRC_RUN_LEVELS.into_iter().flat_map(|directory| {
-        let files = files_of(host, &[directory], "").into_iter();
-        files.filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
-    })
 }
 
 /// The services of OpenRC's run levels; that called `local` runs `/etc/local.d/*.start`.
