@@ -54,12 +54,12 @@ use self::error::io_error;
 pub const SETTINGS: &[&str] = &[
     "async_depth", // in queue/iosched/ before 7.0
     "max_sectors_kb",
-    "read_ahead_kb",
     "nomerges",
     "rq_affinity",
     "add_random",
     "iostats",
-    "wbt_lat_usec", // last: a switch resets it, and bfq turns it off
+    "read_ahead_kb", // a write to one before it resets it (seen on Linux 6.18; blk_apply_bdi_limits)
+    "wbt_lat_usec",  // last: a switch resets it, and bfq turns it off
 ];
 
 /// A value that the kernel took otherwise than it was asked.

@@ -233,9 +233,13 @@ mod tests {
             ]
             .map(|(name, value)| (name.into(), value.into()))
             .into(),
-            settings: [("wbt_lat_usec", "0"), ("read_ahead_kb", "128")]
-                .map(|(name, value)| (name.into(), value.into()))
-                .into(),
+            settings: [
+                ("wbt_lat_usec", "0"),
+                ("read_ahead_kb", "128"),
+                ("iostats", "1"),
+            ]
+            .map(|(name, value)| (name.into(), value.into()))
+            .into(),
         };
         let files: Vec<String> = state.files_in_order().map(|(file, _)| file).collect();
         assert_eq!(
@@ -244,6 +248,7 @@ mod tests {
                 "queue/nr_requests",
                 "queue/iosched/strict_guarantees",
                 "queue/iosched/slice_idle_us",
+                "queue/iostats",
                 "queue/read_ahead_kb",
                 "queue/wbt_lat_usec",
             ]

@@ -369,3 +369,28 @@ fn what_the_kernel_changes_besides_is_said_and_taken_back() {
     }
     assert_eq!(disk.whole_queue(), before);
 }
+
+#[test]
+fn what_resets_the_read_ahead_is_written_before_it() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(16 * MIB);
+    disk.write("read_ahead_kb", "72");
+    let before = disk.whole_queue();
+    // Some of these reset the read-ahead on newer kernels, also where they write what is there.
+    for setting in [
+        "iostats=0",
+        "add_random=1",
+        "nomerges=2",
+        "max_sectors_kb=64",
+    ] {
+        let (code, stdout, stderr) = set(&[&disk.name, "none", setting]);
+        assert_eq!(code, 0, "{setting}: {stdout}{stderr}");
+        iosched().arg("undo").assert().success();
+        assert_eq!(disk.whole_queue(), before, "{setting}");
+    }
+    let (code, stdout, stderr) = set(&[&disk.name, "none", "read_ahead_kb=32", "iostats=0"]);
+    assert_eq!(code, 0, "{stdout}{stderr}");
+    assert_eq!(disk.whole_queue()["read_ahead_kb"], "32");
+}

@@ -145,7 +145,10 @@ fn at_calls_of(name: &str, drawn: usize, situation: &mut dyn Situation, codes: &
         if let Err(what) = verdict {
             let hit = run.hit.as_deref().unwrap_or_default();
             let end = &run.end;
-            wrong.push(format!("{fault} ({hit}), {end:?}: {what}\n{}", run.stderr));
+            wrong.push(format!(
+                "{fault} ({hit}), {end:?}: {what}\n{}{}",
+                run.stdout, run.stderr
+            ));
         }
     }
     eprintln!(
