@@ -111,6 +111,7 @@ fn command_line(bytes: &[u8]) {
         BootFormat::KernelInstall,
         BootFormat::Extlinux,
         BootFormat::LoaderEntry,
+        BootFormat::GrubEntry,
         BootFormat::GrubEnvironment,
     ] {
         let _ = cmdline::elevator_in(text, format);
@@ -124,6 +125,10 @@ fn command_line(bytes: &[u8]) {
             "{format:?} of {text:?}"
         );
         let without = cmdline::with_elevator(&with, format, None);
+        // The only parameter of an entry stays, because GRUB would put others in its place.
+        if format == BootFormat::GrubEntry && without.is_err() {
+            continue;
+        }
         let without = without.unwrap_or_else(|error| panic!("{error:?} of {with:?}"));
         let again = cmdline::with_elevator(&without, format, None);
         assert_eq!(

@@ -5,7 +5,8 @@
 //! versions or when told so, `grub2-mkconfig`: so it is edited itself, and an undo puts back exactly what it held.
 
 use crate::system_config::parameter::{
-    NotUnderstood, OpenQuote, PARAMETER, each_line, with_parameter,
+    GoesInto, NotUnderstood, OpenQuote, PARAMETER, each_line, in_lines, others, value_of_parameter,
+    with_parameter,
 };
 
 /// What the environment block begins with.
@@ -22,6 +23,70 @@ fn value_of<'a>(entry: &'a str, key: &str) -> Option<&'a str> {
 /// True of a line with parameters.
 pub(super) fn is_options(line: &str) -> bool {
     line.split_whitespace().next() == Some("options")
+}
+
+/// An entry with `elevator=` in its first line of parameters, or in none: systemd-boot joins these lines, GRUB reads the
+/// first one only. A line that has nothing else goes with the parameter, because GRUB stops at a key without a value.
+///
+/// # Errors
+/// The number of a line, from 1, in which a quote is not closed.
+pub(super) fn with_elevator(text: &str, value: Option<&str>) -> Result<String, usize> {
+    let edited = in_lines(text, is_options, "options ", GoesInto::First, value)?;
+    let is_bare = |line: &str| is_options(line) && line.split_whitespace().count() == 1;
+    let mut before = text.split_inclusive('\n');
+    let is_kept = |line: &&str| {
+        let was_bare = before.next().is_none_or(is_bare);
+        was_bare || !is_bare(line)
+    };
+    Ok(edited.split_inclusive('\n').filter(is_kept).collect())
+}
+
+/// The line whose parameters GRUB gives an entry, and its number from 1. Its `blscfg` takes the first `options` and stops
+/// at a line without a value, an empty one too. As Fedora and RHEL have it, it ends a key at a blank if the line has
+/// one, and else at a tab, and gives an entry without parameters those of the variable `default_kernelopts`.
+pub(super) fn line_for_grub(text: &str) -> Option<(usize, &str)> {
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim_start_matches([' ', '\t']);
+        if line.starts_with('#') {
+            continue;
+        }
+        let (key, value) = line.split_once(' ').or_else(|| line.split_once('\t'))?;
+        if value.is_empty() {
+            return None;
+        }
+        if key == "options" {
+            return (!value.trim().is_empty()).then_some((index + 1, line));
+        }
+    }
+    None
+}
+
+/// That GRUB gives an entry the parameter, or none, and every other one as before.
+///
+/// # Errors
+/// What stands in the way, and in which line.
+pub(super) fn check_for_grub(
+    before: &str,
+    after: &str,
+    value: Option<&str>,
+) -> Result<(), NotUnderstood> {
+    let (old, new) = (line_for_grub(before), line_for_grub(after));
+    let given = new.and_then(|(_, line)| value_of_parameter(line));
+    let is_same = old.map(|(_, line)| others(line)) == new.map(|(_, line)| others(line));
+    if is_same && given == value {
+        return Ok(());
+    }
+    let Some((line, _)) = old else {
+        let is_named = |line: &str| line.split_whitespace().next() == Some("linux");
+        let line = before.lines().position(is_named).unwrap_or(0) + 1;
+        return Err(NotUnderstood::of(before, line, NotUnderstood::NO_OPTIONS));
+    };
+    let why = if value.is_none() {
+        NotUnderstood::ALONE
+    } else {
+        NotUnderstood::NOT_FOR_GRUB
+    };
+    Err(NotUnderstood::of(before, line, why))
 }
 
 /// What an entry starts, by its keys (type #1 of the specification, and `uki` of systemd 258).
@@ -112,10 +177,10 @@ pub(super) fn environment_with_old(before: &str, after: &str, now: &str) -> Opti
     Some(back)
 }
 
-/// True of an entry whose parameters are those of GRUB's environment.
+/// True of an entry whose parameters are those of GRUB's environment. Nobody but GRUB knows them, which reads one line.
 pub(super) fn takes_kernelopts(entry: &str) -> bool {
-    let mut options = entry.lines().filter(|line| is_options(line));
-    options.any(|line| {
+    let options = entry.lines().find(|line| is_options(line));
+    options.is_some_and(|line| {
         line.split_whitespace()
             .any(|word| matches!(word, "$kernelopts" | "${kernelopts}"))
     })
@@ -172,10 +237,10 @@ pub(super) fn environment_with(text: &str, value: Option<&str>) -> Result<String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::system_config::parameter::in_lines;
+    use crate::system_config::cmdline::{self, Format};
 
     fn entry(text: &str, value: Option<&str>) -> String {
-        in_lines(text, is_options, "options ", value).unwrap()
+        with_elevator(text, value).unwrap()
     }
 
     /// As Fedora's and RHEL's kernel packages make it, in our own words.
@@ -222,6 +287,14 @@ mod tests {
         );
         assert_eq!(entry(text, None), "linux /l\noptions a\noptions b c\n");
         assert_eq!(
+            entry("linux /l\noptions a\noptions b\n", Some("noop")),
+            "linux /l\noptions a elevator=noop\noptions b\n"
+        );
+        assert_eq!(
+            entry("options a\noptions elevator=cfq b\n", Some("noop")),
+            "options a elevator=noop\noptions b\n"
+        );
+        assert_eq!(
             entry("linux /l", Some("noop")),
             "linux /l\noptions elevator=noop\n"
         );
@@ -230,6 +303,91 @@ mod tests {
             entry("linux /l\noptions ro -- x\noptions y\n", Some("noop")),
             "linux /l\noptions ro elevator=noop -- x\noptions y\n"
         );
+    }
+
+    #[test]
+    fn a_line_that_has_nothing_else_goes_with_the_parameter() {
+        for (text, expected) in [
+            (
+                "linux /l\noptions elevator=noop\ninitrd /i\n",
+                "linux /l\ninitrd /i\n",
+            ),
+            ("linux /l\r\n options\televator=noop \r\n", "linux /l\r\n"),
+            ("options a\noptions elevator=noop", "options a\n"),
+            ("options\noptions a elevator=noop\n", "options\noptions a\n"),
+        ] {
+            assert_eq!(entry(text, None), expected);
+        }
+        assert_eq!(
+            entry("options a\noptions elevator=cfq\ninitrd /i\n", Some("noop")),
+            "options a elevator=noop\ninitrd /i\n"
+        );
+    }
+
+    fn of_grub(text: &str, value: Option<&str>) -> Result<String, (usize, String)> {
+        let edited = cmdline::with_elevator(text, Format::GrubEntry, value);
+        edited.map_err(|error| (error.line, error.why.into_owned()))
+    }
+
+    #[test]
+    fn under_grub_an_entry_without_parameters_of_its_own_is_refused() {
+        for (text, line) in [
+            ("title A\nlinux /l\ninitrd /i\n", 2),
+            ("linux /l\noptions\n", 1),
+            ("linux /l\noptions \n", 1),
+            ("linux /l\noptions   \n", 1),
+            // GRUB stops before these.
+            ("linux /l\n\noptions root=/dev/sda1\n", 1),
+            ("linux /l\ninitrd\noptions elevator=noop\n", 1),
+            // To GRUB the key is all up to the blank.
+            ("linux /l\noptions\troot=/dev/sda1 ro\n", 1),
+        ] {
+            let error = of_grub(text, Some("noop")).unwrap_err();
+            assert_eq!(error, (line, NotUnderstood::NO_OPTIONS.into()), "{text}");
+        }
+        for text in ["title A\nlinux /l\ninitrd /i\n", "linux /l\noptions\n"] {
+            assert_eq!(of_grub(text, None).as_deref(), Ok(text), "none to take out");
+        }
+        let error = of_grub("linux /l\noptions\tquiet\n", Some("noop")).unwrap_err();
+        assert_eq!(error, (2, NotUnderstood::NOT_FOR_GRUB.into()));
+    }
+
+    #[test]
+    fn under_grub_the_only_parameter_of_an_entry_stays_because_others_would_take_its_place() {
+        for text in [
+            "linux /l\noptions elevator=cfq\ninitrd /i\n",
+            "linux /l\noptions elevator=cfq\noptions root=/dev/sda1\n",
+        ] {
+            let error = of_grub(text, None).unwrap_err();
+            assert_eq!(error, (2, NotUnderstood::ALONE.into()), "{text}");
+            let changed = text.replace("cfq", "noop");
+            assert_eq!(of_grub(text, Some("noop")), Ok(changed));
+        }
+        let second = "linux /l\noptions root=/dev/sda1\noptions elevator=cfq\ninitrd /i\n";
+        assert_eq!(
+            of_grub(second, None).as_deref(),
+            Ok("linux /l\noptions root=/dev/sda1\ninitrd /i\n")
+        );
+    }
+
+    #[test]
+    fn under_grub_the_first_line_of_options_counts() {
+        let text = "linux /l\noptions root=/dev/sda1 ro\noptions quiet elevator=cfq\n";
+        assert_eq!(
+            of_grub(text, Some("noop")).as_deref(),
+            Ok("linux /l\noptions root=/dev/sda1 ro elevator=noop\noptions quiet\n")
+        );
+        assert_eq!(cmdline::given(text, Format::GrubEntry), []);
+        assert_eq!(
+            cmdline::given(text, Format::LoaderEntry),
+            [(3, "cfq".to_owned())]
+        );
+        let both = text.replace(" ro\n", " ro elevator=noop\n");
+        assert_eq!(
+            cmdline::given(&both, Format::GrubEntry),
+            [(2, "noop".to_owned())]
+        );
+        assert!(!takes_kernelopts("options root=x\noptions $kernelopts\n"));
     }
 
     #[test]

@@ -124,7 +124,9 @@ pub(crate) fn files(host: &Host, value: Option<&str>) -> Result<Vec<FileChange>,
         let (_, format, text) = other;
         let is_by_environment = match format {
             Format::GrubEnvironment => !(uses_environment && bls::has_kernelopts(text)),
-            Format::LoaderEntry => uses_environment && bls::takes_kernelopts(text),
+            Format::LoaderEntry | Format::GrubEntry => {
+                uses_environment && bls::takes_kernelopts(text)
+            }
             _ => false,
         };
         let after = with_elevator(text, *format, value.filter(|_| !is_by_environment));
@@ -246,11 +248,12 @@ fn places(host: &Host) -> Vec<(PathBuf, Format)> {
     };
     places.extend(drop_ins.into_iter().map(|path| (path, Format::GrubDropIn)));
     if !sdbootutil_is_in_charge(host) {
-        places.extend(
-            entries(host)
-                .into_iter()
-                .map(|path| (path, Format::LoaderEntry)),
-        );
+        let format = if grub_reads_entries(host) {
+            Format::GrubEntry
+        } else {
+            Format::LoaderEntry
+        };
+        places.extend(entries(host).into_iter().map(|path| (path, format)));
     }
     let environments = environments(host).into_iter();
     places.extend(environments.map(|path| (path, Format::GrubEnvironment)));
@@ -1025,6 +1028,59 @@ mod tests {
             error.starts_with("/efi/EFI/LINUX/A.EFI: a unified"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn what_grub_gives_an_entry_is_not_lost_where_grub_reads_it() {
+        const ENTRY: &str = "boot/loader/entries/1.conf";
+        let (dir, host) = machine(&[]);
+        let change = |text: &str, value| {
+            write(dir.path(), ENTRY, text);
+            let files = files(&host, value).map_err(|error| error.to_string())?;
+            let of_entry = files.into_iter().find(|file| file.path.ends_with("1.conf"));
+            Ok::<_, String>(of_entry.and_then(|file| file.after))
+        };
+        let without = "linux /l\ninitrd /i\n";
+        let alone = "linux /l\noptions elevator=noop\ninitrd /i\n";
+        let two = "linux /l\noptions root=/dev/sda1\noptions quiet elevator=cfq\n";
+        let of_two = two
+            .replace(" elevator=cfq", "")
+            .replace("a1", "a1 elevator=noop");
+        let lines = || {
+            let places = places_of_elevator(&host).into_iter();
+            let lines = places.map(|(place, value)| (place.line, value));
+            lines.collect::<Vec<_>>()
+        };
+
+        let put = change(without, Some("noop")).unwrap();
+        assert_eq!(put.unwrap(), format!("{without}options elevator=noop\n"));
+        assert_eq!(change(alone, None).unwrap().as_deref(), Some(without));
+        assert_eq!(change(two, Some("noop")).unwrap(), Some(of_two.clone()));
+        assert_eq!(lines(), [(3, "cfq".to_owned())]);
+
+        write(
+            dir.path(),
+            "boot/grub2/grub.cfg",
+            "set default_kernelopts=\"root=UUID=1 ro\"\nblscfg\n",
+        );
+        let error = change(without, Some("noop")).unwrap_err();
+        assert!(
+            error
+                .starts_with("/boot/loader/entries/1.conf, line 1: \"linux /l\" has no parameters"),
+            "{error}"
+        );
+        assert_eq!(change(without, None).unwrap(), None);
+        let error = change(alone, None).unwrap_err();
+        assert!(
+            error.starts_with(
+                "/boot/loader/entries/1.conf, line 2: \"options elevator=noop\" is all"
+            ),
+            "{error}"
+        );
+        assert_eq!(change(two, Some("noop")).unwrap().as_ref(), Some(&of_two));
+        assert_eq!(lines(), [], "GRUB does not read the second line");
+        write(dir.path(), ENTRY, &of_two);
+        assert_eq!(lines(), [(2, "noop".to_owned())]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use iosched_machine::lossy;
 use serde::{Serialize, Serializer};
 
 use crate::system_config::parameter::{
-    NotUnderstood, find_parameter, has_dashes, in_lines, value_of_parameter,
+    GoesInto, NotUnderstood, find_parameter, has_dashes, in_lines, value_of_parameter,
 };
 use crate::system_config::{bls, menu_lst, scripts};
 
@@ -45,6 +45,8 @@ pub(crate) enum Format {
     Extlinux,
     /// An entry of the Boot Loader Specification: lines `options …`.
     LoaderEntry,
+    /// The same where GRUB reads it, which takes the first of these lines, and other parameters where there is none.
+    GrubEntry,
     /// GRUB's environment block, with the `kernelopts` of entries that name them.
     GrubEnvironment,
 }
@@ -63,6 +65,16 @@ impl Format {
             return format!(
                 "take the carriage returns out, then try again: sed -i 's/\\r$//' {path}"
             );
+        }
+        if line.why == NotUnderstood::NO_OPTIONS {
+            return "give it a line `options` with all its parameters (`cat /proc/cmdline`, if it is what was started), before any \
+                    empty line, then try again"
+                .to_owned();
+        }
+        if line.why == NotUnderstood::ALONE {
+            return "put the parameters that it is to have into that line, then try again; or take the line out by hand, if \
+                    those of default_kernelopts in grub.cfg are right"
+                .to_owned();
         }
         let is_left = line.why == NotUnderstood::LEFT;
         if let (Format::GrubDropIn, Some(value), false) = (self, value, is_left) {
@@ -87,7 +99,7 @@ impl Format {
             ),
             Format::KernelInstall => ("the parameters there", ""),
             Format::MenuLst => ("its lines `kernel` (below Xen `module`)", ""),
-            Format::LoaderEntry => ("its line `options`", ""),
+            Format::LoaderEntry | Format::GrubEntry => ("its line `options`", ""),
             Format::GrubEnvironment if line.why == NotUnderstood::NO_ROOM => {
                 return "shorten kernelopts, then try again: grub2-editenv - set kernelopts=\"…\""
                     .to_owned();
@@ -137,12 +149,16 @@ pub(crate) fn with_elevator(
     if let Some((line, _)) = given(&without, format).into_iter().next() {
         return Err(NotUnderstood::of(text, line, NotUnderstood::LEFT));
     }
+    let check = |after: String| match format {
+        Format::GrubEntry => bls::check_for_grub(text, &after, value).map(|()| after),
+        _ => Ok(after),
+    };
     if value.is_none() {
-        return Ok(without);
+        return check(without);
     }
     // To GRUB, which reads an entry as a script, the blank after it is a part of the word.
     let goes_on = |line: &str| bls::is_options(line) && line.trim_end().ends_with('\\');
-    if format == Format::LoaderEntry
+    if matches!(format, Format::LoaderEntry | Format::GrubEntry)
         && let Some(index) = text.lines().position(goes_on)
     {
         return Err(NotUnderstood::of(text, index + 1, NotUnderstood::BACKSLASH));
@@ -156,7 +172,7 @@ pub(crate) fn with_elevator(
             NotUnderstood::CARRIAGE_RETURN,
         ));
     }
-    edited(text, format, value)
+    check(edited(text, format, value)?)
 }
 
 /// The same for files that a shell sources one after the other.
@@ -178,14 +194,15 @@ pub(crate) fn with_elevator_in_scripts(
 fn edited(text: &str, format: Format, value: Option<&str>) -> Result<String, NotUnderstood> {
     let open_quote = |line| NotUnderstood::of(text, line, NotUnderstood::QUOTE);
     match format {
-        Format::LoaderEntry => {
-            in_lines(text, bls::is_options, "options ", value).map_err(open_quote)
+        Format::LoaderEntry | Format::GrubEntry => {
+            bls::with_elevator(text, value).map_err(open_quote)
         }
         Format::GrubEnvironment => bls::environment_with(text, value),
         Format::MenuLst => menu_lst::with_elevator(text, value)
             .map_err(|(line, why)| NotUnderstood::of(text, line, why)),
         Format::KernelInstall => {
-            let edited = in_lines(text, is_parameters, "", value).map_err(open_quote)?;
+            let edited = in_lines(text, is_parameters, "", GoesInto::ItsOwnOrLast, value);
+            let edited = edited.map_err(open_quote)?;
             // What stood behind the parameter may begin a comment now.
             let is_lost = |(before, after): (&str, &str)| {
                 is_parameters(before) && !is_parameters(after) && !after.trim().is_empty()
@@ -245,6 +262,13 @@ pub(super) fn given(text: &str, format: Format) -> Vec<(usize, String)> {
         Format::LoaderEntry => given_in_lines(before_init(text, bls::is_options), |line| {
             bls::is_options(line).then_some(line)
         }),
+        Format::GrubEntry => {
+            let given = bls::line_for_grub(text).and_then(|(number, line)| {
+                let value = value_of_parameter(line)?;
+                Some((number, value.to_owned()))
+            });
+            given.into_iter().collect()
+        }
     }
 }
 

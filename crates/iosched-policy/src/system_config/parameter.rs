@@ -126,6 +126,14 @@ impl Words {
     }
 }
 
+/// Which of several lines gets the parameter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum GoesInto {
+    First,
+    /// The one that has it already, or else the last one that is for the kernel.
+    ItsOwnOrLast,
+}
+
 /// Lines that are read one after the other as one line of parameters, with `elevator=` set once or taken out; a line of
 /// its own, after `key`, where no line is read.
 ///
@@ -135,6 +143,7 @@ pub(super) fn in_lines(
     text: &str,
     is_read: impl Fn(&str) -> bool,
     key: &str,
+    goes_into: GoesInto,
     value: Option<&str>,
 ) -> Result<String, usize> {
     let read: Vec<(usize, &str)> = text
@@ -146,7 +155,10 @@ pub(super) fn in_lines(
     let last = dashes.or(read.last()).map(|(index, _)| *index);
     let mut before_last = read.iter().filter(|(index, _)| Some(*index) <= last);
     let has_it = |(_, line): &&(usize, &str)| find_parameter(line, 0).is_some();
-    let chosen = before_last.find(has_it).map(|(index, _)| *index).or(last);
+    let chosen = match goes_into {
+        GoesInto::First => read.first().map(|(index, _)| *index),
+        GoesInto::ItsOwnOrLast => before_last.find(has_it).map(|(index, _)| *index).or(last),
+    };
     let mut index = 0;
     let mut open = None;
     let mut edited = each_line(text, |line| {
@@ -193,6 +205,9 @@ pub(crate) struct NotUnderstood {
 }
 
 impl NotUnderstood {
+    /// To take out what an entry has alone would bring in parameters that it was not started with.
+    pub(super) const ALONE: &str =
+        "is all that GRUB gives this entry: without it, other parameters take its place";
     /// The backslash would be part of the parameter that is put after it.
     pub(super) const BACKSLASH: &str = "ends in a backslash";
     /// What the parameter changes, a condition asks.
@@ -203,6 +218,12 @@ impl NotUnderstood {
     pub(super) const LEFT: &str = "gives elevator= in a way that is not understood";
     /// A file that is read after the one with our parameter.
     pub(super) const LOSES: &str = "loses what /etc/default/grub has in it";
+    /// GRUB ends the key of a line at a tab only where the line has no blank.
+    pub(super) const NOT_FOR_GRUB: &str =
+        "is not read by GRUB as parameters once elevator= is in it";
+    /// With a line `options` an entry would lose what GRUB gives those that have none.
+    pub(super) const NO_OPTIONS: &str = "has no parameters of its own (`options`) that GRUB reads, but those of default_kernelopts, which it would \
+         lose";
     pub(super) const QUOTE: &str = "has single quotes, or a quote that is not closed";
     /// GRUB's environment block has the size that it has.
     pub(super) const NO_ROOM: &str = "has no room for it in GRUB's environment block";
@@ -285,7 +306,10 @@ mod tests {
 
     #[test]
     fn lines_that_are_one_line_to_the_kernel_have_it_once_and_before_the_dashes() {
-        let of = |text: &str, value| in_lines(text, |line| !line.starts_with('#'), "", value);
+        let of = |text: &str, value| {
+            let is_read = |line: &str| !line.starts_with('#');
+            in_lines(text, is_read, "", GoesInto::ItsOwnOrLast, value)
+        };
         for (text, value, expected) in [
             ("a\nb\n", Some("noop"), "a\nb elevator=noop\n"),
             ("a\n# b\n", Some("noop"), "a elevator=noop\n# b\n"),
