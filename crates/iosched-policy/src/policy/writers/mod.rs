@@ -206,7 +206,7 @@ pub(crate) fn tuned_ppd_runs(host: &Host) -> bool {
 
 /// What these profiles of TuneD (separated by commas or blanks) write into a disk's queue.
 pub(crate) fn tuned_writers(host: &Host, profiles: &str, disk: &KnownDisk) -> Vec<Writer> {
-    let found = programs::tuned_writers(host, profiles, &disk.device.name);
+    let found = programs::tuned_writers(host, profiles, disk);
     with_refusals(found, disk)
 }
 

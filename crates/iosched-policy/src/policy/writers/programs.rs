@@ -8,6 +8,8 @@ use iosched_machine::host::Host;
 use iosched_switch as switch;
 
 use super::inits::is_started;
+use super::services::{of_kind, target_of};
+use super::shell::{self, Environment, Place};
 use super::systemd::Units;
 use super::{Writer, WriterKind, files_of, text_of};
 use crate::policy::matching::KnownDisk;
@@ -199,13 +201,8 @@ fn tuned(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
         return Vec::new();
     };
     let is_ours = active.split_whitespace().any(|name| name == tuned::PROFILE);
-    is_ours
-        .then(|| own_section(host, disk))
-        .flatten()
-        .map_or_else(
-            || tuned_writers(host, &active, &disk.device.name),
-            |writer| vec![writer],
-        )
+    let own = is_ours.then(|| own_section(host, disk)).flatten();
+    by_sections(host, &active, disk, own)
 }
 
 /// True if TuneD is started at boot, or runs.
@@ -219,22 +216,34 @@ fn runs_tuned(host: &Host) -> bool {
 
 /// What profiles write, with all that they include: sections of one name are one, whose later settings win but for
 /// whom they are for, which the last one says alone (TuneD's merger and manager).
-pub(super) fn tuned_writers(host: &Host, profiles: &str, device: &str) -> Vec<Writer> {
+pub(super) fn tuned_writers(host: &Host, profiles: &str, disk: &KnownDisk) -> Vec<Writer> {
+    by_sections(host, profiles, disk, None)
+}
+
+/// The same, where a section may have taken the disk before all others.
+fn by_sections(host: &Host, profiles: &str, disk: &KnownDisk, own: Option<Writer>) -> Vec<Writer> {
     let mut sections = Vec::new();
     for profile in names_in(profiles) {
         read_profile(host, profile, 0, &mut sections);
     }
     let variables = sections.iter().find(|section| section.name == "variables");
-    // The first section takes a disk, and no other one gets it.
-    let mut of_disks: Vec<&Section> = sections.iter().collect();
-    of_disks.sort_by_key(|section| section.priority());
-    let mut found = Vec::new();
-    for section in of_disks {
-        if section.is_for(device) {
-            found.extend(section.writers(variables));
-            if !section.is_by_regex() {
-                break;
+    let mut by_priority: Vec<&Section> = sections.iter().collect();
+    by_priority.sort_by_key(|section| section.priority());
+    // The first section of disks takes a disk, and no other one of them gets it.
+    let mut is_taken = own.is_some();
+    let mut found = Vec::from_iter(own);
+    for section in by_priority
+        .into_iter()
+        .filter(|section| section.is_enabled())
+    {
+        match section.plugin() {
+            "disk" if !is_taken && section.is_for(&disk.device.name) => {
+                found.extend(section.writers(variables));
+                is_taken = !section.is_by_regex();
             }
+            "sysfs" => found.extend(section.writers_of_paths(variables, disk)),
+            "script" => found.extend(section.writers_of_scripts(host, disk)),
+            _ => {}
         }
     }
     found
@@ -276,12 +285,22 @@ fn read_profile(host: &Host, profile: &str, depth: usize, sections: &mut Vec<Sec
         } else if let Some((_, option, value)) = assignments(line).next()
             && let Some(section) = own.last_mut()
         {
+            let directory = file.parent().unwrap_or(Path::new("/"));
+            let value = value.replace("${i:PROFILE_DIR}", &directory.to_string_lossy());
             let setting = Setting {
                 file: file.clone(),
                 line: index + 1,
-                value: value.to_owned(),
+                value,
             };
-            section.options.insert(option.to_owned(), setting);
+            if option == "script" {
+                let path = directory.join(&setting.value).display().to_string();
+                section.scripts = vec![Setting {
+                    value: path,
+                    ..setting
+                }];
+            } else {
+                section.options.insert(option.to_owned(), setting);
+            }
         }
     }
     for section in own {
@@ -313,6 +332,8 @@ fn tuned_file(host: &Host, profile: &str) -> Option<(PathBuf, String)> {
 struct Section {
     name: String,
     options: BTreeMap<String, Setting>,
+    /// Those of all profiles, one after the other, in the section `script`; the last one in another.
+    scripts: Vec<Setting>,
 }
 
 /// Where a profile sets an option, and to what.
@@ -327,6 +348,7 @@ impl Section {
         Section {
             name: name.to_owned(),
             options: BTreeMap::new(),
+            scripts: Vec::new(),
         }
     }
 
@@ -341,6 +363,7 @@ impl Section {
         const OF_LATER_ALONE: [&str; 4] = ["type", "enabled", "devices", "devices_udev_regex"];
         if later.value("replace").is_some_and(is_on) {
             self.options.clear();
+            self.scripts.clear();
         }
         let dropped: Vec<&str> = later
             .value("drop")
@@ -349,6 +372,10 @@ impl Section {
             !OF_LATER_ALONE.contains(&name.as_str()) && !dropped.contains(&name.as_str())
         });
         self.options.extend(later.options);
+        if self.name != "script" && !later.scripts.is_empty() {
+            self.scripts.clear();
+        }
+        self.scripts.extend(later.scripts);
     }
 
     fn is_by_regex(&self) -> bool {
@@ -361,15 +388,22 @@ impl Section {
     }
 
     fn is_for(&self, device: &str) -> bool {
-        let is_meant = self.value("devices").is_none_or(|devices| {
+        self.value("devices").is_none_or(|devices| {
             let is_taken = names_in(devices).any(|name| is_like(name, device));
             let is_left_out = names_in(devices)
                 .filter_map(|name| name.strip_prefix('!'))
                 .any(|name| is_like(name, device));
             is_taken && !is_left_out
-        });
-        let is_enabled = self.value("enabled").is_none_or(is_on);
-        self.value("type").unwrap_or(&self.name) == "disk" && is_meant && is_enabled
+        })
+    }
+
+    fn is_enabled(&self) -> bool {
+        self.value("enabled").is_none_or(is_on)
+    }
+
+    /// Which of TuneD's plugins it is for.
+    fn plugin(&self) -> &str {
+        self.value("type").unwrap_or(&self.name)
     }
 
     /// What it writes into a disk's queue.
@@ -386,6 +420,38 @@ impl Section {
         let scheduler = writer("elevator", SCHEDULER, |name| Some(name.to_owned()));
         let read_ahead = writer("readahead", "queue/read_ahead_kb", read_ahead_kb);
         scheduler.into_iter().chain(read_ahead).collect()
+    }
+
+    /// What a section of files of sysfs, `/sys/block/sd*/queue/scheduler=bfq`, writes into those of a disk.
+    fn writers_of_paths(&self, variables: Option<&Section>, disk: &KnownDisk) -> Vec<Writer> {
+        let of_disk = |(path, setting): (&String, &Setting)| {
+            let (_, below) = path
+                .strip_prefix("/sys")
+                .and_then(|path| path.rsplit_once("/block/"))?;
+            Some(Writer {
+                target: target_of(below, &disk.device.name)?.to_owned(),
+                value: with_variables(&setting.value, variables),
+                ..sets_scheduler(WriterKind::Tuned, &setting.file, setting.line, "")
+            })
+        };
+        self.options.iter().filter_map(of_disk).collect()
+    }
+
+    /// What the scripts of a section write as the profile comes into force.
+    fn writers_of_scripts(&self, host: &Host, disk: &KnownDisk) -> Vec<Writer> {
+        let place = Place::of(host, disk);
+        let environment = Environment {
+            has_more: true, // the profile's variables, and those of the daemon
+            ..Environment::default()
+        };
+        let mut found = Vec::new();
+        for script in &self.scripts {
+            let words = [script.value.clone(), "start".to_owned()];
+            let at = (script.file.as_path(), script.line);
+            let writes = shell::writes_of_program(&place, &words, &environment, at);
+            found.extend(of_kind(WriterKind::Tuned, writes));
+        }
+        found
     }
 }
 
@@ -428,15 +494,23 @@ fn read_ahead_kb(value: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::system_config::testing::{machine, write};
+    use crate::policy::matching::disks;
+    use crate::system_config::testing::{Disk, machine, write};
+
+    const SDA: &str = "/sys/block/sda/queue/scheduler";
 
     /// What the profile `child`, which includes `parent`, writes into a disk.
     fn written(parent: &str, child: &str, device: &str) -> Vec<String> {
-        let (dir, host) = machine(&[]);
+        let (dir, host) = machine(&[Disk::new(device)]);
+        for (name, value) in [("usr/lib/tuned/parent", "bfq"), ("etc/tuned/child", "none")] {
+            let script = format!("#!/bin/sh\n[ $1 = start ] && echo {value} > {SDA}\n");
+            write(dir.path(), &format!("{name}/s.sh"), &script);
+        }
         write(dir.path(), "usr/lib/tuned/parent/tuned.conf", parent);
         let child = format!("[main]\ninclude=parent\n{child}");
         write(dir.path(), "etc/tuned/child/tuned.conf", &child);
-        let writers = tuned_writers(&host, "child", device).into_iter();
+        let disk = &disks(&host).unwrap()[0];
+        let writers = tuned_writers(&host, "child", disk).into_iter();
         writers
             .map(|writer| {
                 let value = writer.value.as_deref().unwrap_or("?");
@@ -500,6 +574,51 @@ mod tests {
             "[variables]\nelv=${elv}\n",
         ] {
             assert_eq!(written(parent, unknown, "sda"), ["scheduler=?"]);
+        }
+    }
+
+    #[test]
+    fn files_of_sysfs_and_scripts_are_followed() {
+        for (parent, child, expected) in [
+            (format!("[sysfs]\n{SDA}=bfq\n"), "", vec!["scheduler=bfq"]),
+            (
+                "[x]\ntype=sysfs\n/sys/class/block/sd*/queue/nr_requests=${n}\n".to_owned(),
+                "[variables]\nn=64\n",
+                vec!["nr_requests=64"],
+            ),
+            (
+                format!("[sysfs]\n{SDA}=bfq\n"),
+                "[sysfs]\nenabled=false\n",
+                vec![],
+            ),
+            (
+                format!("[sysfs]\n{}=bfq\n", SDA.replace("sda", "sdb")),
+                "",
+                vec![],
+            ),
+            (
+                "[script]\nscript=s.sh\n".to_owned(),
+                "",
+                vec!["scheduler=bfq"],
+            ),
+            // Those of all profiles run.
+            (
+                "[script]\nscript=${i:PROFILE_DIR}/s.sh\n".to_owned(),
+                "[script]\nscript=${i:PROFILE_DIR}/s.sh\n",
+                vec!["scheduler=bfq", "scheduler=none"],
+            ),
+            (
+                "[script]\nscript=s.sh\n".to_owned(),
+                "[script]\nreplace=1\nscript=s.sh\n",
+                vec!["scheduler=none"],
+            ),
+            (
+                format!("[disk]\nelevator=kyber\n[sysfs]\n{SDA}=bfq\n"),
+                "",
+                vec!["scheduler=kyber", "scheduler=bfq"],
+            ),
+        ] {
+            assert_eq!(written(&parent, child, "sda"), expected, "{parent}{child}");
         }
     }
 }

@@ -23,11 +23,12 @@ const BOOT_SCRIPTS: [&str; 4] = [
 ];
 
 /// Tables of cron: some name the user before the command.
-const CRON_TABLES: [(&str, bool); 4] = [
+const CRON_TABLES: [(&str, bool); 5] = [
     ("/etc/crontab", true),
     ("/etc/crontabs/root", false),
     ("/var/spool/cron/root", false),
     ("/var/spool/cron/crontabs/root", false),
+    ("/var/spool/cron/tabs/root", false), // SUSE
 ];
 
 /// All of them, in the order in which they come; rules of udev ask for some units.
@@ -160,7 +161,7 @@ fn sysfs_conf(host: &Host, device: &str) -> Vec<Writer> {
 }
 
 /// What `sd*/queue/scheduler` names of this device; nothing if it is for others.
-fn target_of<'a>(path: &'a str, device: &str) -> Option<&'a str> {
+pub(super) fn target_of<'a>(path: &'a str, device: &str) -> Option<&'a str> {
     let (name, target) = path.split_once('/')?;
     is_like(name, &sysfs_name(device)).then_some(target)
 }
@@ -398,10 +399,17 @@ mod tests {
             ["boot script, /etc/cron.d/disks:2 bfq"]
         );
         let own = "@reboot /usr/local/bin/set\n";
-        let files = [
-            ("var/spool/cron/crontabs/root", own),
-            ("usr/local/bin/set", BFQ),
-        ];
-        assert_eq!(written(&files), ["boot script, /usr/local/bin/set:2 bfq"]);
+        for table in [
+            "var/spool/cron/crontabs/root",
+            "var/spool/cron/tabs/root",
+            "etc/crontabs/root",
+        ] {
+            let files = [(table, own), ("usr/local/bin/set", BFQ)];
+            assert_eq!(
+                written(&files),
+                ["boot script, /usr/local/bin/set:2 bfq"],
+                "{table}"
+            );
+        }
     }
 }
