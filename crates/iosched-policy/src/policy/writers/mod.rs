@@ -26,6 +26,7 @@ mod udev;
 
 use std::fmt;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use iosched_machine::host::Host;
@@ -275,6 +276,12 @@ fn text_of(host: &Host, path: &Path) -> Option<String> {
         }
     }
     lossy::read(host.path(&path)).ok()
+}
+
+/// True if the file may be run: systemd runs no `rc.local` that may not.
+fn is_executable(host: &Host, path: &Path) -> bool {
+    let metadata = fs::metadata(host.path(path));
+    metadata.is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0)
 }
 
 /// The files of these directories whose name ends so: of one name only that in the first directory,

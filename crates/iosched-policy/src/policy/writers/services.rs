@@ -1,7 +1,6 @@
 //! Writers that the boot starts: `tmpfiles.d`, units of systemd, `sysfs.conf`, the boot scripts of old, of OpenRC and cron, mdev
 //! and cloud-init.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use iosched_machine::host::Host;
@@ -10,7 +9,7 @@ use iosched_machine::sysfs::sysfs_name;
 use super::inits::{is_started, links_of_init, services_of_openrc};
 use super::shell::{self, Place, Write};
 use super::systemd::{KNOWN, Sure, Units};
-use super::{Writer, WriterKind, cloud, files_of, mdev, text_of};
+use super::{Writer, WriterKind, cloud, files_of, is_executable, mdev, text_of};
 use crate::policy::matching::KnownDisk;
 use crate::system_config::pattern::is_like;
 
@@ -98,12 +97,6 @@ pub(super) fn of_kind(kind: WriterKind, writes: Vec<Write>) -> impl Iterator<Ite
         certain: write.certain,
         is_refused: false,
     })
-}
-
-/// True if the file may be run: systemd runs no `rc.local` that may not.
-fn is_executable(host: &Host, path: &Path) -> bool {
-    let metadata = std::fs::metadata(host.path(path));
-    metadata.is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0)
 }
 
 /// Lines `w /sys/block/sda/queue/scheduler - - - - bfq`.
@@ -256,6 +249,8 @@ fn cron(host: &Host, place: &Place<'_>) -> Vec<Write> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use crate::policy::matching::disks;
     use crate::system_config::testing::{Disk, machine, write};

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use iosched_machine::host::Host;
 
 use super::shell::{self, Environment, Place, UNKNOWN, Write};
-use super::{files_of, text_of};
+use super::{files_of, is_executable, text_of};
 
 /// Where units are, the first wins (systemd.unit(5)). What generators make is there once the machine has booted: its next
 /// boot makes the same.
@@ -267,9 +267,15 @@ impl<'a> Units<'a> {
                 }
             }
         }
+        let search = search_path(&settings);
         let mut found = Vec::new();
         for command in commands {
-            for words in programs(&with_specifiers(&command.value, name), &environment) {
+            for mut words in programs(&with_specifiers(&command.value, name), &environment) {
+                if let Some(program) = words.first_mut().filter(|word| !word.contains('/'))
+                    && let Some(path) = self.looked_up(program, &search)
+                {
+                    *program = path;
+                }
                 let at = (command.file.as_path(), command.line);
                 let writes = shell::writes_of_program(place, &words, &environment, at);
                 found.extend(writes.into_iter().map(|write| Write {
@@ -279,6 +285,16 @@ impl<'a> Units<'a> {
             }
         }
         found
+    }
+
+    /// The first program of this name in these directories that may be run.
+    fn looked_up(&self, program: &str, directories: &[&str]) -> Option<String> {
+        let mut paths = directories
+            .iter()
+            .map(|directory| Path::new(directory).join(program));
+        let path =
+            paths.find(|path| self.host.path(path).is_file() && is_executable(self.host, path));
+        path.map(|path| path.display().to_string())
     }
 
     /// True of a condition of which the machine's files say that it holds.
@@ -326,6 +342,28 @@ impl Environment {
             self.variables.insert(name.to_owned(), value.to_owned());
         }
     }
+}
+
+/// Where systemd looks for a program without a directory (since 239, and since 250 where `ExecSearchPath=` says).
+fn search_path(settings: &[Setting]) -> Vec<&str> {
+    const ALWAYS: [&str; 6] = [
+        "/usr/local/sbin",
+        "/usr/local/bin",
+        "/usr/sbin",
+        "/usr/bin",
+        "/sbin",
+        "/bin",
+    ];
+    let mut own = Vec::new();
+    for setting in settings {
+        if (setting.section.as_str(), setting.key.as_str()) == ("Service", "ExecSearchPath") {
+            if setting.value.is_empty() {
+                own.clear();
+            }
+            own.extend(setting.value.split(':').filter(|path| !path.is_empty()));
+        }
+    }
+    if own.is_empty() { ALWAYS.into() } else { own }
 }
 
 /// The unit that a rule of udev asks for: an instance of a template is made for the device's path.
@@ -556,11 +594,22 @@ pub(super) fn split(line: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
     use crate::policy::matching::disks;
     use crate::system_config::testing::{Disk, machine, write};
 
     /// What units write into sda: the files of a machine, `NAME -> TARGET` of links, and what rules of udev ask for.
     fn written(files: &[(&str, &str)], asked_for: &[(&str, bool)]) -> Vec<String> {
+        written_by(files, asked_for, &|_| {})
+    }
+
+    /// The same, with something done to the machine's files before.
+    fn written_by(
+        files: &[(&str, &str)],
+        asked_for: &[(&str, bool)],
+        prepare: &dyn Fn(&Path),
+    ) -> Vec<String> {
         let (dir, host) = machine(&[Disk::new("sda")]);
         for (name, text) in files {
             match text.strip_prefix("-> ") {
@@ -572,6 +621,7 @@ mod tests {
                 None => write(dir.path(), name, text),
             }
         }
+        prepare(dir.path());
         let disks = disks(&host).unwrap();
         let asked_for: Vec<_> = asked_for
             .iter()
@@ -636,6 +686,27 @@ mod tests {
             let files = [(UNIT, service), WANTED, ("opt/set/it", script)];
             assert_eq!(written(&files, &[]), expected, "{service}");
         }
+    }
+
+    #[test]
+    fn a_bare_name_is_a_program_of_the_search_path() {
+        let bare = "[Service]\nExecStart=-set-it sda\n";
+        let elsewhere = "[Service]\nExecSearchPath=/opt/a:/opt/b\nExecStart=set-it sda\n";
+        let script = "#!/bin/sh\necho bfq > /sys/block/$1/queue/scheduler\n";
+        let (local, own) = ("usr/local/bin/set-it", "opt/b/set-it");
+        let found = |service, path, is_executable| {
+            written_by(&[(UNIT, service), WANTED, (path, script)], &[], &|root| {
+                let mode = if is_executable { 0o755 } else { 0o644 };
+                let mode = std::fs::Permissions::from_mode(mode);
+                std::fs::set_permissions(root.join(path), mode).unwrap();
+            })
+        };
+        assert_eq!(found(bare, local, true), ["/usr/local/bin/set-it:2 bfq"]);
+        assert_eq!(found(bare, "sbin/set-it", true), ["/sbin/set-it:2 bfq"]);
+        assert_eq!(found(bare, local, false), [""; 0]);
+        assert_eq!(found(bare, own, true), [""; 0]);
+        assert_eq!(found(elsewhere, own, true), ["/opt/b/set-it:2 bfq"]);
+        assert_eq!(found(elsewhere, local, true), [""; 0]);
     }
 
     #[test]
