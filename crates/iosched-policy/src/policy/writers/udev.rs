@@ -319,7 +319,13 @@ impl Event<'_> {
                     is_refused: false,
                 }),
                 "RUN" if attribute != "builtin" => {
-                    let words = systemd::split(&value.text);
+                    let mut words = systemd::split(&value.text);
+                    if let Some(program) = words.first_mut() {
+                        let Some(path) = self.program(program) else {
+                            continue; // not there: nothing is run
+                        };
+                        *program = path;
+                    }
                     let place = Place::of(self.host, self.disk);
                     let environment = Environment {
                         has_more: true,
@@ -336,6 +342,19 @@ impl Event<'_> {
                 _ => {}
             }
         }
+    }
+
+    /// The path of a program: udev takes one that is not absolute for one of its own.
+    fn program(&self, name: &str) -> Option<String> {
+        const OWN: [&str; 2] = ["/usr/lib/udev", "/lib/udev"];
+        if name.starts_with(['/', shell::UNKNOWN]) {
+            return Some(name.to_owned());
+        }
+        let mut paths = OWN
+            .map(|directory| Path::new(directory).join(name))
+            .into_iter();
+        let path = paths.find(|path| self.host.path(path).exists());
+        path.map(|path| path.display().to_string())
     }
 
     /// A property that a rule assigns. Of what comes from elsewhere, or only may be assigned, udev's
@@ -518,6 +537,28 @@ mod tests {
             let expected = expected.map(|value| format!("60-x.rules:1 {value}"));
             assert_eq!(found, Vec::from_iter(expected), "{program}");
         }
+    }
+
+    #[test]
+    fn a_program_without_a_directory_is_one_of_udevs_own() {
+        let rule = "RUN+=\"ioset.sh kyber %k\"\n";
+        let script = "#!/bin/sh\necho $1 > /sys/block/$2/queue/scheduler\n";
+        for (path, is_run) in [
+            ("usr/lib/udev/ioset.sh", true),
+            ("lib/udev/ioset.sh", true),
+            ("usr/bin/ioset.sh", false),
+        ] {
+            let (dir, host) = machine(&[Disk::new("sda")]);
+            write(dir.path(), "etc/udev/rules.d/60-x.rules", rule);
+            write(dir.path(), path, script);
+            let found = writers(&host, &disks(&host).unwrap()[0], "add");
+            let found: Vec<_> = found.iter().map(|writer| &writer.file).collect();
+            let expected = is_run.then(|| Path::new("/").join(path));
+            assert_eq!(found, Vec::from_iter(&expected));
+        }
+        // No shell is among them.
+        let shell = "RUN+=\"sh -c 'echo kyber > /sys/block/%k/queue/scheduler'\"\n";
+        assert_eq!(one(shell), [""; 0]);
     }
 
     #[test]
