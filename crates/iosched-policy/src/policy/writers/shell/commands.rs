@@ -191,6 +191,7 @@ impl Shell<'_> {
 
     /// A shell, with these words.
     fn shell(&mut self, words: &[String]) -> Outcome {
+        let is_bash = super::is_bash(&words[0]) && !words.iter().any(|word| word == "--posix");
         let mut rest = &words[1..];
         while let Some((option, more)) = rest.split_first() {
             if !option.starts_with(['-', '+']) || option.len() < 2 {
@@ -212,8 +213,9 @@ impl Shell<'_> {
                     if line > 0 {
                         shell.line = Some(line);
                     }
+                    let was_bash = std::mem::replace(&mut shell.is_bash, is_bash);
                     let outcome = shell.up_to(Leaves::Script, |shell| shell.text(text));
-                    shell.line = before;
+                    (shell.line, shell.is_bash) = (before, was_bash);
                     outcome
                 });
             }

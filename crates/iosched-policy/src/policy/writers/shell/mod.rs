@@ -193,6 +193,8 @@ struct Shell<'a> {
     /// From `$0` on.
     arguments: Vec<String>,
     functions: BTreeMap<String, Rc<Node>>,
+    /// True where bash reads the commands, as itself and not as `sh`.
+    is_bash: bool,
     directory: String,
     input: String,
     file: PathBuf,
@@ -215,6 +217,7 @@ impl<'a> Shell<'a> {
             may_have_more: environment.has_more,
             arguments: vec!["sh".into()],
             functions: BTreeMap::new(),
+            is_bash: false,
             directory: "/".into(),
             input: UNKNOWN.to_string(),
             file: file.to_owned(),
@@ -522,6 +525,7 @@ impl<'a> Shell<'a> {
             let directory = shell.directory.clone();
             let variables = shell.variables.clone();
             let known = std::mem::take(&mut shell.functions);
+            let was_bash = std::mem::replace(&mut shell.is_bash, is_of_bash(&text));
             let outcome = shell.up_to(Leaves::Script, |shell| {
                 if !is_of_shell(&text) {
                     for (index, line) in text.lines().enumerate() {
@@ -542,6 +546,7 @@ impl<'a> Shell<'a> {
                 outcome
             });
             (shell.directory, shell.variables, shell.functions) = (directory, variables, known);
+            shell.is_bash = was_bash;
             outcome
         });
         (self.file, self.line) = (file, line);
@@ -599,9 +604,12 @@ impl<'a> Shell<'a> {
     fn redirect_output(&mut self, redirections: &[Redirection], output: &str, line: usize) {
         for redirection in redirections {
             if matches!(redirection.operator, ">" | ">>" | ">|" | "&>" | "&>>") {
-                for path in self.fields(std::slice::from_ref(&redirection.to)) {
+                let (paths, is_sure) = self.redirected_to(&redirection.to);
+                self.doubts += usize::from(!is_sure);
+                for path in paths {
                     self.write(&path, output, line);
                 }
+                self.doubts -= usize::from(!is_sure);
             }
         }
     }
@@ -691,6 +699,19 @@ fn is_of_shell(text: &str) -> bool {
     let is_shell =
         |name: &&str| SHELLS.contains(name) || matches!(*name, "openrc-run" | "runscript");
     names.iter().any(is_shell)
+}
+
+/// True of a script that bash is to read (zsh, too, takes patterns in redirections).
+fn is_of_bash(text: &str) -> bool {
+    let first = text.lines().next().and_then(|line| line.strip_prefix("#!"));
+    let words: Vec<&str> = first.unwrap_or_default().split_whitespace().collect();
+    words.iter().take(3).any(|word| is_bash(word)) && !words.contains(&"--posix")
+}
+
+/// True of a program that is bash under one of its names, or zsh.
+fn is_bash(program: &str) -> bool {
+    let name = program.rsplit('/').next().unwrap_or_default();
+    matches!(name, "bash" | "rbash" | "zsh")
 }
 
 /// True of a file that the kernel loads itself.

@@ -167,6 +167,59 @@ fn the_ways_in_which_people_write_it_are_followed() {
     }
 }
 
+/// What a redirection leads to, as the shells themselves say: sda's file, or nothing.
+#[test]
+fn a_pattern_is_a_target_of_bash_alone_and_only_if_it_is_one_file() {
+    for (word, disks) in [
+        ("/sys/block/sd*/queue/scheduler", 1),
+        ("/sys/block/sd*/queue/scheduler", 2),
+        ("/sys/block/sda/queue/sched*", 2),
+        ("/sys/block/[s]da/queue/scheduler", 2),
+        ("\"/sys/block/sd*/queue/scheduler\"", 1),
+        ("/sys/block/sd{a,b}/queue/scheduler", 2),
+        ("$D/queue/scheduler", 1),
+        ("$D/queue/scheduler", 2),
+        ("$E/queue/scheduler", 2),
+        ("\"$E\"/queue/scheduler", 2),
+        ("$T", 2),
+        ("\"$T\"", 2),
+    ] {
+        let script = format!(
+            "D=/sys/block/sd*\nE=/sys/block/sda\nT='x /sys/block/sda/queue/scheduler'\necho bfq > {word}\n"
+        );
+        for shell in ["dash", "bash", "bash --posix"] {
+            let machine_disks =
+                ["sda", "sdb"].map(|name| Disk::new(name).file("queue/rotational", "1"));
+            let (dir, host) = machine(&machine_disks[..disks]);
+            let all = crate::policy::matching::disks(&host).unwrap();
+            let place = Place::of(&host, &all[0]);
+            write(dir.path(), "x", &format!("#!/bin/{shell}\n{script}"));
+            let found = writes_of_script(&place, Path::new("/x"), &[], &[]);
+            let found: Vec<bool> = found.iter().map(|write| write.certain).collect();
+
+            let file = dir.path().join("sys/block/sda/queue/scheduler");
+            let sys = format!("{}/", dir.path().join("sys").display());
+            let mut words = shell.split_whitespace();
+            let mut command = std::process::Command::new(words.next().unwrap());
+            command
+                .args(words)
+                .arg("-c")
+                .arg(script.replace("/sys/", &sys));
+            command.current_dir(dir.path()).output().unwrap();
+            let is_written = std::fs::read_to_string(file).unwrap().trim() == "bfq";
+            let said = format!("{shell}, {disks} disks: {word}");
+            if is_written {
+                assert_eq!(found, [true], "{said}");
+            } else {
+                assert!(!found.contains(&true), "{said}");
+            }
+            let is_in_doubt = word.contains("sd*") || word.starts_with("$D");
+            let may_be = shell == "bash" && disks == 2 && is_in_doubt;
+            assert_eq!(found.is_empty(), !is_written && !may_be, "{said}");
+        }
+    }
+}
+
 #[test]
 fn what_reads_or_is_for_others_or_is_not_reached_writes_nothing() {
     for script in [

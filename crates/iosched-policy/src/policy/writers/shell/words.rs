@@ -54,21 +54,49 @@ impl Shell<'_> {
         let mut found = Vec::new();
         for word in words {
             for field in self.fields_of(word) {
-                let texts = if field.has_braces {
-                    with_braces(&field.text)
-                } else {
-                    vec![field.text]
-                };
-                for text in texts {
-                    if field.is_pattern || text.contains(['*', '?']) && field.has_braces {
-                        found.extend(self.paths_like(&text));
-                    } else {
-                        found.push(text);
-                    }
-                }
+                found.extend(self.words_of(field));
             }
         }
         found
+    }
+
+    fn words_of(&self, field: Field) -> Vec<String> {
+        let mut found = Vec::new();
+        let texts = if field.has_braces {
+            with_braces(&field.text)
+        } else {
+            vec![field.text]
+        };
+        for text in texts {
+            if field.is_pattern || text.contains(['*', '?']) && field.has_braces {
+                found.extend(self.paths_like(&text));
+            } else {
+                found.push(text);
+            }
+        }
+        found
+    }
+
+    /// The files into which a redirection leads, and whether it surely does: `sh` takes the word as it is, with its stars
+    /// and blanks; bash makes of it what it makes of others, and refuses it if that is more than one.
+    pub(super) fn redirected_to(&mut self, word: &Word) -> (Vec<String>, bool) {
+        if !self.is_bash {
+            let path = self.text_of_word(word);
+            let is_file = !is_pattern(&path); // none in sysfs has such a name
+            return (is_file.then_some(path).into_iter().collect(), true);
+        }
+        let mut fields = self.fields_of(word);
+        let Some(field) = fields.pop().filter(|_| fields.is_empty()) else {
+            return (Vec::new(), true);
+        };
+        let (is_pattern, text) = (field.is_pattern, field.text.clone());
+        let paths = self.words_of(field);
+        if is_pattern {
+            let is_one = paths.len() == 1 && self.place.is_of_one_disk(&self.absolute(&text));
+            return (paths, is_one);
+        }
+        let is_refused = paths.len() > 1;
+        (if is_refused { Vec::new() } else { paths }, true)
     }
 
     fn fields_of(&mut self, word: &Word) -> Vec<Field> {
@@ -237,6 +265,18 @@ impl Place<'_> {
             paths = next;
         }
         Some(paths.into_iter().map(|(path, _)| path).collect())
+    }
+
+    /// True of a pattern of paths that is for one disk of the machine, and no more.
+    fn is_of_one_disk(&self, pattern: &str) -> bool {
+        let Some((before, below)) = pattern.split_once("/block/") else {
+            return false;
+        };
+        let disk = below.split('/').next().unwrap_or_default();
+        let disks = std::fs::read_dir(self.host.sysfs().root().join("block"));
+        let names = disks.into_iter().flatten().flatten();
+        let names = names.filter(|entry| is_like(disk, &entry.file_name().to_string_lossy()));
+        !is_pattern(before) && !disk.contains('{') && (!is_pattern(disk) || names.count() == 1)
     }
 
     fn names_in(&self, below: &str, pattern: &str) -> Vec<String> {
