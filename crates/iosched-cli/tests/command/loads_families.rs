@@ -265,16 +265,17 @@ fn a_killed_run_leaves_no_job_file_behind() {
         .arg(mounted.at.join("r"))
         .env("TMPDIR", temporary.path())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let is_measuring = || {
         let writes = fs::read_to_string(format!("/sys/block/{}/inflight", mounted.disk.name));
         writes.unwrap().trim() != "0        0"
     };
-    assert!(wait_until(
-        || mounted.at.join("r/record.jsonl").exists() && is_measuring()
-    ));
+    let record = mounted.at.join("r/record.jsonl");
+    assert!(wait_until(|| {
+        assert_eq!(child.try_wait().unwrap(), None, "it ended by itself");
+        record.exists() && is_measuring()
+    }));
     child.kill().unwrap();
     child.wait().unwrap();
     let left: Vec<_> = fs::read_dir(temporary.path()).unwrap().flatten().collect();
