@@ -48,8 +48,7 @@ pub fn prefix() -> String {
 }
 
 /// Attaches a file to a free loop device and returns the device's name (`loop3`). `options` are more options
-/// of `losetup`. It can be written, whatever `blockdev --setro` had said of that number for a file before: the
-/// kernel keeps that when the file is detached.
+/// of `losetup`. It is as new, whatever was set for that number before: the kernel keeps that when the file is detached.
 pub fn attach(file: &Path, options: &[&str]) -> String {
     let mut said = String::new();
     let mut name = None;
@@ -72,7 +71,29 @@ pub fn attach(file: &Path, options: &[&str]) -> String {
     if !options.contains(&"--read-only") {
         make_writable(&name);
     }
+    set_as_new(&name);
     name
+}
+
+/// What a new loop device has, of what the kernel keeps for the next file. A `max_sectors_kb` of 0 takes back what
+/// was asked for (Linux 6.9, `blk_validate_limits`); an older kernel refuses it.
+const AS_NEW: [(&str, &str); 6] = [
+    ("scheduler", "none"),
+    ("iostats", "1"),
+    ("add_random", "0"),
+    ("nomerges", "0"),
+    ("rq_affinity", "1"),
+    ("max_sectors_kb", "0"),
+];
+
+/// Takes back what somebody set for a device of this name and left there.
+fn set_as_new(name: &str) {
+    for (attribute, value) in AS_NEW {
+        let path = format!("/sys/block/{name}/queue/{attribute}");
+        let is_so = std::fs::read_to_string(&path).is_ok_and(|now| now.trim() == value);
+        // Who has no such attribute, or may not write it, has nothing left there either.
+        let _ = is_so || std::fs::write(&path, value).is_ok();
+    }
 }
 
 /// Detaches a device (`loop3`) and returns once it is: while somebody else looks into it, as udev does, the kernel puts
@@ -116,4 +137,32 @@ pub fn can_attach() -> bool {
         super::lacks("loop devices (/dev/loop-control)");
     }
     can
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_set_is_taken_back() {
+        if !can_attach() {
+            return;
+        }
+        let file = tempfile::NamedTempFile::new_in(directory()).unwrap();
+        file.as_file().set_len(1 << 20).unwrap();
+        let name = attach(file.path(), &[]);
+        let path = |attribute| format!("/sys/block/{name}/queue/{attribute}");
+        let read = |attribute| std::fs::read_to_string(path(attribute)).unwrap();
+        let attributes = ["iostats", "nomerges", "rq_affinity", "max_sectors_kb"];
+        let before = attributes.map(read);
+        for (attribute, value) in attributes.iter().zip(["0", "2", "2", "64"]) {
+            std::fs::write(path(attribute), value).unwrap();
+        }
+        assert!(before != attributes.map(read));
+        set_as_new(&name);
+        let after = attributes.map(read);
+        detach(&name);
+        assert_eq!(before[..3], after[..3]);
+        assert!(after[3] == before[3] || after[3] == "64\n", "{after:?}");
+    }
 }

@@ -393,4 +393,5 @@ fn what_resets_the_read_ahead_is_written_before_it() {
     let (code, stdout, stderr) = set(&[&disk.name, "none", "read_ahead_kb=32", "iostats=0"]);
     assert_eq!(code, 0, "{stdout}{stderr}");
     assert_eq!(disk.whole_queue()["read_ahead_kb"], "32");
+    iosched().arg("undo").assert().success();
 }
