@@ -101,12 +101,14 @@ fn is_populated(path: &Path) -> bool {
 pub(super) fn kill(path: &Path, limit: Duration) -> bool {
     let begun = Instant::now();
     let deadline = begun + limit;
+    let mut is_cut = false;
     loop {
         if !is_populated(path) {
             return true;
         }
-        if Instant::now() > begun + limit / 2 {
+        if !is_cut && Instant::now() > begun + limit / 2 {
             abort_own_fuse(path);
+            is_cut = true;
         }
         // Before Linux 5.14 each by itself, until none has had time to fork.
         if fs::write(path.join("cgroup.kill"), "1").is_err() {

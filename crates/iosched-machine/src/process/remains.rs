@@ -33,6 +33,9 @@ const KILLED_WITHIN: Duration = Duration::from_secs(10);
 /// How long reading the environment of a process may take.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 
+/// So many that do not answer are waited for.
+const MOST_UNANSWERED: usize = 10;
+
 /// How often those who are to end are looked at.
 const STEP: Duration = Duration::from_millis(20);
 
@@ -68,10 +71,10 @@ impl LoadProcesses {
         while !self.find(host).is_empty() && Instant::now() < deadline {
             std::thread::sleep(STEP);
         }
-        match self.cgroup() {
-            Some(path) => drop(cgroup::kill(path, KILLED_WITHIN)),
-            None => kill_marked(host, &self.marker),
+        if let Some(path) = self.cgroup() {
+            cgroup::kill(path, KILLED_WITHIN);
         }
+        kill_marked(host, &self.marker);
         let left = self.find(host);
         if !left.is_empty() {
             return Err(left.iter().map(|&pid| name(host, pid)).collect());
@@ -93,20 +96,18 @@ impl LoadProcesses {
         self.cgroup.as_deref().filter(|path| cgroup::is_ours(path))
     }
 
-    /// Where there is a cgroup, it has all of them, and no environment is read: a process can make whoever reads its
-    /// environment wait.
+    /// Those in the cgroup, and those that somebody with the right to moved out of it, as PAM does who logs another user in.
     fn find(&self, host: &Host) -> Vec<Pid> {
-        match self.cgroup() {
-            Some(path) => cgroup::processes(path),
-            None => marked(host, &self.marker),
-        }
+        let mut found = marked(host, &self.marker);
+        found.extend(self.cgroup().map(cgroup::processes).unwrap_or_default());
+        found.sort_unstable_by_key(|pid| pid.as_raw_nonzero());
+        found.dedup();
+        found
     }
 
     fn holds(&self, host: &Host, pid: Pid) -> bool {
-        match self.cgroup() {
-            Some(path) => cgroup::processes(path).contains(&pid),
-            None => is_marked(host, pid, &self.marker),
-        }
+        let in_cgroup = |path: &Path| cgroup::processes(path).contains(&pid);
+        self.cgroup().is_some_and(in_cgroup) || is_marked(host, pid, &self.marker)
     }
 }
 
@@ -191,12 +192,12 @@ fn mark_in(environment: &[u8]) -> Option<&[u8]> {
 
 /// The environments of those that have one to read. The kernel reads it in the process' own memory, and who has mapped a
 /// file there that is not answered for can make that wait for ever: such a process is passed over, and the thread that
-/// asked it ends with us.
+/// asked it ends with us. After `MOST_UNANSWERED` of them nobody else is asked.
 fn environments(host: &Host, pids: Vec<Pid>) -> Vec<(Pid, Vec<u8>)> {
     let mut found = Vec::new();
     let pids: Arc<[Pid]> = pids.into();
-    let mut next = 0;
-    while next < pids.len() {
+    let (mut next, mut unanswered) = (0, 0);
+    while next < pids.len() && unanswered < MOST_UNANSWERED {
         let (sender, receiver) = mpsc::channel();
         let (host, all) = (host.clone(), Arc::clone(&pids));
         let read = move || {
@@ -215,7 +216,7 @@ fn environments(host: &Host, pids: Vec<Pid>) -> Vec<(Pid, Vec<u8>)> {
             found.extend(environment.ok().map(|environment| (pid, environment)));
         }
         if next < pids.len() {
-            next += 1; // it did not answer
+            (next, unanswered) = (next + 1, unanswered + 1);
         }
     }
     found
