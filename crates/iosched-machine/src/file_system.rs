@@ -380,8 +380,9 @@ impl OwnFileSystem {
 
     /// The device that it is on now: after a reboot the disk may have another name.
     pub fn bearer(&self, host: &Host) -> Bearer {
-        if let Some(node) = self.mounted_from(host) {
-            return Bearer::Known(node);
+        let mounted_from = self.mounted_from(host);
+        if let Some(node) = mounted_from.as_ref().filter(|node| self.is_on(node)) {
+            return Bearer::Known(node.clone());
         }
         let mut doubtful = None;
         let own = self.is_on(&self.node).then(|| self.node.clone());
@@ -396,7 +397,7 @@ impl OwnFileSystem {
         doubtful.unwrap_or_else(|| {
             if !self.goes_with_server && !self.is_here_without(host) {
                 Bearer::Away
-            } else if self.is_mounted(host) {
+            } else if mounted_from.is_some() {
                 Bearer::MountedAlone
             } else {
                 Bearer::None
@@ -443,21 +444,11 @@ impl OwnFileSystem {
         is_same_boot && then.diskseq.is_some() && then.diskseq != now.diskseq
     }
 
-    /// What is mounted where the run mounted it, if that is it.
+    /// What the run mounted, if its mount is there, whatever is on the device by now.
     fn mounted_from(&self, host: &Host) -> Option<PathBuf> {
         let mounts = MountTable::read(host).ok()?;
         let mount = self.mounted(&mounts)?;
-        let is_it = self.is_own(host, mount) && self.is_on(&mount.source);
-        is_it.then(|| mount.source.clone())
-    }
-
-    /// True if the run's mount is there, whatever is on the device by now.
-    fn is_mounted(&self, host: &Host) -> bool {
-        let mounts = MountTable::read(host);
-        mounts.is_ok_and(|mounts| {
-            self.mounted(&mounts)
-                .is_some_and(|mount| self.is_own(host, mount))
-        })
+        self.is_own(host, mount).then(|| mount.source.clone())
     }
 
     /// What is mounted, uppermost, where the run mounted it.
