@@ -6,7 +6,8 @@
 //! - [`failure`]: what every error can say of itself (hint, exit code); [`command_line`]: the command that would do
 //! - [`device`]: what is there, what it stands on, who uses it, what is written on it, whether it may be written
 //! - [`diskstats`], [`pressure`]: the kernel's counters; [`facts`]: what a record says of the machine
-//! - [`capture`]: what the kernel's block layer does with a disk, event by event; `detached_mount`: tracefs where nobody has mounted it
+//! - [`capture`]: what the kernel's block layer does with a disk, event by event;
+//!   `detached_mount`: tracefs where nobody has mounted it
 //! - [`watch`]: what each device does now
 //! - [`lock`], [`process`], [`file_system`]: what a run takes, starts and makes
 //! - [`beneath`]: files in directories that others may change; [`user_files`]: those that a user names; [`durable`]:

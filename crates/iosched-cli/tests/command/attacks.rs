@@ -232,7 +232,7 @@ const MISCHIEF: &[(&str, &str)] = &[
     ),
     (
         "traces its first process and keeps its end to itself",
-        "perl -e 'fork || do { syscall(101, 0x4206, $ARGV[0], 0, 0); mkdir \"traces\"; sleep 1000000 }' $$ $NAME; \
+        "command -v perl >/dev/null || exit 0; perl -e 'fork || do { syscall(101, 0x4206, $ARGV[0], 0, 0); mkdir \"traces\"; sleep 1000000 }' $$ $NAME; \
          until [ -e traces ]; do :; done",
     ),
     (

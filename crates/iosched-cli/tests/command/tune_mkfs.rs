@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -371,6 +371,21 @@ fn a_copy_of_the_disk_is_somebody_elses() {
     assert_eq!(again.status.code(), Some(0));
 }
 
+/// A run that was killed while its file system is mounted, and where that is.
+fn killed_and_mounted() -> Option<(Bench, PathBuf)> {
+    let bench = Bench::new()?;
+    let mut child = bench.start();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(wait_until(|| {
+        processes_with(&format!("sleep {}", bench.span)).is_empty()
+    }));
+    let label = bench.content();
+    let label = label.lines().find_map(|line| line.strip_prefix("LABEL="));
+    let at = Path::new("/run/iosched/mounted").join(label.unwrap());
+    Some((bench, at))
+}
+
 /// What `restore` said, and its exit code.
 fn restored(more: &[&str]) -> (Option<i32>, String) {
     let output = iosched().arg("restore").args(more).output().unwrap();
@@ -466,16 +481,9 @@ fn mounted_at(path: &Path) -> Option<String> {
 
 #[test]
 fn what_somebody_put_where_a_killed_run_has_it_mounted_stays() {
-    let Some(bench) = Bench::new() else { return };
-    let mut child = bench.start();
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert!(wait_until(|| {
-        processes_with(&format!("sleep {}", bench.span)).is_empty()
-    }));
-    let label = bench.content();
-    let label = label.lines().find_map(|line| line.strip_prefix("LABEL="));
-    let at = Path::new("/run/iosched/mounted").join(label.unwrap());
+    let Some((bench, at)) = killed_and_mounted() else {
+        return;
+    };
     // Something else over it: nothing is unmounted.
     run("mount", &["-t", "tmpfs", "somebodys", at.to_str().unwrap()]);
     fs::write(at.join("precious"), "kept").unwrap();
@@ -526,16 +534,9 @@ fn what_somebody_put_where_a_killed_run_has_it_mounted_stays() {
 
 #[test]
 fn a_file_system_that_got_another_label_is_unmounted_and_stays() {
-    let Some(bench) = Bench::new() else { return };
-    let mut child = bench.start();
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert!(wait_until(|| {
-        processes_with(&format!("sleep {}", bench.span)).is_empty()
-    }));
-    let label = bench.content();
-    let label = label.lines().find_map(|line| line.strip_prefix("LABEL="));
-    let at = Path::new("/run/iosched/mounted").join(label.unwrap());
+    let Some((bench, at)) = killed_and_mounted() else {
+        return;
+    };
     run("e2label", &[bench.disk.path().to_str().unwrap(), "mine"]);
     let (code, said) = restored(&["--dry-run"]);
     assert_eq!(code, Some(0), "{said}");

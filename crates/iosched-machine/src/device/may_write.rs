@@ -1,8 +1,8 @@
 //! Whether a device may be written: the one decision, which everything that writes to a raw device asks.
 //!
 //! It is asked when a run is planned, when a record is resumed, and again with the device claimed, right
-//! before the first write (before mkfs too), and for what an emulated disk is to stand over. What the user gave up the first time is kept in the record, so
-//! that later answers compare with it.
+//! before the first write (before mkfs too), and for what an emulated disk is to stand over. What the user
+//! gave up the first time is kept in the record, so that later answers compare with it.
 //!
 //! What is looked at:
 //!
