@@ -4,11 +4,11 @@
 //! A line is `[-][VAR=REGEX;]...REGEX user:group mode [alias] [@command]`: the first whose expression is like the whole name
 //! counts, and those with `-` besides. `@` runs a command when a device comes, `*` when it goes, too, `$` only then.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use iosched_machine::host::Host;
 use iosched_machine::sysfs::sysfs_name;
+use regex_lite::Regex;
 
 use super::shell::{self, Environment, Place, Write};
 use super::systemd::Units;
@@ -160,215 +160,49 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Whether an extended regular expression (POSIX) is like the whole text; nothing of one that cannot be read.
+/// Whether an extended regular expression (POSIX) is like the whole text; nothing of one that cannot be read, or is so
+/// large that going through it would take long.
 fn is_whole(expression: &str, text: &str) -> Option<bool> {
-    let mut reader = Reader {
-        rest: expression.as_bytes(),
-        depth: 0,
-    };
-    let either = reader.either()?;
-    let mut matcher = Matcher {
-        text: text.as_bytes(),
-        known: BTreeMap::new(),
-    };
-    let is_read = reader.rest.is_empty();
-    is_read.then(|| matcher.ends_of(&either, 0).contains(&text.len()))
+    means_the_same(expression).then_some(())?;
+    // By itself first: as a part of ours, a parenthesis too many would end our group.
+    Regex::new(expression).ok()?;
+    let whole = Regex::new(&format!("^(?:{expression})$")).ok()?;
+    Some(whole.is_match(text))
 }
 
-/// Alternatives, each a sequence.
-type Either = Vec<Vec<Repeated>>;
-
-struct Repeated {
-    node: Node,
-    least: usize,
-    most: usize,
-}
-
-enum Node {
-    Any,
-    This(u8),
-    OneOf { set: Vec<(u8, u8)>, negated: bool },
-    Start,
-    End,
-    Group(Either),
-}
-
-/// Goes through an expression by all places at once, through each part of it from each place once.
-struct Matcher<'a> {
-    text: &'a [u8],
-    /// Where a part can end, by its address and the place where it begins.
-    known: BTreeMap<(*const Repeated, usize), BTreeSet<usize>>,
-}
-
-impl Matcher<'_> {
-    /// Where it can end that begins at a place.
-    fn ends_of(&mut self, either: &Either, start: usize) -> BTreeSet<usize> {
-        let mut all = BTreeSet::new();
-        for sequence in either {
-            let mut places = BTreeSet::from([start]);
-            for part in sequence {
-                let ends = places.into_iter().map(|place| self.repeated(part, place));
-                places = ends.flatten().collect();
-            }
-            all.extend(places);
-        }
-        all
-    }
-
-    fn repeated(&mut self, part: &Repeated, start: usize) -> BTreeSet<usize> {
-        let key = (std::ptr::from_ref(part), start);
-        if let Some(known) = self.known.get(&key) {
-            return known.clone();
-        }
-        let mut found = BTreeSet::new();
-        let mut places = BTreeSet::from([start]);
-        for times in 0..=part.most {
-            if times >= part.least {
-                found.extend(&places);
-            }
-            let ends = places.iter().map(|&place| self.once(&part.node, place));
-            let next: BTreeSet<usize> = ends.flatten().collect();
-            if next == places {
-                if part.least <= part.most {
-                    found.extend(&places);
-                }
-                break; // more of it leads nowhere else
-            }
-            places = next;
-        }
-        self.known.insert(key, found.clone());
-        found
-    }
-
-    fn once(&mut self, node: &Node, at: usize) -> BTreeSet<usize> {
-        let takes = |is_it: bool| is_it.then_some(at + 1).into_iter().collect();
-        let stays = |is_it: bool| is_it.then_some(at).into_iter().collect();
-        let byte = self.text.get(at).copied();
-        match node {
-            Node::Any => takes(byte.is_some()),
-            Node::This(this) => takes(byte == Some(*this)),
-            Node::OneOf { set, negated } => {
-                let has = |byte: u8| set.iter().any(|(from, to)| (from..=to).contains(&&byte));
-                takes(byte.is_some_and(|byte| has(byte) != *negated))
-            }
-            Node::Start => stays(at == 0),
-            Node::End => stays(at == self.text.len()),
-            Node::Group(either) => self.ends_of(either, at),
-        }
-    }
-}
-
-struct Reader<'a> {
-    rest: &'a [u8],
-    depth: usize,
-}
-
-impl Reader<'_> {
-    fn next(&mut self) -> Option<u8> {
-        let (first, rest) = self.rest.split_first()?;
-        self.rest = rest;
-        Some(*first)
-    }
-
-    fn either(&mut self) -> Option<Either> {
-        const DEEPEST: usize = 16;
-        self.depth += 1;
-        if self.depth > DEEPEST {
-            return None;
-        }
-        let mut all = vec![Vec::new()];
-        while let Some(&first) = self.rest.first() {
-            match first {
-                b')' => break,
-                b'|' => {
-                    self.next();
-                    all.push(Vec::new());
-                }
-                _ => {
-                    let node = self.node()?;
-                    let (least, most) = self.times()?;
-                    all.last_mut()?.push(Repeated { node, least, most });
-                }
-            }
-        }
-        self.depth -= 1;
-        Some(all)
-    }
-
-    fn node(&mut self) -> Option<Node> {
-        Some(match self.next()? {
-            b'.' => Node::Any,
-            b'^' => Node::Start,
-            b'$' => Node::End,
-            b'[' => self.set()?,
-            b'(' => {
-                let group = self.either()?;
-                (self.next()? == b')').then_some(())?;
-                Node::Group(group)
-            }
-            b'*' | b'+' | b'?' | b'{' => return None,
-            b'\\' => Node::This(self.next()?),
-            byte => Node::This(byte),
-        })
-    }
-
-    fn set(&mut self) -> Option<Node> {
-        let negated = self.rest.first() == Some(&b'^');
-        if negated {
-            self.next();
-        }
-        let mut set = Vec::new();
-        loop {
-            let from = self.next()?;
-            if from == b']' && !set.is_empty() {
-                return Some(Node::OneOf { set, negated });
-            }
-            if from == b'[' && matches!(self.rest.first(), Some(b':' | b'.' | b'=')) {
-                let end = self.rest.windows(2).position(|two| two == b":]")?;
-                match &self.rest[..end] {
-                    b":digit" => set.push((b'0', b'9')),
-                    b":lower" => set.push((b'a', b'z')),
-                    b":upper" => set.push((b'A', b'Z')),
-                    b":alpha" => set.extend([(b'a', b'z'), (b'A', b'Z')]),
-                    b":alnum" => set.extend([(b'0', b'9'), (b'a', b'z'), (b'A', b'Z')]),
-                    _ => return None,
-                }
-                self.rest = &self.rest[end + 2..];
-                continue;
-            }
-            let is_range = self.rest.first() == Some(&b'-') && self.rest.get(1) != Some(&b']');
-            if is_range {
-                self.next();
-                set.push((from, self.next()?));
-            } else {
-                set.push((from, from));
-            }
-        }
-    }
-
-    /// How often the last one may come, `*`, `+`, `?` or `{2,3}`; more than a name is long is as good as any number.
-    fn times(&mut self) -> Option<(usize, usize)> {
-        const MANY: usize = 256;
-        let times = match self.rest.first() {
-            Some(b'*') => (0, MANY),
-            Some(b'+') => (1, MANY),
-            Some(b'?') => (0, 1),
-            Some(b'{') => {
-                let end = self.rest.iter().position(|&byte| byte == b'}')?;
-                let inner = std::str::from_utf8(&self.rest[1..end]).ok()?;
-                self.rest = &self.rest[end..];
-                let number = |text: &str| text.parse::<usize>().ok().filter(|&n| n <= MANY);
-                match inner.split_once(',') {
-                    None => (number(inner)?, number(inner)?),
-                    Some((least, "")) => (number(least)?, MANY),
-                    Some((least, most)) => (number(least)?, number(most)?),
-                }
-            }
-            _ => return Some((1, 1)),
+/// False if something stands in it that POSIX leaves undefined, or that means something else to the library: a repetition
+/// of nothing or of a repetition (`(?i)`, `^*`, `a+?`), `\d`, and within brackets a backslash, `[.` and `[=`.
+fn means_the_same(expression: &str) -> bool {
+    let mut chars = expression.chars().peekable();
+    let mut in_brackets = false;
+    let mut can_be_repeated = false;
+    while let Some(char) = chars.next() {
+        let next = chars.peek().copied();
+        let is_known = match char {
+            '[' if in_brackets => !matches!(next, Some('.' | '=')),
+            '\\' => !in_brackets && chars.next().is_some_and(|char| !char.is_alphanumeric()),
+            '*' | '+' | '?' | '{' if !in_brackets => can_be_repeated,
+            _ => true,
         };
-        self.next();
-        Some(times)
+        if !is_known {
+            return false;
+        }
+        match char {
+            '[' if !in_brackets => {
+                in_brackets = true;
+                chars.next_if_eq(&'^');
+                chars.next_if_eq(&']');
+            }
+            '[' if next == Some(':') => {
+                // To the end of the class' name, whose bracket ends nothing else.
+                while chars.next().is_some_and(|char| char != ']') {}
+            }
+            ']' => in_brackets = false,
+            _ => {}
+        }
+        can_be_repeated = !matches!(char, '*' | '+' | '?' | '}' | '(' | '|' | '^' | '$');
     }
+    true
 }
 
 #[cfg(test)]
@@ -472,6 +306,50 @@ mod tests {
         assert_eq!(written(&[conf, udev, STARTED]), sure);
     }
 
+    /// What grep says of each name, of an expression that it can read.
+    fn like_by_grep(expression: &str, names: &[&str]) -> Option<Vec<bool>> {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), "names", &(names.join("\n") + "\n"));
+        let output = std::process::Command::new("grep")
+            .args(["-xnE", "-e", expression, "names"])
+            .current_dir(dir.path())
+            .env("LC_ALL", "C")
+            .output()
+            .unwrap();
+        let numbers = String::from_utf8(output.stdout).unwrap();
+        let is_like = |number: usize| {
+            let mut lines = numbers.lines();
+            lines.any(|line| line.starts_with(&format!("{number}:")))
+        };
+        let could = output.status.code().is_some_and(|code| code < 2);
+        could.then(|| (1..=names.len()).map(is_like).collect())
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(400))]
+
+        #[test]
+        fn expressions_are_those_of_grep(
+            parts in proptest::collection::vec(
+                proptest::sample::select(&[
+                    "s", "d", "a", "b", "1", "sd", ".", "[a-z]", "[^a-s]", "[[:digit:]]", "[]a]", "[[:alpha:]1-]",
+                    "*", "+", "?", "{2}", "{1,3}", "{,2}", "(", ")", "|", "^", "$", "\\.", "\\(", "[", "]", "{", "}",
+                    "&&", "-", "[a&&b]", "[(?]", "~",
+                ][..]),
+                1..9,
+            ),
+        ) {
+            let expression = parts.concat();
+            let names = ["s", "sd", "sda", "sdab", "sda1", "a", "aaa", "1", ".", "sd.", "(", "]", "-", "&&a", "b{", "a}", ""];
+            if let Some(by_grep) = like_by_grep(&expression, &names) {
+                for (name, by_grep) in names.iter().zip(by_grep) {
+                    let ours = is_whole(&expression, name);
+                    proptest::prop_assert!(ours.is_none() || ours == Some(by_grep), "{:?} {:?}: {:?}", expression, name, ours);
+                }
+            }
+        }
+    }
+
     #[test]
     fn expressions_are_those_of_posix() {
         for (expression, text, expected) in [
@@ -495,19 +373,25 @@ mod tests {
         ] {
             assert_eq!(is_whole(expression, text), expected, "{expression} {text}");
         }
+        for nothing_of in [
+            "(?i)SDA", "a+?", "a{2}?", "a(?:b)", "\\d", "\\", "[\\d]", "[[.a.]]", "[[=a=]]", "[a",
+        ] {
+            assert_eq!(is_whole(nothing_of, "sda"), None, "{nothing_of}");
+        }
+        assert_eq!(is_whole("[(]?[]?]?(x)?s?da", "sda"), Some(true));
         assert_eq!(is_whole(&"(".repeat(100_000), "a"), None);
-        // Each part is gone through once from each place, whatever stands around it.
+        // Of one that would take long nothing is told.
         let nested = |inner: &str, around: &str| {
             (0..14).fold(inner.to_owned(), |inner, _| format!("({inner}){around}"))
         };
         let name = "a".repeat(40);
         for (expression, expected) in [
-            (nested("", "{256}"), false),
-            (nested("a*", "*"), true),
-            (nested("a*b", "+"), false),
-            (nested("a?", "{2,256}"), true),
+            (nested("", "{256}"), None),
+            (nested("a*", "*"), Some(true)),
+            (nested("a*b", "+"), Some(false)),
+            (nested("a?", "{2,256}"), None),
         ] {
-            assert_eq!(is_whole(&expression, &name), Some(expected), "{expression}");
+            assert_eq!(is_whole(&expression, &name), expected, "{expression}");
         }
     }
 }
