@@ -103,6 +103,10 @@ impl Observer for Progress {
                 ));
             }
             Event::Adjusted { arm, adjusted } => self.say(&format!("note: {arm}: {adjusted}")),
+            Event::NotCounted { disk } => self.say(&format!(
+                "note: the kernel counts nothing for {disk} (queue/iostats is 0): there are no mean times (await), and its \
+                 utilisation and what it read and wrote stand as 0"
+            )),
             Event::NoSplit { reason } => self.say(&format!(
                 "note: time in the queue and at the disk is not recorded apart: {reason}"
             )),

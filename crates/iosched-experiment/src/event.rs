@@ -44,6 +44,11 @@ pub enum Event<'a> {
         /// What became of it.
         adjusted: &'a Adjusted,
     },
+    /// The kernel counts nothing for a disk: its `queue/iostats` is 0.
+    NotCounted {
+        /// Kernel name.
+        disk: &'a str,
+    },
     /// Where requests spend their time is not recorded, or no longer.
     NoSplit {
         /// The cause, as a clause of the message.

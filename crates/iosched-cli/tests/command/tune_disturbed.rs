@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use crate::common::tuning::{fio_runs_on, signal, small_disk, start};
+use crate::common::tuning::{fio_runs_on, signal, small_disk, start, tune};
 use crate::common::{
     can_emulate, has_fio, iosched, iosched_process, processes_with, run, wait_until,
 };
@@ -52,6 +52,25 @@ fn a_trial_whose_scheduler_was_changed_by_another_is_void_and_repeated() {
     let text = fs::read_to_string(out.join("record.jsonl")).unwrap();
     assert_eq!(text.matches("\"type\":\"trial\"").count(), 4);
     assert_eq!(text.matches("\"type\":\"void\"").count(), 1);
+}
+
+#[test]
+fn a_disk_that_counts_nothing_is_named() {
+    let Some(disk) = small_disk() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let said = |out: &str| {
+        let (code, _, stderr) = tune(&disk.name, &dir.path().join(out), &[]);
+        assert_eq!(code, 0, "{stderr}");
+        stderr.matches("the kernel counts nothing").count()
+    };
+    assert_eq!(said("counts"), 0);
+    disk.write("iostats", "0");
+    let before = disk.whole_queue();
+    assert_eq!(said("does not"), 1);
+    assert_eq!(disk.whole_queue(), before);
+    disk.write("iostats", "1");
 }
 
 #[test]

@@ -231,6 +231,7 @@ struct Runner<'a> {
 impl Runner<'_> {
     fn all_trials(&mut self) -> Result<StopReason, RunError> {
         self.prepare_loads()?;
+        self.tell_what_is_not_counted();
         self.open_split();
         self.rehearse()?;
         self.precondition()?;
@@ -243,6 +244,15 @@ impl Runner<'_> {
             match self.progress.next() {
                 Next::Trial(slot) => self.one_slot(slot)?,
                 Next::Done(stop) => return self.finish(stop, false),
+            }
+        }
+    }
+
+    fn tell_what_is_not_counted(&mut self) {
+        for disk in &self.plan.disks {
+            let counts = self.host.sysfs().read_if_present(disk, "queue/iostats");
+            if counts.is_some_and(|counts| counts == "0") {
+                self.observer.event(&Event::NotCounted { disk });
             }
         }
     }
