@@ -331,13 +331,9 @@ impl Dataset {
                 Vec::new()
             });
             for path in files {
-                let before = read.rows.len();
                 match read_file(&path, &class, wanted, room, &mut read.rows) {
                     Ok(decoded) => read.decoded += decoded,
-                    Err(error) => {
-                        read.rows.truncate(before);
-                        read.unusable.push(error);
-                    }
+                    Err(error) => read.unusable.push(error),
                 }
             }
         }
@@ -533,8 +529,8 @@ impl Room {
     }
 }
 
-/// Appends those rows of a file that are wanted, each checked, and says how many were decoded for them. Whatever it appends is
-/// to be taken away again if it fails; it takes no room then.
+/// Appends those rows of a file that are wanted, each checked, and says how many were decoded for them. If it fails,
+/// nothing is appended, and no room is taken.
 fn read_file(
     path: &Path,
     class: &str,
@@ -542,9 +538,10 @@ fn read_file(
     room: &mut Room,
     rows: &mut Vec<Row>,
 ) -> Result<u64, DatasetError> {
-    let (memory, uncompressed) = (room.memory, room.uncompressed);
+    let (memory, uncompressed, before) = (room.memory, room.uncompressed, rows.len());
     let read = read_rows(path, class, wanted, room, rows);
     if read.is_err() {
+        rows.truncate(before);
         (room.memory, room.uncompressed) = (memory, uncompressed);
     }
     read

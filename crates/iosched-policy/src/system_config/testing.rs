@@ -1,7 +1,8 @@
 //! Machines made of nothing, for the tests of `policy`, `persist` and `history`, too.
 
 use std::fmt::Write;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use iosched_machine::host::Host;
@@ -64,9 +65,12 @@ pub(crate) fn machine(disks: &[Disk]) -> (TempDir, Host) {
     (dir, host)
 }
 
-/// Writes a file of such a machine and the directories that lead to it.
+/// Writes a file of such a machine and the directories that lead to it; one that names an interpreter can be run.
 pub(crate) fn write(root: &Path, file: &str, text: &str) {
     let path = root.join(file);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, text).unwrap();
+    fs::write(&path, text).unwrap();
+    if text.starts_with("#!") {
+        fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+    }
 }

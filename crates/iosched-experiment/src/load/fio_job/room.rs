@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_size_that_is_not_understood_is_refused_by_line() {
-        for value in ["much", "10z", "(1g*2)", "", "-5"] {
+        for value in ["much", "10z", "(1g*2)", "", "-5", "900000000t"] {
             let text = format!("[a]\nrw=write\nsize={value}\n");
             let error = JobFile::parse("j", &text).unwrap_err().to_string();
             assert!(error.starts_with("j:3: size"), "{error}");

@@ -177,10 +177,6 @@ mod tests {
         let (dir, host) = machine(&[Disk::new("sda")]);
         for (name, text) in files {
             write(dir.path(), name, text);
-            if text.starts_with("#!") {
-                let path = dir.path().join(name);
-                std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
-            }
         }
         let disks = disks(&host).unwrap();
         let found = writes(&host, &Units::of(&host), &Place::of(&host, &disks[0]));

@@ -249,8 +249,6 @@ fn cron(host: &Host, place: &Place<'_>) -> Vec<Write> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
     use crate::policy::matching::disks;
     use crate::system_config::testing::{Disk, machine, write};
@@ -262,10 +260,6 @@ mod tests {
         let (dir, host) = machine(&[Disk::new("sda")]);
         for (name, text) in files {
             write(dir.path(), name, text);
-            if text.starts_with("#!") {
-                let path = dir.path().join(name);
-                std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
-            }
         }
         let disks = disks(&host).unwrap();
         let found = writers(&host, &Units::of(&host), &disks[0], &[]);
