@@ -404,6 +404,9 @@ fn told(writer: &writers::Writer) -> String {
     let doubt = match writer {
         writer if writer.is_refused => " (which this disk refuses)",
         writer if writer.certain => "",
+        writer if writer.depends_on_shell => {
+            " (perhaps: shells differ in it, and which one reads it is not known)"
+        }
         _ => " (perhaps)",
     };
     format!(

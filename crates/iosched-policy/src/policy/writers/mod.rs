@@ -52,7 +52,10 @@ pub struct Writer {
     pub value: Option<String>,
     /// False where a condition cannot be judged from here.
     pub certain: bool,
-    /// True of a scheduler of the other block layer: the kernel refuses to be given it for this disk, and nothing changes.
+    /// True if not every shell would write it, and it is not known which one reads the script (what `/bin/sh` is).
+    pub depends_on_shell: bool,
+    /// True of a scheduler of the other block layer, and of what is no name at all (`-e bfq`): the kernel refuses to be given
+    /// it for this disk, and nothing changes.
     pub is_refused: bool,
 }
 
@@ -176,9 +179,15 @@ fn with_refusals(mut writers: Vec<Writer>, disk: &KnownDisk) -> Vec<Writer> {
     for writer in &mut writers {
         let value = writer.value.as_deref();
         writer.is_refused = writer.target == "queue/scheduler"
-            && value.is_some_and(|value| is_of_other_layer(value, offered));
+            && value.is_some_and(|value| is_of_other_layer(value, offered) || !is_name(value));
     }
     writers
+}
+
+/// True of a text that can be the name of a scheduler.
+fn is_name(value: &str) -> bool {
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    !value.starts_with('-') && value.trim().chars().all(is_of_name)
 }
 
 /// True of a scheduler that a disk which offers these never takes: noop and cfq are of the single-queue block layer,
@@ -318,6 +327,7 @@ mod tests {
             target: "queue/scheduler".into(),
             value: Some(value.into()),
             certain,
+            depends_on_shell: false,
             is_refused: false,
         }
     }

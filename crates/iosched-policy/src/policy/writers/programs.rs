@@ -48,6 +48,7 @@ fn sets_scheduler(kind: WriterKind, file: &Path, line: usize, value: &str) -> Wr
         target: SCHEDULER.into(),
         value: Some(value.into()),
         certain: true,
+        depends_on_shell: false,
         is_refused: false,
     }
 }

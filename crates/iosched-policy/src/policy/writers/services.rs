@@ -95,6 +95,7 @@ pub(super) fn of_kind(kind: WriterKind, writes: Vec<Write>) -> impl Iterator<Ite
         target: write.target,
         value: write.value,
         certain: write.certain,
+        depends_on_shell: write.depends_on_shell,
         is_refused: false,
     })
 }
@@ -167,6 +168,7 @@ fn writer(kind: WriterKind, file: &Path, index: usize, target: &str, value: &str
         target: target.to_owned(),
         value: Some(value.to_owned()),
         certain: true,
+        depends_on_shell: false,
         is_refused: false,
     }
 }

@@ -316,6 +316,7 @@ impl Event<'_> {
                     target: attribute.to_owned(),
                     value: value.is_known.then_some(value.text),
                     certain,
+                    depends_on_shell: false,
                     is_refused: false,
                 }),
                 "RUN" if attribute != "builtin" => {

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Leaves, Outcome, SHELLS, Shell, Success, UNKNOWN, words};
+use super::dialect::{Dialect, Named};
+use super::{Leaves, Outcome, Shell, Success, UNKNOWN, words};
 
 /// Commands that start the one which follows them, and of which of their options a word follows.
 const STARTERS: [(&str, &str); 13] = [
@@ -29,8 +30,20 @@ const READERS: [&str; 24] = [
 ];
 
 impl Shell<'_> {
-    /// A command and its arguments.
+    /// A command of a shell and its arguments.
     pub(super) fn run(&mut self, words: &[String], line: usize) -> Outcome {
+        if self.dialect.lacks(&words[0]) {
+            return Outcome::silent(Success::No);
+        }
+        self.run_by(words, line, self.dialect)
+    }
+
+    /// A program that no shell starts, and its arguments: what is built into a shell is not meant.
+    pub(super) fn run_file(&mut self, words: &[String], line: usize) -> Outcome {
+        self.run_by(words, line, Dialect::Bash) // coreutils and busybox have the tools of the same names do what bash's do
+    }
+
+    fn run_by(&mut self, words: &[String], line: usize, of_tools: Dialect) -> Outcome {
         let name = words[0].rsplit('/').next().unwrap_or_default();
         let arguments = &words[1..];
         if words[0].starts_with('/') && self.script_of(Path::new(&words[0])).is_some() {
@@ -43,20 +56,31 @@ impl Shell<'_> {
         }
         if let Some((_, with_word)) = STARTERS.iter().find(|(starter, _)| *starter == name) {
             let rest = after_options(name, with_word, arguments);
-            return if rest.is_empty() {
-                Outcome::of(Success::Unknown)
-            } else {
-                self.deeper(0, |shell| shell.run(rest, line))
+            let is_of_shell = matches!(name, "command" | "builtin");
+            return match rest {
+                [] => Outcome::of(Success::Unknown),
+                [shell, more @ ..] if name == "busybox" && shell == "sh" => {
+                    let words = [&["ash".to_owned()], more].concat();
+                    self.shell(&words)
+                }
+                _ if is_of_shell => self.deeper(0, |shell| shell.run(rest, line)),
+                _ => self.deeper(0, |shell| shell.run_file(rest, line)),
             };
         }
-        if SHELLS.contains(&name) {
+        let of_tools = if words[0].contains('/') {
+            Dialect::Bash
+        } else {
+            of_tools
+        };
+        let is_for_scripts = matches!(name, "openrc-run" | "runscript");
+        if !is_for_scripts && Named::of(&[name]).is_some() {
             return self.shell(words);
         }
-        if let Some(success) = self.condition(name, arguments) {
-            return Outcome::of(success);
+        if let Some(success) = self.condition(name, arguments, of_tools) {
+            return Outcome::silent(success);
         }
         let builtin = self.builtin(&words[0], arguments, line);
-        builtin.unwrap_or_else(|| self.tool(name, arguments, line))
+        builtin.unwrap_or_else(|| self.tool(name, arguments, line, of_tools))
     }
 
     /// A command of the shell itself; nothing if it is none.
@@ -96,6 +120,11 @@ impl Shell<'_> {
                 Outcome::of(Success::Unknown)
             }
             "set" => {
+                if arguments.iter().any(|word| word == "pipefail") && self.dialect == Dialect::Dash
+                {
+                    // An error to dash before 0.5.13, which ends the script.
+                    self.perhaps_left = self.perhaps_left.max(Leaves::Script);
+                }
                 if let Some(at) = arguments.iter().position(|argument| argument == "--") {
                     self.arguments.truncate(1);
                     self.arguments.extend_from_slice(&arguments[at + 1..]);
@@ -115,7 +144,9 @@ impl Shell<'_> {
                     self.names_in(&text);
                     return Some(Outcome::of(Success::Unknown));
                 }
-                self.deeper(line, |shell| shell.text(&text))
+                self.has_failed = false;
+                let outcome = self.deeper(line, |shell| shell.text(&text));
+                self.unless_it_goes_on(outcome)
             }
             "." | "source" => self.sourced(arguments),
             _ => return None,
@@ -123,9 +154,15 @@ impl Shell<'_> {
     }
 
     /// A program.
-    fn tool(&mut self, name: &str, arguments: &[String], line: usize) -> Outcome {
+    fn tool(
+        &mut self,
+        name: &str,
+        arguments: &[String],
+        line: usize,
+        of_tools: Dialect,
+    ) -> Outcome {
         match name {
-            "echo" => Outcome::printing(words::echoed(arguments)),
+            "echo" => Outcome::printing(words::echoed(arguments, of_tools)),
             "printf" => Outcome::printing(words::formatted(arguments)),
             "tee" => {
                 let value = self.input.clone();
@@ -191,7 +228,10 @@ impl Shell<'_> {
 
     /// A shell, with these words.
     fn shell(&mut self, words: &[String]) -> Outcome {
-        let is_bash = super::is_bash(&words[0]) && !words.iter().any(|word| word == "--posix");
+        let name = words[0].rsplit('/').next().unwrap_or_default();
+        let is_posix = words.iter().any(|word| word == "--posix");
+        let named = Named::of(&[name, if is_posix { "--posix" } else { "" }]);
+        let dialect = self.dialect_of(named.unwrap_or(Named::Other));
         let mut rest = &words[1..];
         while let Some((option, more)) = rest.split_first() {
             if !option.starts_with(['-', '+']) || option.len() < 2 {
@@ -213,9 +253,9 @@ impl Shell<'_> {
                     if line > 0 {
                         shell.line = Some(line);
                     }
-                    let was_bash = std::mem::replace(&mut shell.is_bash, is_bash);
+                    let own = std::mem::replace(&mut shell.dialect, dialect);
                     let outcome = shell.up_to(Leaves::Script, |shell| shell.text(text));
-                    (shell.line, shell.is_bash) = (before, was_bash);
+                    (shell.line, shell.dialect) = (before, own);
                     outcome
                 });
             }
@@ -223,7 +263,7 @@ impl Shell<'_> {
         match rest.first() {
             Some(script) if script.starts_with('/') => {
                 let script = PathBuf::from(script);
-                self.script(&script, rest, &[])
+                self.script_by(&script, rest, &[], Some(dialect))
             }
             _ => Outcome::of(Success::Unknown),
         }
@@ -231,20 +271,37 @@ impl Shell<'_> {
 
     /// `. FILE`.
     fn sourced(&mut self, arguments: &[String]) -> Outcome {
-        let text = arguments.first().and_then(|path| {
-            let path = PathBuf::from(self.absolute(path));
-            Some((self.script_of(&path)?, path))
-        });
-        let Some((text, path)) = text else {
-            self.may_have_more = true;
+        let Some(path) = arguments.first() else {
             return Outcome::of(Success::Unknown);
+        };
+        let path = PathBuf::from(self.absolute(path));
+        let Some(text) = self.script_of(&path) else {
+            self.may_have_more = true;
+            let is_not_there = self.exists(&path.to_string_lossy()) == Success::No;
+            return if is_not_there && self.dialect.dies_of_special_builtins() {
+                Outcome {
+                    leaves: Leaves::Script,
+                    ..Outcome::of(Success::No)
+                }
+            } else {
+                Outcome::of(Success::Unknown)
+            };
         };
         let file = std::mem::replace(&mut self.file, path);
         let line = self.line.take();
+        self.has_failed = false;
         let outcome = self.deeper(0, |shell| {
             shell.up_to(Leaves::Function, |shell| shell.text(&text))
         });
         (self.file, self.line) = (file, line);
+        self.unless_it_goes_on(outcome)
+    }
+
+    /// What `eval` and `.` come to: bash itself goes on after a text that is an error.
+    fn unless_it_goes_on(&mut self, outcome: Outcome) -> Outcome {
+        if std::mem::take(&mut self.has_failed) && !self.dialect.dies_of_special_builtins() {
+            return Outcome::of(Success::No);
+        }
         outcome
     }
 
@@ -256,7 +313,7 @@ impl Shell<'_> {
             let words = words.take_while(|word| !matches!(word.as_str(), ";" | "+"));
             let words: Vec<String> = words.map(|word| word.replace("{}", "\0")).collect();
             if !words.is_empty() {
-                self.in_doubt(|shell| shell.deeper(0, |shell| shell.run(&words, line)));
+                self.in_doubt(|shell| shell.deeper(0, |shell| shell.run_file(&words, line)));
             }
         }
         Outcome::of(Success::Unknown)
@@ -285,7 +342,7 @@ impl Shell<'_> {
             Some(text) => rest.iter().map(|word| word.replace(&text, "\0")).collect(),
             None => rest.iter().cloned().chain(["\0".to_owned()]).collect(),
         };
-        self.in_doubt(|shell| shell.deeper(0, |shell| shell.run(&words, line)));
+        self.in_doubt(|shell| shell.deeper(0, |shell| shell.run_file(&words, line)));
         Outcome::of(Success::Unknown)
     }
 }

@@ -2,12 +2,18 @@
 
 use std::path::Path;
 
+use super::dialect::Dialect;
 use super::{Shell, Success, UNKNOWN};
 use crate::system_config::pattern::is_like;
 
 impl Shell<'_> {
     /// Whether a command that asks something succeeds; nothing of any other command.
-    pub(super) fn condition(&self, name: &str, arguments: &[String]) -> Option<Success> {
+    pub(super) fn condition(
+        &self,
+        name: &str,
+        arguments: &[String],
+        of_tools: Dialect,
+    ) -> Option<Success> {
         Some(match name {
             "true" | ":" => Success::Yes,
             "false" => Success::No,
@@ -15,26 +21,30 @@ impl Shell<'_> {
                 arguments
                     .strip_suffix(&["]".to_owned()])
                     .unwrap_or(arguments),
+                of_tools,
                 false,
             ),
             "[[" => self.test(
                 arguments
                     .strip_suffix(&["]]".to_owned()])
                     .unwrap_or(arguments),
+                of_tools,
                 true,
             ),
-            "test" => self.test(arguments, false),
+            "test" => self.test(arguments, of_tools, false),
             "grep" | "egrep" | "fgrep" => self.grep(arguments),
             _ => return None,
         })
     }
 
-    fn test(&self, words: &[String], takes_patterns: bool) -> Success {
+    fn test(&self, words: &[String], of_tools: Dialect, takes_patterns: bool) -> Success {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         match words[..] {
+            // An error, with `!` before it, too.
+            [_, "==", _] | ["!", _, "==", _] if !of_tools.has_common_extensions() => Success::No,
             ["!", ref rest @ ..] if !rest.is_empty() => {
                 let rest: Vec<String> = rest.iter().map(|word| (*word).to_owned()).collect();
-                self.test(&rest, takes_patterns).not()
+                self.test(&rest, of_tools, takes_patterns).not()
             }
             [] => Success::No,
             [text] => is_known(text, || !text.is_empty()),
@@ -72,7 +82,7 @@ impl Shell<'_> {
     }
 
     /// Whether a file is there. That a copied tree lacks it says nothing, unless the tree has the directory.
-    fn exists(&self, path: &str) -> Success {
+    pub(super) fn exists(&self, path: &str) -> Success {
         if path.is_empty() {
             return Success::No;
         }

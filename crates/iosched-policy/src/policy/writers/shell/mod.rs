@@ -5,10 +5,12 @@
 //! texts and numbers, `case`, `.` and other scripts, `sh -c`, and the ways in which people write a file: redirections of
 //! `echo` and `printf`, `tee`, `dd`, `cp`, `find -exec`, `xargs`. What is not known is [`UNKNOWN`] within a text; what is carried out only
 //! under a condition that cannot be judged is uncertain. Of a program that is not followed it is only said that it names
-//! the file.
+//! the file. Where shells differ, the script is followed as the one does that reads it; where the machine's files do not say which
+//! one that is, as each of them does.
 
 mod commands;
 mod condition;
+mod dialect;
 mod syntax;
 mod words;
 
@@ -20,7 +22,8 @@ use iosched_machine::host::Host;
 use iosched_machine::regular_file::open_to_read;
 use iosched_machine::sysfs::sysfs_name;
 
-use self::syntax::{Command, List, Node, Redirection, Word};
+use self::dialect::{Dialect, Named};
+use self::syntax::{Command, List, Node, Piece, Redirection, Rest, Word};
 use super::text_of;
 use crate::policy::matching::KnownDisk;
 use crate::system_config::pattern::is_like;
@@ -40,6 +43,8 @@ pub(super) struct Write {
     pub(super) value: Option<String>,
     /// False where it, or which disk it is for, depends on what is not known.
     pub(super) certain: bool,
+    /// True if not every shell writes it, and it is not known which one reads the script.
+    pub(super) depends_on_shell: bool,
 }
 
 /// A disk of a machine, for which programs are followed.
@@ -50,6 +55,8 @@ pub(super) struct Place<'a> {
     /// `8:0`.
     number: String,
     offered: &'a [String],
+    /// What `/bin/sh` is, if that is known.
+    sh: Option<Dialect>,
 }
 
 impl<'a> Place<'a> {
@@ -59,6 +66,7 @@ impl<'a> Place<'a> {
             name: sysfs_name(&disk.device.name),
             number: disk.device.number.to_string(),
             offered: disk.device.schedulers.offered(),
+            sh: Dialect::of_sh(host),
         }
     }
 }
@@ -78,10 +86,10 @@ pub(super) fn writes_of_program(
     environment: &Environment,
     (file, line): (&Path, usize),
 ) -> Vec<Write> {
-    let mut shell = Shell::new(place, environment, file);
-    shell.line = Some(line);
-    shell.program(words);
-    shell.writes
+    as_each_shell(place, environment, file, |shell| {
+        shell.line = Some(line);
+        shell.program(words);
+    })
 }
 
 /// What a script writes that is started with these arguments, after which of its functions are called.
@@ -91,25 +99,79 @@ pub(super) fn writes_of_script(
     arguments: &[&str],
     functions: &[&str],
 ) -> Vec<Write> {
-    let environment = Environment::default();
-    let mut shell = Shell::new(place, &environment, script);
     let mut words = vec![script.display().to_string()];
     words.extend(arguments.iter().map(|argument| (*argument).to_owned()));
-    shell.script(script, &words, functions);
-    shell.writes
+    as_each_shell(place, &Environment::default(), script, |shell| {
+        shell.script(script, &words, functions);
+    })
 }
 
-/// What a line of commands writes, as `file` says in this line.
+/// What a line of commands for `sh` writes, as `file` says in this line.
 pub(super) fn writes_of_line(
     place: &Place<'_>,
     text: &str,
     (file, line): (&Path, usize),
 ) -> Vec<Write> {
-    let environment = Environment::default();
-    let mut shell = Shell::new(place, &environment, file);
-    shell.line = Some(line);
-    shell.text(text);
-    shell.writes
+    as_each_shell(place, &Environment::default(), file, |shell| {
+        shell.line = Some(line);
+        shell.text(text);
+    })
+}
+
+/// Follows something as each shell would which may read it, and says in what they differ.
+fn as_each_shell(
+    place: &Place<'_>,
+    environment: &Environment,
+    file: &Path,
+    follow: impl Fn(&mut Shell<'_>),
+) -> Vec<Write> {
+    let mut found: Option<Vec<Write>> = None;
+    for unknown in dialect::ALL {
+        let mut shell = Shell::new(place, environment, file, unknown);
+        follow(&mut shell);
+        found = Some(match found {
+            Some(others) => merged(others, shell.writes),
+            None => shell.writes,
+        });
+        if !shell.has_guessed {
+            break;
+        }
+    }
+    found.unwrap_or_default()
+}
+
+/// What two shells write, in the order of both; what one of them alone does is in doubt.
+fn merged(mut found: Vec<Write>, other: Vec<Write>) -> Vec<Write> {
+    let same = |a: &Write, b: &Write| {
+        let of = |write: &Write| (write.line, write.target.clone(), write.value.clone());
+        a.file == b.file && of(a) == of(b)
+    };
+    let doubtful = |write: Write| Write {
+        depends_on_shell: true,
+        certain: false,
+        ..write
+    };
+    let mut at = 0;
+    for write in other {
+        let rest = found.get(at..).unwrap_or_default();
+        match rest.iter().position(|known| same(known, &write)) {
+            Some(skipped) => {
+                for alone in &mut found[at..at + skipped] {
+                    *alone = doubtful(alone.clone());
+                }
+                at += skipped;
+                if found[at].certain != write.certain {
+                    found[at] = doubtful(found[at].clone());
+                }
+            }
+            None => found.insert(at, doubtful(write)),
+        }
+        at += 1;
+    }
+    for alone in &mut found[at..] {
+        *alone = doubtful(alone.clone());
+    }
+    found
 }
 
 /// Whether a command succeeds.
@@ -162,6 +224,13 @@ impl Outcome {
         }
     }
 
+    fn silent(success: Success) -> Outcome {
+        Outcome {
+            output: String::new(),
+            ..Outcome::of(success)
+        }
+    }
+
     fn printing(output: String) -> Outcome {
         Outcome {
             output,
@@ -182,9 +251,11 @@ const MOST_TURNS: usize = 64;
 /// What a script may hold.
 const LARGEST_SCRIPT: u64 = 256 * 1024;
 
-const SHELLS: [&str; 8] = ["sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "rbash"];
-
 /// Follows commands.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each says something of its own, at a time of its own"
+)]
 struct Shell<'a> {
     place: &'a Place<'a>,
     variables: BTreeMap<String, String>,
@@ -193,8 +264,16 @@ struct Shell<'a> {
     /// From `$0` on.
     arguments: Vec<String>,
     functions: BTreeMap<String, Rc<Node>>,
-    /// True where bash reads the commands, as itself and not as `sh`.
-    is_bash: bool,
+    /// The shell that reads the commands.
+    dialect: Dialect,
+    /// What a shell is taken for that is not known.
+    unknown: Dialect,
+    /// True once that was asked.
+    has_guessed: bool,
+    /// True after a text that its shell takes for an error.
+    has_failed: bool,
+    /// True after an expansion that ends the script.
+    is_broken: bool,
     directory: String,
     input: String,
     file: PathBuf,
@@ -210,14 +289,23 @@ struct Shell<'a> {
 }
 
 impl<'a> Shell<'a> {
-    fn new(place: &'a Place<'a>, environment: &Environment, file: &Path) -> Shell<'a> {
-        Shell {
+    fn new(
+        place: &'a Place<'a>,
+        environment: &Environment,
+        file: &Path,
+        unknown: Dialect,
+    ) -> Shell<'a> {
+        let mut shell = Shell {
             place,
             variables: environment.variables.clone(),
             may_have_more: environment.has_more,
             arguments: vec!["sh".into()],
             functions: BTreeMap::new(),
-            is_bash: false,
+            dialect: unknown,
+            unknown,
+            has_guessed: false,
+            has_failed: false,
+            is_broken: false,
             directory: "/".into(),
             input: UNKNOWN.to_string(),
             file: file.to_owned(),
@@ -227,7 +315,21 @@ impl<'a> Shell<'a> {
             depth: 0,
             commands: 0,
             writes: Vec::new(),
-        }
+        };
+        shell.dialect = place.sh.unwrap_or(unknown);
+        shell.has_guessed = place.sh.is_none();
+        shell
+    }
+
+    /// What a shell of this name is here.
+    fn dialect_of(&mut self, named: Named) -> Dialect {
+        let known = match named {
+            Named::Is(dialect) => Some(dialect),
+            Named::Sh => self.place.sh,
+            Named::Other => None,
+        };
+        self.has_guessed |= known.is_none();
+        known.unwrap_or(self.unknown)
     }
 
     fn is_certain(&self) -> bool {
@@ -236,23 +338,41 @@ impl<'a> Shell<'a> {
 
     /// A text of commands.
     fn text(&mut self, text: &str) -> Outcome {
-        if let Some(list) = syntax::parse(text) {
-            return self.list(&list);
+        let (list, rest) = syntax::parse(text, self.dialect);
+        let outcome = self.list(&list);
+        if outcome.leaves != Leaves::Nothing {
+            return outcome;
         }
-        // Line by line, as far as that goes.
+        match rest {
+            Rest::Nothing => outcome,
+            Rest::Error => {
+                self.has_failed = true;
+                Outcome {
+                    leaves: Leaves::Script,
+                    ..Outcome::of(Success::No)
+                }
+            }
+            Rest::NotRead(text, first) => {
+                self.lines(text, first);
+                Outcome::of(Success::Unknown)
+            }
+        }
+    }
+
+    /// Line by line, as far as that goes.
+    fn lines(&mut self, text: &str, first: usize) {
         self.doubts += 1;
         let line_of_all = self.line;
         for (index, line) in text.lines().enumerate() {
-            self.line = line_of_all.or(Some(index + 1));
-            match syntax::parse(line) {
-                Some(list) => _ = self.list(&list),
-                None if !line.trim_start().starts_with('#') => self.names_in(line),
-                None => {}
+            self.line = line_of_all.or(Some(first + index));
+            match syntax::parse(line, self.dialect) {
+                (list, Rest::Nothing) => _ = self.list(&list),
+                _ if !line.trim_start().starts_with('#') => self.names_in(line),
+                _ => {}
             }
         }
         self.line = line_of_all;
         self.doubts -= 1;
-        Outcome::of(Success::Unknown)
     }
 
     fn list(&mut self, list: &List) -> Outcome {
@@ -302,6 +422,17 @@ impl<'a> Shell<'a> {
     }
 
     fn node(&mut self, node: &Node) -> Outcome {
+        let outcome = self.followed(node);
+        if std::mem::take(&mut self.is_broken) {
+            return Outcome {
+                leaves: Leaves::Script,
+                ..Outcome::of(Success::No)
+            };
+        }
+        outcome
+    }
+
+    fn followed(&mut self, node: &Node) -> Outcome {
         match node {
             Node::Command(command) => self.command(command),
             Node::Pipeline { parts, is_negated } => {
@@ -397,6 +528,9 @@ impl<'a> Shell<'a> {
     fn case(&mut self, word: &Word, arms: &[(Vec<Word>, List)]) -> Outcome {
         let text = self.text_of_word(word);
         let mut is_in_doubt = false;
+        if self.is_broken {
+            return Outcome::of(Success::No);
+        }
         for (patterns, body) in arms {
             let mut is_taken = Success::No;
             for pattern in patterns {
@@ -433,6 +567,9 @@ impl<'a> Shell<'a> {
             Some(words) => self.fields(words),
             None => self.arguments.iter().skip(1).cloned().collect(),
         };
+        if self.is_broken {
+            return Outcome::of(Success::No);
+        }
         if turns.len() > MOST_TURNS {
             turns = vec![UNKNOWN.to_string()];
         }
@@ -463,7 +600,16 @@ impl<'a> Shell<'a> {
                 ..Outcome::of(Success::Unknown)
             };
         }
-        let words = self.fields(&command.words);
+        let is_double_bracket = matches!(
+            command.words.first().map(Vec::as_slice),
+            Some([Piece::Text { text, .. }]) if text == "[["
+        );
+        let words = if is_double_bracket && self.dialect.has_common_extensions() {
+            let words = command.words.iter();
+            words.map(|word| self.text_of_word(word)).collect()
+        } else {
+            self.fields(&command.words)
+        };
         let mut before = Vec::new();
         for (name, word) in &command.assignments {
             let value = self.text_of_word(word);
@@ -472,9 +618,12 @@ impl<'a> Shell<'a> {
         }
         let input = self.input.clone();
         self.redirect_input(&command.redirections);
+        if self.is_broken {
+            return Outcome::of(Success::No);
+        }
         let outcome = match words.split_first() {
             Some(_) => self.run(&words, command.line),
-            None => Outcome::of(Success::Yes),
+            None => Outcome::silent(Success::Yes),
         };
         self.input = input;
         self.redirect_output(&command.redirections, &outcome.output, command.line);
@@ -495,7 +644,7 @@ impl<'a> Shell<'a> {
         if words.is_empty() {
             return Outcome::of(Success::Unknown);
         }
-        self.run(words, line)
+        self.run_file(words, line)
     }
 
     /// A text that is not followed, in which the file of a scheduler is perhaps named.
@@ -509,6 +658,7 @@ impl<'a> Shell<'a> {
                 target: "queue/scheduler".into(),
                 value: None,
                 certain: false,
+                depends_on_shell: false,
             };
             self.writes.push(write);
         }
@@ -516,6 +666,17 @@ impl<'a> Shell<'a> {
 
     /// A script that is started with these words, the first of which it is itself.
     fn script(&mut self, script: &Path, words: &[String], functions: &[&str]) -> Outcome {
+        self.script_by(script, words, functions, None)
+    }
+
+    /// The same, where a shell is given the script and does not ask for `#!`.
+    fn script_by(
+        &mut self,
+        script: &Path,
+        words: &[String],
+        functions: &[&str],
+        by: Option<Dialect>,
+    ) -> Outcome {
         let Some(text) = self.script_of(script) else {
             return Outcome::of(Success::Unknown);
         };
@@ -525,9 +686,14 @@ impl<'a> Shell<'a> {
             let directory = shell.directory.clone();
             let variables = shell.variables.clone();
             let known = std::mem::take(&mut shell.functions);
-            let was_bash = std::mem::replace(&mut shell.is_bash, is_of_bash(&text));
+            let before = shell.dialect;
+            if let Some(dialect) = by {
+                shell.dialect = dialect;
+            } else if let Some(named) = shell_of(&text) {
+                shell.dialect = shell.dialect_of(named); // without `#!` the shell that starts it reads it
+            }
             let outcome = shell.up_to(Leaves::Script, |shell| {
-                if !is_of_shell(&text) {
+                if by.is_none() && !is_of_shell(&text) {
                     for (index, line) in text.lines().enumerate() {
                         if !line.trim_start().starts_with('#') {
                             shell.line = Some(index + 1);
@@ -546,7 +712,7 @@ impl<'a> Shell<'a> {
                 outcome
             });
             (shell.directory, shell.variables, shell.functions) = (directory, variables, known);
-            shell.is_bash = was_bash;
+            shell.dialect = before;
             outcome
         });
         (self.file, self.line) = (file, line);
@@ -605,6 +771,9 @@ impl<'a> Shell<'a> {
         for redirection in redirections {
             if matches!(redirection.operator, ">" | ">>" | ">|" | "&>" | "&>>") {
                 let (paths, is_sure) = self.redirected_to(&redirection.to);
+                if self.is_broken {
+                    return;
+                }
                 self.doubts += usize::from(!is_sure);
                 for path in paths {
                     self.write(&path, output, line);
@@ -628,13 +797,17 @@ impl<'a> Shell<'a> {
             return;
         };
         let value = text.trim();
-        let is_known = !value.contains(UNKNOWN) && !value.is_empty();
+        if value.is_empty() {
+            return; // to open a file of sysfs changes nothing, and no value is empty
+        }
+        let is_known = !value.contains(UNKNOWN);
         let write = Write {
             file: self.file.clone(),
             line: self.line.unwrap_or(line),
             target,
             value: is_known.then(|| value.to_owned()),
             certain: is_ours && self.is_certain(),
+            depends_on_shell: false,
         };
         self.writes.push(write);
     }
@@ -689,29 +862,14 @@ impl Place<'_> {
 
 /// True of a text that a shell reads: one that says so, or nothing.
 fn is_of_shell(text: &str) -> bool {
-    let Some(first) = text.lines().next().and_then(|line| line.strip_prefix("#!")) else {
-        return true;
-    };
-    let names = first
-        .split_whitespace()
-        .filter_map(|word| word.rsplit('/').next());
-    let names: Vec<&str> = names.take(3).collect();
-    let is_shell =
-        |name: &&str| SHELLS.contains(name) || matches!(*name, "openrc-run" | "runscript");
-    names.iter().any(is_shell)
+    !text.starts_with("#!") || shell_of(text).is_some()
 }
 
-/// True of a script that bash is to read (zsh, too, takes patterns in redirections).
-fn is_of_bash(text: &str) -> bool {
-    let first = text.lines().next().and_then(|line| line.strip_prefix("#!"));
-    let words: Vec<&str> = first.unwrap_or_default().split_whitespace().collect();
-    words.iter().take(3).any(|word| is_bash(word)) && !words.contains(&"--posix")
-}
-
-/// True of a program that is bash under one of its names, or zsh.
-fn is_bash(program: &str) -> bool {
-    let name = program.rsplit('/').next().unwrap_or_default();
-    matches!(name, "bash" | "rbash" | "zsh")
+/// The shell that a script says is to read it.
+fn shell_of(text: &str) -> Option<Named> {
+    let first = text.lines().next()?.strip_prefix("#!")?;
+    let words: Vec<&str> = first.split_whitespace().take(3).collect();
+    Named::of(&words)
 }
 
 /// True of a file that the kernel loads itself.

@@ -1,13 +1,15 @@
 //! The syntax of a shell's scripts: commands, with what they are given. Pure.
 //!
 //! Read: commands with their redirections, pipelines, `&&`, `||`, `if`, `case`, `for`, `while`, `until`, functions, groups and
-//! here-documents (whose text is passed over). Everything else (arithmetic in `for`, `select`, `coproc`) is no script that can be
-//! read.
+//! here-documents (whose text is passed over). Everything else (arithmetic in `for`, `select`) cannot be read. What is an error to the
+//! shell that reads it is one here: the shell has carried out the lines before it, and goes no further.
 
 #![expect(
     clippy::option_option,
     reason = "the outer one says whether the script can be read, the inner one whether this is there"
 )]
+
+use super::dialect::Dialect;
 
 /// Text and expansions that make up one word.
 pub(super) type Word = Vec<Piece>;
@@ -44,6 +46,8 @@ pub(super) enum Expansion {
     Output(String),
     /// What is not followed.
     Unknown,
+    /// What this shell does not take: the script ends here.
+    Bad,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,17 +116,52 @@ pub(super) struct Command {
     pub(super) redirections: Vec<Redirection>,
 }
 
-/// The commands of a script; none if it is not understood.
-pub(super) fn parse(text: &str) -> Option<List> {
+/// What is left of a script behind the lines that were read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rest<'a> {
+    Nothing,
+    /// It is an error to the shell.
+    Error,
+    /// It is not understood here: the text and the number of its first line.
+    NotRead(&'a str, usize),
+}
+
+/// The commands of a script, up to the line with what cannot be read.
+pub(super) fn parse(text: &str, dialect: Dialect) -> (List, Rest<'_>) {
     let mut parser = Parser {
         text,
         at: 0,
         line: 1,
         depth: 0,
         documents: Vec::new(),
+        dialect,
+        is_error: false,
+        has_foreign: false,
     };
-    let list = parser.list(&[])?;
-    parser.rest().is_empty().then_some(list)
+    let mut list = Vec::new();
+    let mut of_line = Vec::new();
+    let mut read = (0, 1);
+    loop {
+        parser.blanks();
+        let is_whole_line = matches!(parser.peek(), None | Some('\n'));
+        parser.lines();
+        if is_whole_line {
+            list.append(&mut of_line);
+            read = (parser.at, parser.line);
+        }
+        if parser.rest().is_empty() {
+            return (list, Rest::Nothing);
+        }
+        let is_end = parser.rest().starts_with([')', ';']);
+        match Some(())
+            .filter(|()| !is_end)
+            .and_then(|()| parser.statement())
+        {
+            Some(node) => of_line.push(node),
+            None if parser.is_error => return (list, Rest::Error),
+            None => return (list, Rest::NotRead(&text[read.0..], read.1)),
+        }
+    }
 }
 
 /// How deep commands and expansions may stand within each other.
@@ -145,6 +184,11 @@ struct Parser<'a> {
     depth: usize,
     /// Here-documents that begin in this line: what ends each, and whether tabs before it count for nothing.
     documents: Vec<(String, bool)>,
+    dialect: Dialect,
+    /// True if what could not be read is an error to the shell, too.
+    is_error: bool,
+    /// True once a word was taken for a command with which other shells begin what has an end.
+    has_foreign: bool,
 }
 
 impl<'a> Parser<'a> {
@@ -240,6 +284,18 @@ impl<'a> Parser<'a> {
         found?
     }
 
+    /// Nothing: the shell takes this for an error.
+    fn error<T>(&mut self) -> Option<T> {
+        self.is_error = true;
+        None
+    }
+
+    /// Nothing: these shells take this for an error, and it is not read for the others.
+    fn error_to<T>(&mut self, is_error: bool) -> Option<T> {
+        self.is_error |= is_error;
+        None
+    }
+
     /// Commands up to one of these words, or a parenthesis or `;;`, which are left.
     fn list(&mut self, ends: &[&str]) -> Option<List> {
         let mut list = Vec::new();
@@ -252,16 +308,23 @@ impl<'a> Parser<'a> {
             if is_end {
                 return Some(list);
             }
-            list.push(self.deeper(Self::and_or)?);
-            self.blanks();
-            if self.rest().starts_with(";;") {
-                continue;
-            }
-            let is_ended = self.takes(";") || self.takes("&");
-            if !is_ended && !self.rest().is_empty() && !self.rest().starts_with(['\n', ')']) {
-                return None;
-            }
+            list.push(self.statement()?);
         }
+    }
+
+    /// Commands with `&&` and `||` between them, and what ends them.
+    fn statement(&mut self) -> Option<Node> {
+        let node = self.deeper(Self::and_or)?;
+        self.blanks();
+        if self.rest().starts_with(";;") || self.rest().starts_with(";&") {
+            return Some(node);
+        }
+        let is_ended = self.takes(";") || self.takes("&");
+        if !is_ended && !self.rest().is_empty() && !self.rest().starts_with(['\n', ')']) {
+            let is_error = self.rest().starts_with('(') && !self.dialect.is_bash();
+            return self.error_to(is_error);
+        }
+        Some(node)
     }
 
     fn and_or(&mut self) -> Option<Node> {
@@ -292,8 +355,11 @@ impl<'a> Parser<'a> {
         let mut parts = vec![self.command()?];
         loop {
             self.blanks();
-            if self.rest().starts_with("||") || !(self.takes("|&") || self.takes("|")) {
+            if self.rest().starts_with("||") || !self.takes("|") {
                 break;
+            }
+            if self.takes("&") && !self.dialect.is_bash() {
+                return self.error();
             }
             self.lines();
             parts.push(self.command()?);
@@ -307,7 +373,7 @@ impl<'a> Parser<'a> {
 
     fn command(&mut self) -> Option<Node> {
         let line = self.line;
-        let compound = if self.rest().starts_with("((") {
+        let compound = if self.rest().starts_with("((") && self.dialect.is_bash() {
             self.arithmetic()?;
             let is_unknown = Command {
                 line,
@@ -331,9 +397,16 @@ impl<'a> Parser<'a> {
                     self.takes(word);
                     self.compound(word)?
                 }
-                None if self.takes_word("function") => {
+                None if self.dialect.has_common_extensions() && self.takes_word("function") => {
                     self.blanks();
                     return self.function();
+                }
+                None if self.is_foreign() => {
+                    if self.dialect.is_bash() {
+                        return None;
+                    }
+                    self.has_foreign = true;
+                    return self.simple().map(Node::Command);
                 }
                 None if self.is_function() => return self.function(),
                 None => return self.simple().map(Node::Command),
@@ -377,7 +450,9 @@ impl<'a> Parser<'a> {
             "case" => self.case(),
             "for" => {
                 self.blanks();
-                let name = self.name()?;
+                let Some(name) = self.name() else {
+                    return self.error_to(!self.dialect.is_bash());
+                };
                 self.lines();
                 let words = if self.takes_word("in") {
                     let mut words = Vec::new();
@@ -408,8 +483,15 @@ impl<'a> Parser<'a> {
                     is_subshell: false,
                 })
             }
-            _ => None,
+            _ => self.error_to(self.has_foreign), // a word that ends what has not begun
         }
+    }
+
+    /// True if a word is next with which a shell begins what has an end, though none that is read here so.
+    fn is_foreign(&self) -> bool {
+        ["function", "select", "coproc"]
+            .iter()
+            .any(|word| self.is_word(word))
     }
 
     fn loop_body(&mut self) -> Option<List> {
@@ -444,7 +526,7 @@ impl<'a> Parser<'a> {
             let body = self.list(&["esac"])?;
             arms.push((patterns, body));
             if self.takes(";;&") || self.takes(";&") {
-                return None; // goes on with the next arm
+                return self.error_to(!self.dialect.is_bash()); // goes on with the next arm
             }
             self.takes(";;");
         }
@@ -463,6 +545,9 @@ impl<'a> Parser<'a> {
 
     fn function(&mut self) -> Option<Node> {
         let name = self.take_while(is_of_function_name).to_owned();
+        if self.dialect != Dialect::Bash && name.contains(['-', '.', ':', '+']) {
+            return self.error();
+        }
         self.blanks();
         if self.takes("(") {
             self.blanks();
@@ -496,7 +581,8 @@ impl<'a> Parser<'a> {
                 command.assignments.push(assignment);
                 continue;
             }
-            if command.words.is_empty() && self.takes_word("[[") {
+            let has_brackets = self.dialect.has_common_extensions();
+            if command.words.is_empty() && has_brackets && self.takes_word("[[") {
                 self.double_brackets(&mut command)?;
                 continue;
             }
@@ -547,6 +633,16 @@ impl<'a> Parser<'a> {
             }]
         };
         if let Some(name) = self.name() {
+            if !self.dialect.is_bash() {
+                if !self.takes("=") {
+                    (self.at, self.line) = start; // a command that is not there
+                    return Some(None);
+                }
+                if self.peek() == Some('(') {
+                    return self.error();
+                }
+                return Some(Some((name, self.word()?)));
+            }
             let is_element = self.peek() == Some('[') && {
                 self.take_while(|c| c != ']' && c != '\n');
                 self.takes("]")
@@ -581,10 +677,12 @@ impl<'a> Parser<'a> {
     fn redirection(&mut self) -> Option<Option<Redirection>> {
         let start = self.at;
         self.take_while(|c| c.is_ascii_digit());
+        let has_ampersand = self.dialect.has_common_extensions(); // to dash it ends a command
         let operators = REDIRECTIONS.into_iter().chain([">"]);
         let is_next = |operator: &&str| {
             let after = self.rest().strip_prefix(*operator);
             after.is_some_and(|after| !after.starts_with('('))
+                && (has_ampersand || !operator.starts_with('&'))
         };
         let found = operators.into_iter().find(is_next);
         self.takes(found.unwrap_or_default());
@@ -592,10 +690,21 @@ impl<'a> Parser<'a> {
             self.at = start;
             return Some(None);
         };
+        if matches!(operator, "<<<" | "&>>") && !self.dialect.is_bash() {
+            return self.error();
+        }
         let is_of_other = self.at > start
             && self.text[start..].starts_with(['2', '3', '4', '5', '6', '7', '8', '9']);
         self.blanks();
         let to = self.word().filter(|word| !word.is_empty())?;
+        // A number, `-` or `3-`: another descriptor. bash and busybox take any other word for a file, for both of theirs.
+        let is_descriptor = |text: &str| text.chars().all(|c| c.is_ascii_digit() || c == '-');
+        let is_file = matches!(&to[..], [Piece::Text { text, .. }, ..] if !is_descriptor(text));
+        let operator = match operator {
+            ">&" if is_file && !self.dialect.has_common_extensions() => return self.error(),
+            ">&" if is_file && self.text[start..].starts_with('>') => "&>",
+            operator => operator,
+        };
         if matches!(operator, "<<" | "<<-") {
             let end = to.iter().map(|piece| match piece {
                 Piece::Text { text, .. } => text.as_str(),
@@ -621,13 +730,25 @@ impl<'a> Parser<'a> {
                 Some(c) if c.is_whitespace() || ";&|)".contains(c) => return Some(word),
                 Some('<' | '>') => {
                     // `<(…)` is a file whose name is not known.
-                    if !(self.takes("<(") || self.takes(">(")) {
+                    let is_process = ["<(", ">("]
+                        .iter()
+                        .any(|sign| self.rest().starts_with(sign));
+                    if !is_process {
                         return Some(word);
                     }
+                    if !self.dialect.has_common_extensions() {
+                        return self.error();
+                    }
+                    self.at += 2;
                     self.output_text()?;
                     word.push(unknown(true));
                 }
-                Some('(') => return (word.is_empty()).then_some(word),
+                Some('(') if word.is_empty() => return Some(word),
+                Some('(') if self.dialect.is_bash() && is_assignment(&word) => {
+                    self.value()?; // of `declare`
+                    word.push(unknown(true));
+                }
+                Some('(') => return self.error_to(self.dialect == Dialect::Dash),
                 Some('\'') => {
                     self.next();
                     let text = self.take_while(|c| c != '\'').to_owned();
@@ -644,6 +765,13 @@ impl<'a> Parser<'a> {
                         '\n' => {}
                         c => word.push(quoted(c.to_string())),
                     }
+                }
+                Some('$') if self.rest().starts_with("$'") && self.has_dollar_quotes() => {
+                    self.at += 2;
+                    word.push(self.dollar_quoted()?);
+                }
+                Some('$') if self.rest().starts_with("$\"") && self.dialect.is_bash() => {
+                    self.next(); // translated by what locale there is: none at boot
                 }
                 Some('$' | '`') => {
                     let expansion = self.deeper(Self::expansion)?;
@@ -663,6 +791,28 @@ impl<'a> Parser<'a> {
                         is_quoted: false,
                     });
                 }
+            }
+        }
+    }
+
+    fn has_dollar_quotes(&self) -> bool {
+        self.dialect.has_common_extensions()
+    }
+
+    /// After `$'`.
+    fn dollar_quoted(&mut self) -> Option<Piece> {
+        let mut text = String::new();
+        loop {
+            match self.next()? {
+                '\'' => return Some(quoted(text)),
+                '\\' => match self.next()? {
+                    'n' => text.push('\n'),
+                    't' => text.push('\t'),
+                    'r' => text.push('\r'),
+                    c @ ('\\' | '\'' | '"' | '?') => text.push(c),
+                    _ => text.push(super::UNKNOWN),
+                },
+                c => text.push(c),
             }
         }
     }
@@ -738,7 +888,6 @@ impl<'a> Parser<'a> {
                 self.next();
                 Some(Expansion::Unknown)
             }
-            Some('\'' | '"') => Some(Expansion::Unknown), // bash's own quotes: what follows is a word all the same
             _ => None,
         })
     }
@@ -753,8 +902,9 @@ impl<'a> Parser<'a> {
             _ => self.name(),
         };
         let Some(name) = name else {
+            let is_bad = self.peek() == Some('!') && !self.dialect.is_bash();
             self.braced_word()?;
-            return Some(Expansion::Unknown);
+            return Some(unless_bad(is_bad));
         };
         if self.takes("}") {
             return Some(Expansion::Variable(name));
@@ -777,10 +927,18 @@ impl<'a> Parser<'a> {
         let how = cuts
             .into_iter()
             .find(|(sign, _)| !counts_empty && self.takes(sign));
+        let is_bad = match self.peek() {
+            // `${NAME:1:2}`, `${NAME/a/b}`
+            Some('?' | '+') => false,
+            _ if counts_empty => !self.dialect.has_common_extensions(),
+            Some('/') => !self.dialect.has_common_extensions(),
+            Some('^' | ',' | '@' | '[') => !self.dialect.is_bash(),
+            _ => false,
+        };
         let pattern = self.braced_word()?;
         Some(match how {
             Some((_, how)) => Expansion::Cut { name, how, pattern },
-            None => Expansion::Unknown,
+            None => unless_bad(is_bad),
         })
     }
 
@@ -855,10 +1013,24 @@ impl<'a> Parser<'a> {
     }
 }
 
+/// True of a word `NAME=`.
+fn is_assignment(word: &Word) -> bool {
+    matches!(&word[..], [Piece::Text { text, is_quoted: false }] if text.ends_with('='))
+}
+
 fn quoted(text: String) -> Piece {
     Piece::Text {
         text,
         is_quoted: true,
+    }
+}
+
+/// What is not followed, or ends the script.
+fn unless_bad(is_bad: bool) -> Expansion {
+    if is_bad {
+        Expansion::Bad
+    } else {
+        Expansion::Unknown
     }
 }
 
@@ -911,14 +1083,15 @@ mod tests {
             ("for ((i=0;i<3;i++)); do a; done", false),
             ("a | | b", false),
         ] {
-            assert_eq!(parse(script).is_some(), is_understood, "{script}");
+            let (_, rest) = parse(script, Dialect::Bash);
+            assert_eq!(rest == Rest::Nothing, is_understood, "{script}");
         }
     }
 
     #[test]
     fn commands_stand_in_their_lines() {
         let script = "a\n\nif b\nthen\n  c \\\n   d\n  e\nfi <<X\nf\nX\ng\n";
-        let nodes = parse(script).unwrap();
+        let (nodes, _) = parse(script, Dialect::Bash);
         let Node::Command(last) = &nodes[2] else {
             panic!("{nodes:?}");
         };
@@ -940,16 +1113,20 @@ mod tests {
     fn what_is_too_deep_is_refused() {
         for (open, close) in [("(", ")"), ("$(", ")"), ("${a:-", "}"), ("\"${a:-\"", "}")] {
             let deep = format!("x={}{}", open.repeat(50_000), close.repeat(50_000));
-            let _ = parse(&deep);
+            let _ = parse(&deep, Dialect::Bash);
         }
         let deep = format!("{}a{}", "if a; then ".repeat(20_000), "; fi".repeat(20_000));
-        assert_eq!(parse(&deep), None);
+        let (list, rest) = parse(&deep, Dialect::Bash);
+        assert_eq!(list, []);
+        assert!(matches!(rest, Rest::NotRead(..)));
     }
 
     proptest::proptest! {
         #[test]
         fn no_text_panics(text in "(if |then |fi|do |done|for x in |case x in |esac|[a-z$(){}\"'`;&|<>=\\[\\]# \\n\\\\é-]){0,24}") {
-            let _ = parse(&text);
+            for dialect in crate::policy::writers::shell::dialect::ALL {
+                let _ = parse(&text, dialect);
+            }
         }
     }
 }

@@ -2,7 +2,7 @@ use super::*;
 use crate::policy::matching::disks;
 use crate::system_config::testing::{Disk, machine, write};
 
-/// What a script writes into sda, which is rotational, line by line.
+/// What a script of bash writes into sda, which is rotational, line by line.
 fn written(script: &str) -> Vec<String> {
     written_with(script, &["start"], &[])
 }
@@ -10,6 +10,8 @@ fn written(script: &str) -> Vec<String> {
 fn written_with(script: &str, arguments: &[&str], files: &[(&str, &str)]) -> Vec<String> {
     let disk = Disk::new("sda").file("queue/rotational", "1");
     let (dir, host) = machine(&[disk]);
+    write(dir.path(), "bin/x", "");
+    std::os::unix::fs::symlink("bash", dir.path().join("bin/sh")).unwrap();
     write(dir.path(), "usr/local/sbin/x", script);
     for (name, text) in files {
         write(dir.path(), name, text);
@@ -21,7 +23,11 @@ fn written_with(script: &str, arguments: &[&str], files: &[(&str, &str)]) -> Vec
 }
 
 fn told(write: &Write) -> String {
-    let doubt = if write.certain { "" } else { "?" };
+    let doubt = match write {
+        write if write.certain => "",
+        write if write.depends_on_shell => " by shell",
+        _ => "?",
+    };
     let value = write.value.as_deref().unwrap_or("…");
     let target = write.target.strip_prefix("queue/").unwrap_or(&write.target);
     let target = if target == "scheduler" {
@@ -220,6 +226,179 @@ fn a_pattern_is_a_target_of_bash_alone_and_only_if_it_is_one_file() {
     }
 }
 
+/// What only some shells know: F is the file of sda. Each has one that writes, and most one that does not.
+const OF_SOME_SHELLS: [&str; 71] = [
+    "[ a == a ] && echo bfq > F",
+    "test a == a && echo bfq > F",
+    "[ ! a == b ] && echo bfq > F",
+    "! [ a == a ] && echo bfq > F",
+    "if [ a == b ]; then :; else echo bfq > F; fi",
+    "/usr/bin/test a == a && echo bfq > F",
+    "[ \"$NOTHING\" == \"\" ] && echo bfq > F",
+    "[[ a == a ]] && echo bfq > F",
+    "[[ a == b ]] || echo bfq > F",
+    "[[ abc == a* ]] && echo bfq > F",
+    "if [[ -e / ]]; then echo bfq > F; fi",
+    "echo bfq &> F",
+    "{ echo bfq; } &> F",
+    "echo bfq &>> F",
+    "echo bfq >& F",
+    "echo bfq 1> F 2>&1",
+    "cat <<< bfq > F",
+    "tee F <<< bfq",
+    "echo bfq > F\ncat <<< x",
+    "echo bfq > F; cat <<< x",
+    "if true; then\n echo bfq > F\n cat <<< x\nfi",
+    "x=(a b)\necho bfq > F",
+    "echo bfq > F\nx=(a b)",
+    "x[1]=a; echo bfq > F",
+    "x+=bfq\necho $x > F",
+    "x+=y; echo bfq > F",
+    "export x=(a b); echo bfq > F",
+    "echo -e bfq > F",
+    "echo -ne 'bfq\\n' > F",
+    "echo -E bfq > F",
+    "echo -n bfq > F",
+    "/bin/echo -e bfq > F",
+    "env echo -e bfq > F",
+    "echo 'bfq\\n' > F",
+    "echo 'bfq\\c' > F",
+    "function g { echo bfq > F; }; g",
+    "function g() { echo bfq > F; }\ng",
+    "function g {\n echo bfq > F\n}",
+    "function g {\n echo none > F\n}\necho bfq > F",
+    "g-h() { echo bfq > F; }; g-h",
+    "for d in {x,F}; do echo bfq > $d; done",
+    "echo bfq | tee {F,/dev/null}",
+    "echo $'bfq' > F",
+    "echo $\"bfq\" > F",
+    "echo 'S=bfq' > i; source ./nothing; echo bfq > F",
+    ". ./nothing; echo bfq > F",
+    "source /dev/null && echo bfq > F",
+    "for ((i=0;i<1;i++)); do echo none > F; done\necho bfq > F",
+    "let x=1 && echo bfq > F",
+    "x=bfq; echo ${x:0:3} > F",
+    "x=q; echo bf${x/a/b} > F",
+    "echo ${x^^}; echo bfq > F",
+    "echo bfq > F; echo ${!x}",
+    "(echo ${x^^}); echo bfq > F",
+    "echo $(echo ${x^^}); echo bfq > F",
+    "x=$(cat <<< x); echo bfq > F",
+    "echo bfq |& tee F",
+    "echo bfq > F\necho bfq |& cat",
+    "cat <(echo x) > /dev/null; echo bfq > F",
+    "declare x=bfq; echo $x > F",
+    "typeset x=bfq; echo $x > F",
+    "pushd /sys/block/sda/queue && echo bfq > scheduler",
+    "eval 'x=(a)'; echo bfq > F",
+    "eval 'x=(a)'\necho bfq > F",
+    "case a in a) echo bfq > F;& b) :;; esac",
+    "builtin echo bfq > F",
+    "shopt -s nullglob && echo bfq > F",
+    "shopt -s nullglob; echo bfq > F",
+    "select x in a; do :; done < /dev/null\necho bfq > F",
+    "> F; echo bfq > F",
+    "bash -c 'cat <<< bfq > F'; dash -c '[ a == a ] && echo none > F'",
+];
+
+/// What each shell makes of them, as it does itself; and where it is not known which one reads them.
+#[test]
+fn scripts_are_followed_as_the_shell_does_that_reads_them() {
+    let shells = [
+        ("dash", "dash", "dash"),
+        ("bash", "bash --posix", "bash"), // as `sh`
+        ("busybox", "busybox sh", "busybox"),
+    ];
+    let is_there = |name: &str| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|directory| directory.join(name).exists())
+    };
+    let mut asked = 0;
+    for script in OF_SOME_SHELLS {
+        let script = script.replace('F', "/sys/block/sda/queue/scheduler");
+        let mut all = Vec::new();
+        for (sh, command, program) in shells {
+            let found = found_by(&format!("#!/bin/sh\n{script}\n"), Some(sh));
+            all.push(found.clone());
+            if !is_there(program) {
+                continue;
+            }
+            asked += 1;
+            assert_as_it_is(&found, command, &script);
+        }
+        let found = found_by(&format!("#!/bin/bash\n{script}\n"), Some("dash"));
+        assert_as_it_is(&found, "bash", &script);
+        all.push(found);
+        let of_unknown = found_by(&format!("#!/bin/sh\n{script}\n"), None);
+        let is_one = all.iter().all(|found| *found == all[0]);
+        if is_one {
+            assert_eq!(of_unknown, all[0], "{script}");
+        } else {
+            assert!(
+                of_unknown.iter().any(|write| write.depends_on_shell),
+                "{script}"
+            );
+            let mut kept = of_unknown.iter().filter(|write| write.certain);
+            assert!(
+                kept.all(|write| all.iter().all(|found| found.contains(write))),
+                "{script}"
+            );
+        }
+    }
+    assert!(asked >= 2 * OF_SOME_SHELLS.len());
+}
+
+/// What a script writes into sda where `/bin/sh` is a link to this.
+fn found_by(script: &str, sh: Option<&str>) -> Vec<Write> {
+    let (dir, host) = machine(&[Disk::new("sda")]);
+    write(dir.path(), "dev/null", "");
+    write(dir.path(), "usr/bin/x", "");
+    if let Some(sh) = sh {
+        std::os::unix::fs::symlink("usr/bin", dir.path().join("bin")).unwrap();
+        std::os::unix::fs::symlink(sh, dir.path().join("bin/sh")).unwrap();
+    }
+    write(dir.path(), "x", script);
+    let all = disks(&host).unwrap();
+    writes_of_script(&Place::of(&host, &all[0]), Path::new("/x"), &[], &[])
+}
+
+/// Has a shell carry out a script, and compares what is in the file then with what was said.
+fn assert_as_it_is(found: &[Write], shell: &str, script: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "sys/block/sda/queue/scheduler", "");
+    let sys = format!("{}/", dir.path().join("sys").display());
+    write(
+        dir.path(),
+        "x",
+        &format!("#!\n{}\n", script.replace("/sys/", &sys)),
+    );
+    let mut words = shell.split_whitespace();
+    let mut command = std::process::Command::new(words.next().unwrap());
+    command.args(words).arg("x").current_dir(dir.path());
+    command.stdin(std::process::Stdio::null()).output().unwrap();
+    let file = dir.path().join("sys/block/sda/queue/scheduler");
+    let held = std::fs::read_to_string(file).unwrap().trim().to_owned();
+    let is_written = !held.is_empty();
+    let said = found.iter().map(told).collect::<Vec<_>>().join(", ");
+    let last = found.iter().rfind(|write| write.certain);
+    let said = format!("{shell} holds {held:?}, we say {said}\n{script}");
+    match last {
+        Some(last) if is_written => {
+            assert!(
+                last.value.as_ref().is_none_or(|value| *value == held),
+                "{said}"
+            );
+        }
+        Some(_) => panic!("{said}"),
+        None => assert!(!is_written || !found.is_empty(), "{said}"),
+    }
+    let is_doubtful = found.iter().any(|write| !write.certain);
+    assert!(
+        is_written || !is_doubtful || said.contains("for (("),
+        "{said}"
+    );
+}
+
 #[test]
 fn what_reads_or_is_for_others_or_is_not_reached_writes_nothing() {
     for script in [
@@ -261,13 +440,28 @@ fn other_scripts_and_what_they_are_given_are_followed() {
     );
     assert_eq!(writes, ["3:kyber"]);
     let writes = written_with(
-        ". /etc/nothing\necho $SCHED > /sys/block/sda/queue/scheduler\n",
+        ". /opt/nothing\necho $SCHED > /sys/block/sda/queue/scheduler\n",
         &[],
         &files,
     );
     assert_eq!(writes, ["2:…"]);
+    let writes = written_with(
+        ". /etc/nothing\necho bfq > /sys/block/sda/queue/scheduler\n",
+        &[],
+        &files,
+    );
+    assert_eq!(writes, [""; 0], "a shell that is called sh goes no further");
     let itself = "#!/bin/sh\necho bfq > /sys/block/sda/queue/scheduler\n/usr/local/sbin/x\n";
     assert_eq!(written(itself).len(), DEEPEST);
+    // A shell that is given a script does not ask for its first line.
+    let file = [(
+        "x",
+        "#!/bin/bash\n[[ a ]] && echo bfq > /sys/block/sda/queue/scheduler\n",
+    )];
+    assert_eq!(written_with("bash /x", &[], &file), ["2:bfq"]);
+    assert_eq!(written_with("dash /x", &[], &file), [""; 0]);
+    assert_eq!(written_with("busybox sh /x", &[], &file), ["2:bfq"]);
+    assert_eq!(written_with("ksh /x", &[], &file), ["2:bfq by shell"]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What words of a script come to: expansions, words parted at blanks, patterns of paths below a disk.
 
-use super::syntax::{Cut, Expansion, Piece, Word, parse};
+use super::dialect::Dialect;
+use super::syntax::{Cut, Expansion, Piece, Word};
 use super::{Leaves, Place, Shell, UNKNOWN};
 use crate::system_config::pattern::is_like;
 
@@ -80,7 +81,7 @@ impl Shell<'_> {
     /// The files into which a redirection leads, and whether it surely does: `sh` takes the word as it is, with its stars
     /// and blanks; bash makes of it what it makes of others, and refuses it if that is more than one.
     pub(super) fn redirected_to(&mut self, word: &Word) -> (Vec<String>, bool) {
-        if !self.is_bash {
+        if !self.dialect.expands_redirections() {
             let path = self.text_of_word(word);
             let is_file = !is_pattern(&path); // none in sysfs has such a name
             return (is_file.then_some(path).into_iter().collect(), true);
@@ -108,7 +109,7 @@ impl Shell<'_> {
                     field.text.push_str(text);
                     field.is_there |= *is_quoted || !text.is_empty();
                     field.is_pattern |= !is_quoted && is_pattern(text);
-                    field.has_braces |= !is_quoted && text.contains('{');
+                    field.has_braces |= !is_quoted && text.contains('{') && self.dialect.is_bash();
                 }
                 Piece::Expansion {
                     expansion,
@@ -184,17 +185,21 @@ impl Shell<'_> {
                 cut(&value, *how, &pattern)
             }
             Expansion::Output(text) => {
-                let Some(list) = parse(text) else {
-                    return UNKNOWN.to_string();
-                };
                 let (variables, directory) = (self.variables.clone(), self.directory.clone());
+                self.has_failed = false;
                 let outcome = self.deeper(0, |shell| {
-                    shell.up_to(Leaves::Script, |shell| shell.list(&list))
+                    shell.up_to(Leaves::Script, |shell| shell.text(text))
                 });
+                // The shell reads it with the line in which it stands.
+                self.is_broken |= std::mem::take(&mut self.has_failed);
                 (self.variables, self.directory) = (variables, directory);
                 outcome.output.trim_end().to_owned()
             }
             Expansion::Unknown => UNKNOWN.to_string(),
+            Expansion::Bad => {
+                self.is_broken = true;
+                UNKNOWN.to_string()
+            }
         }
     }
 
@@ -322,16 +327,55 @@ fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?']) || has_set()
 }
 
-/// What `echo` prints.
-pub(super) fn echoed(arguments: &[String]) -> String {
-    let is_option =
-        |argument: &&String| matches!(argument.as_str(), "-n" | "-e" | "-E" | "-ne" | "-en");
-    let words: Vec<&str> = arguments
+/// What `echo` prints: to dash `-n` alone is an option, and backslashes count always.
+pub(super) fn echoed(arguments: &[String], of_tools: Dialect) -> String {
+    let is_dash = of_tools == Dialect::Dash;
+    let is_option = |argument: &&String| match argument.strip_prefix('-') {
+        Some("n") => true,
+        Some(letters) => {
+            !is_dash && !letters.is_empty() && letters.chars().all(|c| "neE".contains(c))
+        }
+        None => false,
+    };
+    let most = if is_dash { 1 } else { arguments.len() };
+    let options: Vec<&String> = arguments.iter().take(most).take_while(is_option).collect();
+    let words: Vec<&str> = arguments[options.len()..]
         .iter()
-        .skip_while(is_option)
         .map(String::as_str)
         .collect();
-    words.join(" ").replace("\\n", "\n").trim().to_owned()
+    let letters = options.iter().flat_map(|option| option.chars());
+    let last = letters.fold(None, |last, letter| {
+        Some(letter)
+            .filter(|letter| matches!(letter, 'e' | 'E'))
+            .or(last)
+    });
+    let text = words.join(" ");
+    let text = if is_dash || last == Some('e') {
+        unescaped(&text)
+    } else {
+        text
+    };
+    text.trim().to_owned()
+}
+
+/// A text with what its backslashes stand for, as far as that is followed.
+fn unescaped(text: &str) -> String {
+    let mut out = String::new();
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next() {
+                Some('n') => out.push('\n'),
+                Some('t') => out.push('\t'),
+                Some('r') => out.push('\r'),
+                Some('\\') | None => out.push('\\'),
+                Some('c') => return out,
+                Some(_) => out.push(UNKNOWN),
+            },
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 /// What `printf` prints, if that is one text.

@@ -1,0 +1,190 @@
+//! In which shells differ that read scripts: dash (Debian, Ubuntu), busybox (Alpine) and bash, under its own name and as `sh`
+//! (Fedora, SUSE, Arch).
+//!
+//! What each of them does with what only some know was asked of the shells themselves: dash 0.5.12, busybox 1.35 as distributions
+//! build it, bash 5.2. The tests ask dash and bash again, and busybox where it is installed.
+
+use std::path::{Path, PathBuf};
+
+use iosched_machine::host::Host;
+
+/// Which shell reads commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dialect {
+    Dash,
+    Busybox,
+    /// bash that is called `sh`, or with `--posix`.
+    BashAsSh,
+    Bash,
+}
+
+/// Those that an unknown shell is taken for, one after the other.
+pub(super) const ALL: [Dialect; 4] = [
+    Dialect::Dash,
+    Dialect::Busybox,
+    Dialect::BashAsSh,
+    Dialect::Bash,
+];
+
+/// A shell, as far as its name tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Named {
+    Is(Dialect),
+    /// `sh`: what that is depends on the machine.
+    Sh,
+    /// One of which it is not said here what it does.
+    Other,
+}
+
+impl Named {
+    /// Of a command that starts a shell; nothing if it starts none.
+    pub(super) fn of(words: &[&str]) -> Option<Named> {
+        let is_posix = words.contains(&"--posix");
+        let mut names = words.iter().filter_map(|word| word.rsplit('/').next());
+        names.find_map(|name| {
+            Some(match name {
+                "bash" | "rbash" if is_posix => Named::Is(Dialect::BashAsSh),
+                "bash" | "rbash" => Named::Is(Dialect::Bash),
+                "dash" => Named::Is(Dialect::Dash),
+                "ash" | "busybox" => Named::Is(Dialect::Busybox),
+                "sh" | "openrc-run" | "runscript" => Named::Sh,
+                "ksh" | "mksh" | "zsh" => Named::Other,
+                _ => return None,
+            })
+        })
+    }
+}
+
+impl Dialect {
+    /// What `/bin/sh` is on a machine; nothing where its files do not tell.
+    pub(super) fn of_sh(host: &Host) -> Option<Dialect> {
+        let sh = ["/bin/sh", "/usr/bin/sh"]
+            .into_iter()
+            .map(|path| end_of_links(host, Path::new(path)))
+            .find(|path| {
+                host.path(path).exists() || path.file_name().is_some_and(|name| name != "sh")
+            })?;
+        let named = |path: &Path| match path.file_name()?.to_str()? {
+            "dash" => Some(Dialect::Dash),
+            "ash" | "busybox" => Some(Dialect::Busybox),
+            "bash" => Some(Dialect::BashAsSh),
+            _ => None,
+        };
+        named(&sh).or_else(|| {
+            // A second name of the same file.
+            let others = ["dash", "bash", "busybox"].iter();
+            let others = others.map(|name| sh.with_file_name(name));
+            others
+                .filter(|path| is_same_file(host, path, &sh))
+                .find_map(|path| named(&path))
+        })
+    }
+
+    pub(super) fn is_bash(self) -> bool {
+        matches!(self, Dialect::Bash | Dialect::BashAsSh)
+    }
+
+    /// `[[`, `source`, `function`, `let`, `==` in `[`, `$'…'`, `&>`, `>& FILE`, `${NAME/…}`.
+    pub(super) fn has_common_extensions(self) -> bool {
+        self != Dialect::Dash
+    }
+
+    /// True if an unquoted pattern in a redirection stands for the file that is like it.
+    pub(super) fn expands_redirections(self) -> bool {
+        self == Dialect::Bash
+    }
+
+    /// True if a file that `.` does not find, or cannot read as commands, ends the script.
+    pub(super) fn dies_of_special_builtins(self) -> bool {
+        self != Dialect::Bash
+    }
+
+    /// True of a name of a command of bash's own that this shell does not have.
+    pub(super) fn lacks(self, name: &str) -> bool {
+        match name {
+            "[[" | "source" | "let" => !self.has_common_extensions(),
+            "builtin" | "coproc" | "declare" | "mapfile" | "popd" | "pushd" | "readarray"
+            | "select" | "shopt" | "typeset" => !self.is_bash(),
+            _ => false,
+        }
+    }
+}
+
+/// Where the links of a path lead within the machine.
+fn end_of_links(host: &Host, path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    for _ in 0..8 {
+        match std::fs::read_link(host.path(&path)) {
+            Ok(target) => path = path.parent().unwrap_or(Path::new("/")).join(target),
+            Err(_) => break,
+        }
+    }
+    path
+}
+
+fn is_same_file(host: &Host, a: &Path, b: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let identity = |path| {
+        let metadata = std::fs::metadata(host.path(path)).ok()?;
+        Some((metadata.dev(), metadata.ino()))
+    };
+    identity(a).is_some_and(|a| identity(b) == Some(a))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system_config::testing::{machine, write};
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn what_sh_is_says_the_machine_or_nobody() {
+        for (links, expected) in [
+            (&[("bin/sh", "dash")][..], Some(Dialect::Dash)),
+            (&[("bin/sh", "/bin/busybox")], Some(Dialect::Busybox)),
+            (&[("usr/bin/sh", "bash")], Some(Dialect::BashAsSh)),
+            (
+                &[
+                    ("bin/sh", "/etc/alternatives/sh"),
+                    ("etc/alternatives/sh", "/usr/bin/dash"),
+                ],
+                Some(Dialect::Dash),
+            ),
+            (&[("bin/sh", "mksh")], None),
+            (&[("bin/sh", "sh")], None),
+            (&[], None),
+        ] {
+            let (dir, host) = machine(&[]);
+            for (link, target) in links {
+                write(dir.path(), &format!("{link}.x"), ""); // the directory
+                symlink(target, dir.path().join(link)).unwrap();
+            }
+            assert_eq!(Dialect::of_sh(&host), expected, "{links:?}");
+        }
+        // No link, but a second name.
+        let (dir, host) = machine(&[]);
+        write(dir.path(), "bin/dash", "x");
+        write(dir.path(), "bin/bash", "y");
+        std::fs::hard_link(dir.path().join("bin/dash"), dir.path().join("bin/sh")).unwrap();
+        assert_eq!(Dialect::of_sh(&host), Some(Dialect::Dash));
+        std::fs::remove_file(dir.path().join("bin/sh")).unwrap();
+        write(dir.path(), "bin/sh", "x");
+        assert_eq!(Dialect::of_sh(&host), None);
+    }
+
+    #[test]
+    fn shells_are_told_by_their_names() {
+        for (words, expected) in [
+            ("/bin/sh -e", Some(Named::Sh)),
+            ("/usr/bin/env bash", Some(Named::Is(Dialect::Bash))),
+            ("/bin/bash --posix", Some(Named::Is(Dialect::BashAsSh))),
+            ("/bin/busybox sh", Some(Named::Is(Dialect::Busybox))),
+            ("/sbin/openrc-run", Some(Named::Sh)),
+            ("/bin/zsh", Some(Named::Other)),
+            ("/usr/bin/python3 -u", None),
+        ] {
+            let words: Vec<&str> = words.split(' ').collect();
+            assert_eq!(Named::of(&words), expected, "{words:?}");
+        }
+    }
+}
