@@ -80,10 +80,7 @@ fn rules_say_no_more(policy: &Policy) {
     let lines = rule_text::lines(&text);
     assert_eq!(lines.len(), wanted.count(), "a line is no rule: {text}");
     for token in lines.iter().flat_map(|line| &line.tokens) {
-        let is_assigned = matches!(
-            token.operator,
-            rule_text::Operator::Assign | rule_text::Operator::Add
-        );
+        let is_assigned = token.operator.assigns();
         let attribute = token.attribute.as_deref().unwrap_or_default();
         let may_be = match token.key.as_str() {
             "ATTR" => attribute.starts_with("queue/") || attribute.starts_with("device/"),

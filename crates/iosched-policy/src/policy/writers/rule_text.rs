@@ -1,5 +1,8 @@
 //! The text of udev's rules: lines, and in each its keys, operators and values. What a rule does is
 //! followed by [`super::udev`].
+//!
+//! A line with one key that udev does not take (`KERNEL="sda"`, `ENV="x"`, an unknown one) is none: udev drops it as a whole.
+//! Which it takes was asked of systemd 252 (`udevadm test`).
 
 /// A rule: its line in the file, from 1, and its keys.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,8 +37,84 @@ pub(crate) enum Operator {
     Is,
     IsNot,
     Assign,
+    /// `:=`, after which no other rule assigns it.
+    AssignFinally,
     Add,
     Remove,
+}
+
+impl Operator {
+    fn compares(self) -> bool {
+        matches!(self, Operator::Is | Operator::IsNot)
+    }
+
+    /// True of those that give an attribute or a property a value.
+    pub(crate) fn assigns(self) -> bool {
+        matches!(
+            self,
+            Operator::Assign | Operator::AssignFinally | Operator::Add
+        )
+    }
+}
+
+impl Token {
+    /// True if udev takes the key with this operator and attribute.
+    fn is_valid(&self) -> bool {
+        let operator = self.operator;
+        let attribute = self.attribute.as_deref();
+        let is_plain = attribute.is_none_or(str::is_empty);
+        let has_attribute = !is_plain;
+        let compares = operator.compares();
+        let compares_or_assigns = compares || operator.assigns();
+        match self.key.as_str() {
+            "ACTION" | "DEVPATH" | "DRIVER" | "DRIVERS" | "KERNEL" | "KERNELS" | "RESULT"
+            | "SUBSYSTEM" | "SUBSYSTEMS" | "TAGS" => is_plain && compares,
+            "ATTRS" => has_attribute && compares,
+            "CONST" => matches!(attribute, Some("arch" | "virt" | "cvm")) && compares,
+            "ATTR" | "SYSCTL" => has_attribute && compares_or_assigns,
+            "ENV" => has_attribute && (compares || operator.assigns() && !self.is_of_kernel()),
+            "TEST" => {
+                let is_octal = |mode: &str| mode.chars().all(|c| ('0'..='7').contains(&c));
+                attribute.is_none_or(is_octal) && compares
+            }
+            "TAG" => is_plain,
+            "NAME" | "SYMLINK" | "PROGRAM" => is_plain && compares_or_assigns,
+            "IMPORT" => {
+                let kinds = ["program", "builtin", "file", "db", "cmdline", "parent"];
+                attribute.is_some_and(|kind| kinds.contains(&kind)) && compares_or_assigns
+            }
+            "OWNER" | "GROUP" | "MODE" | "OPTIONS" => is_plain && operator.assigns(),
+            "SECLABEL" => has_attribute && operator.assigns(),
+            "RUN" => {
+                let is_kind = matches!(attribute, None | Some("program" | "builtin"));
+                is_kind && operator.assigns()
+            }
+            "LABEL" | "GOTO" => is_plain && operator == Operator::Assign,
+            // Of udev before 174, which old kernels have.
+            "BUS" | "ID" | "SYSFS" | "WAIT_FOR" | "WAIT_FOR_SYSFS" => true,
+            _ => false,
+        }
+    }
+
+    /// True of a property that the kernel gives, and no rule may.
+    fn is_of_kernel(&self) -> bool {
+        let properties = [
+            "ACTION",
+            "DEVLINKS",
+            "DEVNAME",
+            "DEVPATH",
+            "DEVTYPE",
+            "DRIVER",
+            "IFINDEX",
+            "MAJOR",
+            "MINOR",
+            "SEQNUM",
+            "SUBSYSTEM",
+            "TAGS",
+        ];
+        let name = self.attribute.as_deref().unwrap_or_default();
+        properties.contains(&name)
+    }
 }
 
 /// The rules of a file: comments left out, continued lines joined.
@@ -72,7 +151,7 @@ pub(crate) fn tokens(line: &str) -> Vec<Token> {
     let mut found = Vec::new();
     let mut rest = line.trim_start_matches(|c: char| c.is_whitespace() || c == ',');
     while !rest.is_empty() {
-        let Some((token, after)) = token(rest) else {
+        let Some((token, after)) = token(rest).filter(|(token, _)| token.is_valid()) else {
             return Vec::new();
         };
         found.push(token);
@@ -96,7 +175,7 @@ fn token(text: &str) -> Option<(Token, &str)> {
         ("!=", Operator::IsNot),
         ("+=", Operator::Add),
         ("-=", Operator::Remove),
-        (":=", Operator::Assign),
+        (":=", Operator::AssignFinally),
         ("=", Operator::Assign),
     ]
     .into_iter()
@@ -105,10 +184,8 @@ fn token(text: &str) -> Option<(Token, &str)> {
     // e"…" has escapes, i"…" ignores case.
     let open = after.find('"')?;
     let prefixes = &after[..open];
-    prefixes
-        .chars()
-        .all(|c| matches!(c, 'e' | 'i'))
-        .then_some(())?;
+    matches!(prefixes, "" | "e" | "i" | "ei" | "ie").then_some(())?;
+    let has_escapes = prefixes.contains('e');
     let quoted = &after[open + 1..];
     let mut value = String::new();
     let mut chars = quoted.char_indices();
@@ -128,10 +205,41 @@ fn token(text: &str) -> Option<(Token, &str)> {
                 chars.next();
                 value.push('"');
             }
+            '\\' if has_escapes => {
+                let (c, length) = escape(&quoted[at + 1..])?;
+                value.push(c);
+                for _ in 0..length {
+                    chars.next();
+                }
+            }
             c => value.push(c),
         }
     }
     None
+}
+
+/// What an escape of C stands for, and its length behind the backslash.
+fn escape(text: &str) -> Option<(char, usize)> {
+    let of_digits = |digits: &str, radix| {
+        let code = u32::from_str_radix(digits, radix).ok()?;
+        char::from_u32(code).filter(|c| *c != '\0')
+    };
+    let c = match text.chars().next()? {
+        'a' => '\x07',
+        'b' => '\x08',
+        'f' => '\x0c',
+        'n' => '\n',
+        'r' => '\r',
+        't' => '\t',
+        'v' => '\x0b',
+        's' => ' ',
+        c @ ('\\' | '\'') => c,
+        'x' => return Some((of_digits(text.get(1..3)?, 16)?, 3)),
+        'u' => return Some((of_digits(text.get(1..5)?, 16)?, 5)),
+        '0'..='7' => return Some((of_digits(text.get(..3)?, 8)?, 3)),
+        _ => return None,
+    };
+    Some((c, 1))
 }
 
 #[cfg(test)]
@@ -150,5 +258,136 @@ mod tests {
         assert_eq!(quoted[0].value, "/bin/sh -c \"echo x\"");
         assert_eq!(quoted[1].value, "b");
         assert_eq!(tokens("KERNEL==\"sda\" garbage"), []);
+        assert_eq!(tokens(r#"ENV{A}=e"a\x62\143\\""#)[0].value, "abc\\");
+    }
+
+    /// What systemd 252 takes: it carries out the rest of the line.
+    const TAKEN: [&str; 41] = [
+        r#"KERNEL=="null""#,
+        r#"KERNEL!="a""#,
+        r#"ATTR{dev}=="1:3""#,
+        r#"ATTR{x}+="1""#,
+        r#"ATTR{x}:="1""#,
+        r#"ENV{Y}=="""#,
+        r#"ENV{Y}:="1""#,
+        r#"ENV{Y}+="1""#,
+        r#"ENV{Y} = "1""#,
+        r#"ENV{USEC_INITIALIZED}="1""#,
+        r#"ENV{DEVTYPE}!="x""#,
+        r#"NAME="x""#,
+        r#"NAME+="x""#,
+        r#"NAME=="""#,
+        r#"SYMLINK="a""#,
+        r#"SYMLINK!="x""#,
+        r#"OWNER="0""#,
+        r#"OWNER+="0""#,
+        r#"MODE="0660""#,
+        r#"SECLABEL{a}="b""#,
+        r#"RUN="x""#,
+        r#"RUN{program}+="/x""#,
+        r#"RUN{builtin}+="kmod load x""#,
+        r#"PROGRAM="/bin/true""#,
+        r#"PROGRAM+="/bin/true""#,
+        r#"PROGRAM:="/bin/true""#,
+        r#"IMPORT{program}+="/bin/true""#,
+        r#"TEST=="/etc""#,
+        r#"TEST{0444}=="/etc""#,
+        r#"RESULT=="""#,
+        r#"CONST{virt}=="*""#,
+        r#"TAG+="a""#,
+        r#"TAG-="a""#,
+        r#"TAGS!="x""#,
+        r#"OPTIONS:="watch""#,
+        r#"SYSCTL{kernel/ostype}=="Linux""#,
+        r#"LABEL="a""#,
+        r#"GOTO="nowhere""#,
+        r#"KERNEL==e"n\x75ll""#,
+        r#"DRIVER!="x""#,
+        r#"ENV{Y}="$nosuch""#,
+    ];
+
+    /// What it drops, with all that stands beside it.
+    const DROPPED: [&str; 69] = [
+        r#"KERNEL="null""#,
+        r#"KERNEL+="null""#,
+        r#"KERNEL:="null""#,
+        r#"SUBSYSTEM="mem""#,
+        r#"ACTION="add""#,
+        r#"DEVPATH="x""#,
+        r#"SUBSYSTEMS="mem""#,
+        r#"KERNELS="null""#,
+        r#"ATTRS{dev}="1:3""#,
+        r#"DRIVERS="x""#,
+        r#"DRIVER="x""#,
+        r#"TAGS="x""#,
+        r#"KERNEL{a}=="null""#,
+        r#"ATTR=="1:3""#,
+        r#"ATTR{}=="1:3""#,
+        r#"ATTRS=="x""#,
+        r#"ATTR{x}-="1""#,
+        r#"ENV=="1""#,
+        r#"ENV{}="1""#,
+        r#"ENV{Y}-="1""#,
+        r#"ENV{ACTION}="x""#,
+        r#"ENV{DEVTYPE}="x""#,
+        r#"ENV{MINOR}="1""#,
+        r#"ENV{DRIVER}="x""#,
+        r#"UNKNOWN=="x""#,
+        r#"UNKNOWN="x""#,
+        r#"kernel=="null""#,
+        "FOO",
+        r#"KERNEL=="null"#,
+        "KERNEL==null",
+        "KERNEL=='null'",
+        r#"KERNEL=~"null""#,
+        r#"KERNEL = = "null""#,
+        r#"KERNEL==x"null""#,
+        r#"KERNEL==ee"null""#,
+        r#"KERNEL==e"n\qll""#,
+        r#"ATTR {dev}=="1:3""#,
+        r#"{a}=="b""#,
+        r#"=="a""#,
+        "# a comment",
+        ";",
+        r#"NAME-="x""#,
+        r#"NAME{a}="x""#,
+        r#"SYMLINK-="a""#,
+        r#"OWNER=="0""#,
+        r#"OWNER-="0""#,
+        r#"MODE=="1""#,
+        r#"SECLABEL="x""#,
+        r#"SECLABEL{a}=="x""#,
+        r#"RUN=="x""#,
+        r#"RUN-="x""#,
+        r#"RUN{foo}+="x""#,
+        r#"PROGRAM-="x""#,
+        r#"PROGRAM{a}=="/bin/true""#,
+        r#"IMPORT="x""#,
+        r#"IMPORT{foo}="x""#,
+        r#"IMPORT{program}-="x""#,
+        r#"TEST="/etc""#,
+        r#"TEST{x}=="/etc""#,
+        r#"RESULT="""#,
+        r#"CONST{foo}=="x""#,
+        r#"CONST{arch}="x""#,
+        r#"TAG{a}=="b""#,
+        r#"OPTIONS=="watch""#,
+        r#"OPTIONS{a}="watch""#,
+        r#"LABEL=="a""#,
+        r#"LABEL+="a""#,
+        r#"GOTO:="b""#,
+        r#"SYSCTL{a}-="1""#,
+    ];
+
+    #[test]
+    fn a_line_with_a_key_that_udev_does_not_take_is_no_rule() {
+        let with = |key: &str| format!("ENV{{X}}==\"\", {key}");
+        for key in TAKEN {
+            assert_eq!(tokens(&with(key)).len(), 2, "{key}");
+            assert!(!tokens(key).is_empty(), "{key}");
+        }
+        for key in DROPPED {
+            assert_eq!(tokens(&with(key)), [], "{key}");
+        }
     }
 }

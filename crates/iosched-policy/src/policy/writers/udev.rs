@@ -292,7 +292,7 @@ impl Event<'_> {
     /// What a rule assigns.
     fn carry_out(&mut self, file: &Path, line: &Line, certain: bool) {
         for token in &line.tokens {
-            if !matches!(token.operator, Operator::Assign | Operator::Add) {
+            if !token.operator.assigns() {
                 continue;
             }
             let attribute = token.attribute.as_deref().unwrap_or_default();
@@ -306,7 +306,7 @@ impl Event<'_> {
                         .extend(units.map(|unit| (unit, certain)));
                 }
                 "ENV" => {
-                    let is_plain = value.is_literal && token.operator == Operator::Assign;
+                    let is_plain = value.is_literal && token.operator != Operator::Add;
                     self.assign(attribute, &value, certain, is_plain);
                 }
                 "ATTR" if attribute.starts_with("queue/") => self.followed.writers.push(Writer {
@@ -478,6 +478,22 @@ mod tests {
             let found = one(&format!("{condition}, ATTR{{queue/scheduler}}=\"none\""));
             assert_eq!(found.len(), usize::from(is_met), "{condition}");
         }
+    }
+
+    #[test]
+    fn a_line_that_udev_drops_writes_nothing_and_is_no_jump() {
+        let sets = "ATTR{queue/scheduler}=\"bfq\"";
+        for dropped in [
+            "KERNEL=\"sda\"",
+            "ENV=\"1\"",
+            "COLOUR==\"red\"",
+            "KERNEL==\"sda",
+            "GOTO==\"end\"",
+        ] {
+            assert_eq!(one(&format!("{dropped}, {sets}\n")), [""; 0], "{dropped}");
+        }
+        let text = format!("KERNEL=\"sda\", GOTO=\"end\"\n{sets}\nLABEL=\"end\"\n");
+        assert_eq!(one(&text), ["60-x.rules:2 bfq"]);
     }
 
     #[test]
