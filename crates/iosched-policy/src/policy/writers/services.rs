@@ -77,10 +77,7 @@ fn boot_scripts(host: &Host, units: &Units<'_>, place: &Place<'_>) -> Vec<Write>
             let writes = shell::writes_of_script(place, path, &["start"], &[]);
             let is_of_suse = script.starts_with("/etc/init.d/"); // read, whether it may be run or not
             let runs = is_of_suse || is_executable(host, path);
-            of_scripts.extend(writes.into_iter().map(|write| Write {
-                certain: write.certain && runs,
-                ..write
-            }));
+            of_scripts.extend(writes.into_iter().filter(|_| runs));
         }
     }
     of_scripts.extend(cron(host, place));
@@ -321,13 +318,8 @@ mod tests {
                 "",
             ),
         ];
-        assert_eq!(
-            written(&files),
-            [
-                "systemd unit, /etc/rc.local:1 bfq",
-                "boot script, /etc/rc.local:1 bfq?"
-            ]
-        );
+        assert_eq!(written(&files), ["systemd unit, /etc/rc.local:1 bfq"]);
+        assert_eq!(written(&files[..1]), [""; 0], "nobody runs it");
         // One of an init of old, for which a generator makes a unit.
         let unit =
             "[Unit]\nSourcePath=/etc/init.d/disks\n[Service]\nExecStart=/etc/init.d/disks start\n";

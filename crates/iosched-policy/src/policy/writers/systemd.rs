@@ -2,7 +2,8 @@
 //!
 //! Started: what a target wants that comes at boot, what such units want themselves, and what a udev rule asks for with
 //! `SYSTEMD_WANTS`. What only comes with something else (sleep, a rescue system, a timer without `OnBootSec=`, a path or a
-//! socket) is started perhaps. A unit is its file of the first directory that has it, or its template's, and after that its
+//! socket) is started perhaps, and so is what the graphical system alone wants where the machine boots to another target.
+//! What the kernel's command line masks is not started. A unit is its file of the first directory that has it, or its template's, and after that its
 //! drop-ins by their names; an empty `ExecStart=` forgets those before it.
 
 use std::cell::OnceCell;
@@ -11,8 +12,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use iosched_machine::host::Host;
+use iosched_machine::lossy;
 
-use super::shell::{self, Environment, Place, UNKNOWN, Write};
+use super::shell::{self, Environment, Place, Rights, UNKNOWN, Write};
 use super::{files_of, is_executable, text_of};
 
 /// Where units are, the first wins (systemd.unit(5)). What generators make is there once the machine has booted: its next
@@ -53,15 +55,16 @@ const NOT_AT_BOOT: [&str; 16] = [
     "umount",
 ];
 
-/// Targets of which nobody need say that they are started.
-const AT_BOOT: [&str; 6] = [
+/// Targets of which nobody need say that they are started; the graphical one only where the machine boots to it.
+const AT_BOOT: [&str; 5] = [
     "default.target",
-    "graphical.target",
     "multi-user.target",
     "basic.target",
     "sysinit.target",
     "local-fs.target",
 ];
+
+const GRAPHICAL: &str = "graphical.target";
 
 /// Programs that [`super::programs`] knows by what they are set to.
 pub(super) const KNOWN: [&str; 8] = [
@@ -83,6 +86,8 @@ pub(super) struct Units<'a> {
     host: &'a Host,
     /// What stands in each directory that is there.
     listed: Vec<(PathBuf, BTreeSet<String>)>,
+    /// What the kernel was told.
+    command_line: String,
     started: OnceCell<BTreeMap<String, Sure>>,
 }
 
@@ -106,6 +111,7 @@ impl<'a> Units<'a> {
         Units {
             host,
             listed: DIRECTORIES.iter().filter_map(list).collect(),
+            command_line: lossy::read(host.proc("cmdline")).unwrap_or_default(),
             started: OnceCell::new(),
         }
     }
@@ -148,6 +154,8 @@ impl<'a> Units<'a> {
             for name in AT_BOOT {
                 self.add(&mut found, name.to_owned(), true);
             }
+            let is_graphical = self.boots_to(GRAPHICAL);
+            self.add(&mut found, GRAPHICAL.to_owned(), is_graphical);
             for (directory, names) in &self.listed {
                 for name in names {
                     let Some((by, "wants" | "requires" | "upholds")) = name.rsplit_once('.') else {
@@ -155,7 +163,8 @@ impl<'a> Units<'a> {
                     };
                     let sure = !by
                         .strip_suffix(".target")
-                        .is_some_and(|target| NOT_AT_BOOT.contains(&target));
+                        .is_some_and(|target| NOT_AT_BOOT.contains(&target))
+                        && (is_graphical || by != GRAPHICAL);
                     let entries = std::fs::read_dir(self.host.path(&directory.join(name)));
                     for entry in entries.into_iter().flatten().flatten() {
                         let wanted = entry.file_name().to_string_lossy().into_owned();
@@ -165,6 +174,49 @@ impl<'a> Units<'a> {
             }
             found
         })
+    }
+
+    /// True if the target to which the machine boots is this one or wants it; false if neither is known.
+    fn boots_to(&self, target: &str) -> bool {
+        let by_kernel = self.parameters("systemd.unit").last();
+        let by_level = self.command_line.split_whitespace().rev();
+        let by_level = by_level
+            .take_while(|_| by_kernel.is_none())
+            .find_map(|word| match word {
+                "2" | "3" | "4" => Some("multi-user.target"),
+                "5" => Some(GRAPHICAL),
+                _ => None,
+            });
+        let name = by_kernel.or(by_level).unwrap_or("default.target");
+        let mut name = name.to_owned();
+        for _ in 0..8 {
+            let path = self.listed.iter().find_map(|(directory, names)| {
+                names.contains(&name).then(|| directory.join(&name))
+            });
+            let link = path.and_then(|path| std::fs::read_link(self.host.path(&path)).ok());
+            match link.as_deref().and_then(Path::file_name) {
+                Some(next) => name = next.to_string_lossy().into_owned(),
+                None => break,
+            }
+        }
+        if name == "default.target" && !self.has(&name) {
+            return true; // nothing is known of it: that most machines come with
+        }
+        let mut found = BTreeMap::new();
+        self.add(&mut found, name, true);
+        found.get(target).copied().unwrap_or_default()
+    }
+
+    /// The values of a parameter on the kernel's command line.
+    fn parameters<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s str> {
+        let words = self.command_line.split_whitespace();
+        words.filter_map(move |word| word.strip_prefix(name)?.strip_prefix('='))
+    }
+
+    /// True of a unit that the kernel's command line masks.
+    fn is_masked(&self, name: &str) -> bool {
+        let mut masked = self.parameters("systemd.mask");
+        masked.any(|mask| mask == name || name.strip_suffix(".service") == Some(mask))
     }
 
     /// Adds a unit, with all that it wants itself.
@@ -204,6 +256,9 @@ impl<'a> Units<'a> {
 
     /// The settings of a unit and its drop-ins in the order in which they count; none of one that is not there or masked.
     fn load(&self, name: &str) -> Vec<Setting> {
+        if self.is_masked(name) {
+            return Vec::new();
+        }
         let template = template_of(name);
         let names: Vec<&str> = std::iter::once(name).chain(template.as_deref()).collect();
         let file = names.iter().find_map(|name| {
@@ -270,6 +325,11 @@ impl<'a> Units<'a> {
         let search = search_path(&settings);
         let mut found = Vec::new();
         for command in commands {
+            let (rights, are_sure) = rights(&settings, command);
+            let environment = Environment {
+                rights,
+                ..environment.clone()
+            };
             for mut words in programs(&with_specifiers(&command.value, name), &environment) {
                 if let Some(program) = words.first_mut().filter(|word| !word.contains('/'))
                     && let Some(path) = self.looked_up(program, &search)
@@ -279,7 +339,7 @@ impl<'a> Units<'a> {
                 let at = (command.file.as_path(), command.line);
                 let writes = shell::writes_of_program(place, &words, &environment, at);
                 found.extend(writes.into_iter().map(|write| Write {
-                    certain: write.certain && is_certain,
+                    certain: write.certain && is_certain && are_sure,
                     ..write
                 }));
             }
@@ -334,6 +394,74 @@ impl<'a> Units<'a> {
         }
         environment
     }
+}
+
+/// The rights with which a command is started, and whether that is sure.
+fn rights(settings: &[Setting], command: &Setting) -> (Rights, Sure) {
+    let path = command
+        .value
+        .trim_start_matches(['-', '@', ':', '+', '!', '|']);
+    let prefix = &command.value[..command.value.len() - path.len()];
+    if prefix.contains('+') {
+        return (Rights::Root, true);
+    }
+    let of_service = || settings.iter().filter(|of| of.section == "Service");
+    let last = |key: &str| {
+        let last = of_service().rfind(|of| of.key == key);
+        last.map_or("", |setting| setting.value.as_str())
+    };
+    let is_on = |key: &str| matches!(last(key), "1" | "yes" | "y" | "true" | "t" | "on");
+    // The paths of a list; an empty line forgets those before it.
+    let paths = |keys: &[&str]| {
+        let mut found: Vec<&str> = Vec::new();
+        for setting in of_service().filter(|of| keys.contains(&of.key.as_str())) {
+            if setting.value.is_empty() {
+                found.clear();
+            }
+            let words = setting.value.split_whitespace();
+            found.extend(words.map(|word| word.trim_start_matches(['-', '+'])));
+        }
+        found
+    };
+    let is_of_sysfs = |path: &str| {
+        let path = path
+            .split(':')
+            .next()
+            .unwrap_or_default()
+            .trim_end_matches('/');
+        matches!(path, "" | "/sys" | "/sys/devices")
+    };
+    let closed = paths(&[
+        "ReadOnlyPaths",
+        "ReadOnlyDirectories",
+        "InaccessiblePaths",
+        "InaccessibleDirectories",
+        "TemporaryFileSystem",
+    ]);
+    let is_closed = is_on("ProtectKernelTunables") || closed.into_iter().any(is_of_sysfs);
+    if is_closed {
+        let opened = paths(&["ReadWritePaths", "ReadWriteDirectories", "BindPaths"]);
+        let may_be_open = opened.iter().any(|path| path.starts_with("/sys"));
+        return if may_be_open {
+            (Rights::Root, false)
+        } else {
+            (Rights::ReadOnly, true)
+        };
+    }
+    let user = last("User");
+    let is_root = matches!(user, "" | "root" | "0") && !is_on("DynamicUser");
+    let keeps_root = prefix.matches('!').count() == 1
+        || is_on("PermissionsStartOnly") && command.key != "ExecStart";
+    let has_capability = paths(&["AmbientCapabilities"])
+        .iter()
+        .any(|name| *name == "CAP_DAC_OVERRIDE" || name.starts_with('~'));
+    if is_root || keeps_root || has_capability {
+        return (Rights::Root, true);
+    }
+    if user.contains('%') {
+        return (Rights::Root, false);
+    }
+    (Rights::OfUser, true)
 }
 
 impl Environment {
@@ -685,6 +813,139 @@ mod tests {
             let script = "#!/bin/sh\necho $2 > /sys/block/$1/queue/scheduler\n";
             let files = [(UNIT, service), WANTED, ("opt/set/it", script)];
             assert_eq!(written(&files, &[]), expected, "{service}");
+        }
+    }
+
+    #[test]
+    fn a_service_writes_what_its_rights_let_it() {
+        let command = "/bin/sh -c 'echo bfq > /sys/block/sda/queue/scheduler'";
+        let by_sudo = "/usr/bin/sudo /bin/sh -c 'echo bfq > /sys/block/sda/queue/scheduler'";
+        for (settings, prefix, command, expected) in [
+            ("User=root", "", command, "bfq"),
+            ("User=nobody", "", command, ""),
+            ("User=nobody\nUser=", "", command, "bfq"),
+            ("User=nobody", "+", command, "bfq"),
+            ("User=nobody", "-!", command, "bfq"),
+            ("User=nobody", "!!", command, ""),
+            ("User=nobody", "", by_sudo, "bfq?"),
+            ("User=%i", "", command, "bfq?"),
+            ("DynamicUser=yes", "", command, ""),
+            (
+                "User=x\nAmbientCapabilities=CAP_DAC_OVERRIDE",
+                "",
+                command,
+                "bfq",
+            ),
+            ("ProtectKernelTunables=yes", "", command, ""),
+            ("ProtectKernelTunables=yes", "", by_sudo, ""),
+            ("ProtectKernelTunables=yes", "+", command, "bfq"),
+            (
+                "ProtectKernelTunables=yes\nProtectKernelTunables=no",
+                "",
+                command,
+                "bfq",
+            ),
+            (
+                "ProtectKernelTunables=on\nReadWritePaths=/sys/devices",
+                "",
+                command,
+                "bfq?",
+            ),
+            ("ReadOnlyPaths=/etc -/sys", "", command, ""),
+            ("ReadOnlyPaths=/sys\nReadOnlyPaths=", "", command, "bfq"),
+            ("ReadOnlyPaths=/etc", "", command, "bfq"),
+            ("InaccessiblePaths=/", "", command, ""),
+            ("ProtectSystem=strict", "", command, "bfq"),
+        ] {
+            let service = format!("[Service]\n{settings}\nExecStart={prefix}{command}\n");
+            let line = service.lines().count();
+            let found = written(&[(UNIT, &service), WANTED], &[]);
+            let expected = Some(expected).filter(|value| !value.is_empty());
+            let expected = expected.map(|value| format!("/{UNIT}:{line} {value}"));
+            assert_eq!(found, Vec::from_iter(expected), "{service}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_run_writes_nothing() {
+        let unit = "[Service]\nExecStart=/opt/set\n";
+        let naming = "[Service]\nExecStart=/opt/set /sys/block/sda/queue/scheduler bfq\n";
+        let line = "echo bfq > /sys/block/sda/queue/scheduler\n";
+        let script = format!("#!/bin/sh\n{line}");
+        let by_shell = "[Service]\nExecStart=/bin/sh /opt/set\n";
+        let from_shell = "[Service]\nExecStart=/bin/sh -c /opt/set\n";
+        for (unit, text, mode, is_run) in [
+            (unit, script.as_str(), 0o755, true),
+            (unit, script.as_str(), 0o644, false),
+            (unit, line, 0o755, false), // no format that the kernel knows
+            (by_shell, line, 0o644, true),
+            (from_shell, line, 0o755, true), // a shell reads what the kernel does not know
+            (from_shell, line, 0o644, false),
+        ] {
+            let found = written_by(&[(UNIT, unit), WANTED, ("opt/set", text)], &[], &|root| {
+                let mode = std::fs::Permissions::from_mode(mode);
+                std::fs::set_permissions(root.join("opt/set"), mode).unwrap();
+            });
+            assert_eq!(found.len(), usize::from(is_run), "{unit} {mode:o} {text}");
+        }
+        assert_eq!(
+            written(&[(UNIT, naming), WANTED, ("opt/x", "")], &[]),
+            [""; 0]
+        );
+        let elsewhere = written(&[(UNIT, naming), WANTED], &[]);
+        assert_eq!(elsewhere.len(), 1, "the tree does not have the directory");
+    }
+
+    #[test]
+    fn what_the_graphical_system_wants_is_started_where_the_machine_boots_to_it() {
+        let wanted = (
+            "etc/systemd/system/graphical.target.wants/x.service",
+            "-> ../x.service",
+        );
+        let graphical = "[Unit]\nRequires=multi-user.target\n";
+        let targets = [
+            ("usr/lib/systemd/system/graphical.target", graphical),
+            ("usr/lib/systemd/system/multi-user.target", "[Unit]\n"),
+            (
+                "usr/lib/systemd/system/mine.target",
+                "[Unit]\nWants=graphical.target\n",
+            ),
+        ];
+        let default = "etc/systemd/system/default.target";
+        let base = [&targets[..], &[(UNIT, WRITES), wanted]].concat();
+        let found = |files: &[(&str, &str)], command_line: &str| {
+            written_by(files, &[], &|root| {
+                write(root, "proc/cmdline", command_line);
+            })
+        };
+        let (sure, perhaps) = (
+            ["/etc/systemd/system/x.service:2 bfq"],
+            ["/etc/systemd/system/x.service:2 bfq?"],
+        );
+        assert_eq!(found(&base, ""), sure);
+        for (target, expected) in [
+            ("-> /usr/lib/systemd/system/graphical.target", &sure),
+            ("-> /usr/lib/systemd/system/multi-user.target", &perhaps),
+            ("-> /usr/lib/systemd/system/mine.target", &sure),
+        ] {
+            let files = [&base[..], &[(default, target)]].concat();
+            assert_eq!(found(&files, "quiet"), expected, "{target}");
+        }
+        let files = [
+            &base[..],
+            &[(default, "-> /usr/lib/systemd/system/graphical.target")],
+        ]
+        .concat();
+        for (command_line, expected) in [
+            ("systemd.unit=multi-user.target quiet", &perhaps[..]),
+            ("quiet 3", &perhaps),
+            ("quiet 5", &sure),
+            ("systemd.mask=x.service", &[]),
+            ("systemd.mask=x", &[]),
+            ("systemd.mask=y.service", &sure),
+            ("rd.systemd.mask=x.service", &sure),
+        ] {
+            assert_eq!(found(&files, command_line), expected, "{command_line}");
         }
     }
 

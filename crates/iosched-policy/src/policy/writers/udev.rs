@@ -573,6 +573,16 @@ mod tests {
             let expected = is_run.then(|| Path::new("/").join(path));
             assert_eq!(found, Vec::from_iter(&expected));
         }
+        // One that may not be run, or that the kernel does not know how to.
+        for (text, mode) in [(script, 0o644), (&script["#!/bin/sh\n".len()..], 0o755)] {
+            let (dir, host) = machine(&[Disk::new("sda")]);
+            write(dir.path(), "etc/udev/rules.d/60-x.rules", rule);
+            write(dir.path(), "usr/lib/udev/ioset.sh", text);
+            let path = dir.path().join("usr/lib/udev/ioset.sh");
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(path, mode).unwrap();
+            assert_eq!(writers(&host, &disks(&host).unwrap()[0], "add"), []);
+        }
         // No shell is among them.
         let shell = "RUN+=\"sh -c 'echo kyber > /sys/block/%k/queue/scheduler'\"\n";
         assert_eq!(one(shell), [""; 0]);

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::dialect::{Dialect, Named};
-use super::{Leaves, Outcome, Shell, Success, UNKNOWN, words};
+use super::{Leaves, Outcome, Rights, Shell, Success, UNKNOWN, words};
+use crate::policy::writers::is_executable;
 
 /// Commands that start the one which follows them, and of which of their options a word follows.
 const STARTERS: [(&str, &str); 13] = [
@@ -46,8 +47,13 @@ impl Shell<'_> {
     fn run_by(&mut self, words: &[String], line: usize, of_tools: Dialect) -> Outcome {
         let name = words[0].rsplit('/').next().unwrap_or_default();
         let arguments = &words[1..];
-        if words[0].starts_with('/') && self.script_of(Path::new(&words[0])).is_some() {
-            return self.script(Path::new(&words[0]), words, &[]);
+        let path = Path::new(&words[0]);
+        if path.is_absolute() && self.script_of(path).is_some() {
+            return if is_executable(self.place.host, path) {
+                self.script(path, words, &[])
+            } else {
+                Outcome::silent(Success::No)
+            };
         }
         if let Some(body) = self.functions.get(&words[0]).cloned() {
             return self.within(words, |shell| {
@@ -64,6 +70,12 @@ impl Shell<'_> {
                     self.shell(&words)
                 }
                 _ if is_of_shell => self.deeper(0, |shell| shell.run(rest, line)),
+                _ if matches!(name, "sudo" | "doas") && self.rights == Rights::OfUser => {
+                    self.rights = Rights::Root;
+                    self.in_doubt(|shell| shell.deeper(0, |shell| shell.run_file(rest, line)));
+                    self.rights = Rights::OfUser;
+                    Outcome::of(Success::Unknown)
+                }
                 _ => self.deeper(0, |shell| shell.run_file(rest, line)),
             };
         }

@@ -77,6 +77,18 @@ pub(super) struct Environment {
     pub(super) variables: BTreeMap<String, String>,
     /// True if there are others.
     pub(super) has_more: bool,
+    pub(super) rights: Rights,
+}
+
+/// What a program may do with the files of sysfs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Rights {
+    #[default]
+    Root,
+    /// It is another user's: nothing but by `sudo`.
+    OfUser,
+    /// They are read-only where it runs.
+    ReadOnly,
 }
 
 /// What a program writes that is started with these words, as `file` says in this line.
@@ -285,6 +297,7 @@ struct Shell<'a> {
     perhaps_left: Leaves,
     depth: usize,
     commands: usize,
+    rights: Rights,
     writes: Vec<Write>,
 }
 
@@ -314,6 +327,7 @@ impl<'a> Shell<'a> {
             perhaps_left: Leaves::Nothing,
             depth: 0,
             commands: 0,
+            rights: environment.rights,
             writes: Vec::new(),
         };
         shell.dialect = place.sh.unwrap_or(unknown);
@@ -638,20 +652,37 @@ impl<'a> Shell<'a> {
         outcome
     }
 
-    /// A program that is started with these words.
+    /// A program that the kernel is told to start with these words.
     fn program(&mut self, words: &[String]) -> Outcome {
         let line = self.line.unwrap_or(0);
-        if words.is_empty() {
+        let Some(path) = words.first().map(Path::new) else {
             return Outcome::of(Success::Unknown);
+        };
+        let is_no_program = || {
+            let text = self.script_of(path);
+            text.is_some_and(|text| !text.is_empty() && !text.starts_with("#!"))
+        };
+        if path.is_absolute() && (self.surely_lacks(path) || is_no_program()) {
+            return Outcome::silent(Success::No);
         }
         self.run_file(words, line)
+    }
+
+    /// True of a program that is not there. A part of a machine may be copied without its common programs.
+    fn surely_lacks(&self, path: &Path) -> bool {
+        const COMMON: [&str; 4] = ["/bin", "/sbin", "/usr/bin", "/usr/sbin"];
+        let is_common = path
+            .parent()
+            .is_some_and(|parent| COMMON.iter().any(|common| parent == Path::new(common)));
+        let is_known = self.place.host.is_live() || !is_common;
+        is_known && self.exists(&path.to_string_lossy()) == Success::No
     }
 
     /// A text that is not followed, in which the file of a scheduler is perhaps named.
     fn names_in(&mut self, text: &str) {
         let is_named = text.contains("queue/scheduler")
             || text.contains("/sys/") && text.contains("block") && text.contains("scheduler");
-        if is_named {
+        if is_named && self.rights == Rights::Root {
             let write = Write {
                 file: self.file.clone(),
                 line: self.line.unwrap_or(0),
@@ -797,6 +828,9 @@ impl<'a> Shell<'a> {
             return;
         };
         let value = text.trim();
+        if self.rights != Rights::Root {
+            return;
+        }
         if value.is_empty() {
             return; // to open a file of sysfs changes nothing, and no value is empty
         }
