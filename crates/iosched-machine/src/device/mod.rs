@@ -232,6 +232,8 @@ impl Device {
                     "Msft",
                     "Virtual",
                     "Amazon Elastic Block Store",
+                    "nvme_card-pd", // Google's persistent disks; `nvme_card` is a drive in the host
+                    "VDASD",        // of a POWER hypervisor, AIX' VIOS or IBM i
                 ]
                 .iter()
                 .any(|known| name.starts_with(known))

@@ -347,15 +347,53 @@ fn is_scsi(device: &Device) -> bool {
 
 /// True of what a controller makes of its disks, by its driver or by what it calls the volume.
 fn is_raid_volume(device: &Device) -> bool {
-    const MODELS: [&str; 5] = ["LOGICAL VOLUME", "PERC ", "ServeRAID", "MR9", "RAID"];
+    const MODELS: [&str; 7] = [
+        "LOGICAL VOLUME",
+        "Logical Disk", // 3ware 5000 to 8000
+        "3ware",
+        "PERC ",
+        "ServeRAID",
+        "MR9",
+        "RAID",
+    ];
+    const VENDORS: [&str; 2] = ["3ware", "AMCC"]; // AMCC bought 3ware
     let model = device.model.as_deref().unwrap_or_default();
+    let vendor = device.vendor.as_deref().unwrap_or_default();
     device.transport == Transport::RaidController
+        || VENDORS.contains(&vendor)
         || MODELS.iter().any(|known| model.starts_with(known))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::matching;
+    use crate::system_config::testing::{Disk, machine};
+
+    #[test]
+    fn disks_of_controllers_and_hypervisors_are_known_by_what_they_call_themselves() {
+        for (device, vendor, model, rule) in [
+            ("sda", "3ware", "Logical Disk 00", "raid-controller"),
+            ("sda", "ATA", "3ware Logical Disk", "raid-controller"),
+            ("sda", "AMCC", "9650SE-4LP DISK", "raid-controller"),
+            ("sda", "AIX", "VDASD", "virtual"),
+            ("sda", "IBM", "VDASD NVDISK", "virtual"),
+            ("nvme0n1", "", "nvme_card-pd", "virtual"),
+            ("nvme0n1", "", "nvme_card", "unknown"),
+            ("sda", "ATA", "ACME 4000", "unknown"),
+        ] {
+            let disk = Disk::new(device)
+                .file("device/vendor", vendor)
+                .file("device/model", model);
+            let (_dir, host) = machine(&[disk]);
+            let disk = &matching::disks(&host).unwrap()[0];
+            let seen = Seen {
+                device: &disk.device,
+                kernel: None,
+            };
+            assert_eq!(Rule::of(&seen).name, rule, "{vendor} {model}");
+        }
+    }
 
     #[test]
     fn every_rule_but_the_unknown_ones_has_a_source_and_every_name_is_once() {
