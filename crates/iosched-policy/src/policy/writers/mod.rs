@@ -14,6 +14,7 @@
 //! | TuneD, TLP, saptune, sapconf, a cloud's agent | last | |
 
 mod cloud;
+mod cron;
 mod inits;
 mod mdev;
 mod programs;

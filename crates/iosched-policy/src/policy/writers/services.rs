@@ -9,7 +9,7 @@ use iosched_machine::sysfs::sysfs_name;
 use super::inits::{is_started, links_of_init, services_of_openrc};
 use super::shell::{self, Place, Write};
 use super::systemd::{KNOWN, Sure, Units};
-use super::{Writer, WriterKind, cloud, files_of, is_executable, mdev, text_of};
+use super::{Writer, WriterKind, cloud, cron, files_of, is_executable, mdev, text_of};
 use crate::policy::matching::KnownDisk;
 use crate::system_config::pattern::is_like;
 
@@ -19,15 +19,6 @@ const BOOT_SCRIPTS: [&str; 4] = [
     "/etc/rc.d/rc.local",
     "/etc/init.d/boot.local",
     "/etc/init.d/after.local",
-];
-
-/// Tables of cron: some name the user before the command.
-const CRON_TABLES: [(&str, bool); 5] = [
-    ("/etc/crontab", true),
-    ("/etc/crontabs/root", false),
-    ("/var/spool/cron/root", false),
-    ("/var/spool/cron/crontabs/root", false),
-    ("/var/spool/cron/tabs/root", false), // SUSE
 ];
 
 /// All of them, in the order in which they come; rules of udev ask for some units.
@@ -80,7 +71,7 @@ fn boot_scripts(host: &Host, units: &Units<'_>, place: &Place<'_>) -> Vec<Write>
             of_scripts.extend(writes.into_iter().filter(|_| runs));
         }
     }
-    of_scripts.extend(cron(host, place));
+    of_scripts.extend(cron::writes(host, place));
     of_scripts
 }
 
@@ -211,36 +202,6 @@ fn openrc_scripts(host: &Host, place: &Place<'_>) -> Vec<Write> {
                 &["start"],
                 &functions,
             ));
-        }
-    }
-    found
-}
-
-/// Lines `@reboot COMMAND` of cron's tables.
-fn cron(host: &Host, place: &Place<'_>) -> Vec<Write> {
-    let mut tables: Vec<(PathBuf, bool)> = CRON_TABLES
-        .iter()
-        .map(|(path, has_user)| (PathBuf::from(path), *has_user))
-        .collect();
-    tables.extend(
-        files_of(host, &["/etc/cron.d"], "")
-            .into_iter()
-            .map(|file| (file, true)),
-    );
-    let mut found = Vec::new();
-    for (file, has_user) in tables {
-        let text = text_of(host, &file).unwrap_or_default();
-        for (index, line) in text.lines().enumerate() {
-            let Some(rest) = line.trim_start().strip_prefix("@reboot") else {
-                continue;
-            };
-            let rest = rest.trim_start();
-            let command = match rest.split_once(char::is_whitespace) {
-                Some(("root", command)) if has_user => command,
-                _ if has_user => continue,
-                _ => rest,
-            };
-            found.extend(shell::writes_of_line(place, command, (&file, index + 1)));
         }
     }
     found

@@ -78,6 +78,8 @@ pub(super) struct Environment {
     /// True if there are others.
     pub(super) has_more: bool,
     pub(super) rights: Rights,
+    /// What it reads, if that is known.
+    pub(super) input: Option<String>,
 }
 
 /// What a program may do with the files of sysfs.
@@ -320,7 +322,10 @@ impl<'a> Shell<'a> {
             has_failed: false,
             is_broken: false,
             directory: "/".into(),
-            input: UNKNOWN.to_string(),
+            input: environment
+                .input
+                .clone()
+                .unwrap_or_else(|| UNKNOWN.to_string()),
             file: file.to_owned(),
             line: None,
             doubts: 0,
