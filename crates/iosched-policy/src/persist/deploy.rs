@@ -161,7 +161,9 @@ impl Deployment {
         let files = boot::files(host, scheduler)?;
         if scheduler.is_some() && files.is_empty() && boot::places_of_elevator(host).is_empty() {
             let of_another = boot::of_another_machine(host).map(DeployError::File);
-            return Err(of_another.unwrap_or(DeployError::NoBootLoader));
+            return Err(of_another.unwrap_or(DeployError::NoBootLoader {
+                by_hand: boot::changed_by_hand(host),
+            }));
         }
         notes.extend(boot::notes(host, &files));
         if scheduler.is_none() && files.is_empty() {

@@ -1,5 +1,7 @@
 //! Why a policy was not brought into force: every part's error under one roof, with its way out.
 
+use std::path::PathBuf;
+
 use iosched_machine::device::DeviceError;
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::process::ChildError;
@@ -86,7 +88,10 @@ pub enum DeployError {
     },
     /// No known file carries the kernel's command line.
     #[error("no file of a boot loader that is known here carries the kernel's command line")]
-    NoBootLoader,
+    NoBootLoader {
+        /// Files of boot loaders that nobody here changes.
+        by_hand: Vec<PathBuf>,
+    },
     /// TuneD was asked for and does not run.
     #[error("TuneD does not run here")]
     NoTuned,
@@ -96,6 +101,11 @@ pub enum DeployError {
     /// An initramfs was asked for, and nothing that is known here makes one.
     #[error("none of initramfs-tools, dracut and mkinitcpio makes the initramfs here")]
     NoInitramfs,
+    /// An initramfs was asked for, and what makes it reads no file of ours.
+    #[error(
+        "mkinitcpio reads no /etc/mkinitcpio.conf.d here: that is not there (version 38 and later have it)"
+    )]
+    OldMkinitcpio,
     /// No rule of the policy is for it.
     #[error("no rule of {} is for {what}", file::PATH)]
     NoRule {
@@ -134,7 +144,14 @@ impl Failure for DeployError {
             DeployError::NotForElevator { listening, .. } => Some(format!(
                 "leave out --method: a udev rule does it; elevator= is for {listening}"
             )),
-            DeployError::NoBootLoader => Some("a udev rule needs none: leave out --method".into()),
+            DeployError::NoBootLoader { by_hand } => {
+                let names: Vec<_> = by_hand.iter().map(|path| path.display().to_string()).collect();
+                let or_by_hand = match &names[..] {
+                    [] => String::new(),
+                    names => format!("; or put it into {} by hand", names.join(", ")),
+                };
+                Some(format!("a udev rule needs none: leave out --method{or_by_hand}"))
+            }
             DeployError::NoUdev => Some(
                 "install it (Alpine: `setup-devd udev`), or have `iosched set` run at every boot \
                  (OpenRC: a script in /etc/local.d)"
@@ -143,6 +160,11 @@ impl Failure for DeployError {
             DeployError::NoInitramfs => Some(
                 "leave out --initramfs: the module is loaded when the root is mounted; or name it to \
                  the program that makes the initramfs"
+                    .into(),
+            ),
+            DeployError::OldMkinitcpio => Some(
+                "put the scheduler's module into MODULES=(…) of /etc/mkinitcpio.conf, run `mkinitcpio -P`, and leave out \
+                 --initramfs; or, where mkinitcpio is 38 or later, make the directory: mkdir /etc/mkinitcpio.conf.d"
                     .into(),
             ),
             DeployError::NoTuned => {
@@ -166,8 +188,9 @@ impl Failure for DeployError {
             DeployError::Overridden { .. } => exit::NOT_TAKEN,
             DeployError::DeadCommandLine { .. }
             | DeployError::NotForElevator { .. }
-            | DeployError::NoBootLoader
+            | DeployError::NoBootLoader { .. }
             | DeployError::NoInitramfs
+            | DeployError::OldMkinitcpio
             | DeployError::NoUdev
             | DeployError::NoTuned => exit::MISSING,
         }

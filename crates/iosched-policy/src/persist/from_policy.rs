@@ -44,7 +44,11 @@ pub(super) fn files(
 ) -> Result<Vec<FileChange>, DeployError> {
     let is_nixos = host.path(Path::new(initramfs::NIXOS)).exists();
     if options.initramfs && initramfs::Maker::of(host).is_none() && !is_nixos {
-        return Err(DeployError::NoInitramfs);
+        return Err(if initramfs::Maker::is_old_mkinitcpio(host) {
+            DeployError::OldMkinitcpio
+        } else {
+            DeployError::NoInitramfs
+        });
     }
     let rules = wanted::udev_rules(host, policy, wanted);
     let rules_text = (!rules.is_empty()).then(|| rules::text(&rules));
@@ -147,9 +151,15 @@ fn stale_image(host: &Host, made: &[FileChange]) -> Option<String> {
 fn root_notes(host: &Host, wanted: &[WantedDisk], options: DeployOptions) -> Vec<String> {
     let of_root = modules_of(host, schedulers_of_root(host, wanted));
     if options.initramfs && of_root.is_empty() {
-        return vec![
-            "nothing to put into the initramfs: no scheduler of the root disk is a module".into(),
-        ];
+        let why = if schedulers_of_root(host, wanted).next().is_none() {
+            "no disk that a rule is for holds the root file system"
+        } else if modules::directory(host).is_none() {
+            "the modules of this kernel are not here (/lib/modules), so whether the root disk's scheduler is one is not \
+             known"
+        } else {
+            "no scheduler of the root disk is a module"
+        };
+        return vec![format!("nothing to put into the initramfs: {why}")];
     }
     if options.initramfs || initramfs::Maker::of(host).is_none() {
         return Vec::new();
@@ -190,4 +200,54 @@ fn remarks(policy: &Policy, wanted: &WantedDisk) -> Vec<String> {
         ));
     }
     remarks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::matching;
+    use crate::system_config::testing::{Disk, machine, write};
+
+    const INTO_INITRAMFS: DeployOptions = DeployOptions {
+        method: Method::Udev,
+        initramfs: true,
+    };
+
+    #[test]
+    fn who_makes_no_initramfs_for_us_is_told_of_as_it_is() {
+        let (dir, host) = machine(&[]);
+        let said = || {
+            let error = files(&host, &Policy::default(), &[], INTO_INITRAMFS).unwrap_err();
+            error.to_string()
+        };
+        assert!(said().starts_with("none of initramfs-tools, dracut and mkinitcpio"));
+        write(dir.path(), "usr/bin/mkinitcpio", "");
+        assert!(said().starts_with("mkinitcpio reads no /etc/mkinitcpio.conf.d here"));
+        write(dir.path(), "etc/mkinitcpio.conf.d/x", "");
+        assert!(files(&host, &Policy::default(), &[], INTO_INITRAMFS).is_ok());
+    }
+
+    #[test]
+    fn that_nothing_goes_into_the_initramfs_has_its_reason() {
+        let policy = "[[rule]]\nname = 'a'\nmatch = { serial = 'S1' }\nscheduler = 'bfq'\n";
+        let policy = Policy::parse(policy, Path::new("p")).unwrap();
+        let disk = Disk::new("sda").property("ID_SERIAL", "S1");
+        let (dir, host) = machine(&[disk]);
+        let said = || {
+            let disks = matching::disks(&host).unwrap();
+            let wanted = wanted::wanted(&policy, &disks);
+            assert_eq!(wanted.len(), 1);
+            root_notes(&host, &wanted, INTO_INITRAMFS).remove(0)
+        };
+        assert!(said().ends_with("no disk that a rule is for holds the root file system"));
+        let mount = "21 1 8:0 / / rw - ext4 /dev/sda rw\n";
+        write(dir.path(), "proc/self/mountinfo", mount);
+        assert!(
+            said().contains("the modules of this kernel are not here"),
+            "{}",
+            said()
+        );
+        write(dir.path(), "lib/modules/6.12.0-test/modules.dep", "");
+        assert!(said().ends_with("no scheduler of the root disk is a module"));
+    }
 }

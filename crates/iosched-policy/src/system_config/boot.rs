@@ -52,6 +52,31 @@ const GRUB_MKCONFIG: [&str; 3] = [
     "/usr/bin/grub-mkconfig",
 ];
 
+/// What kernelstub of Pop!_OS makes its entries of, at every new kernel.
+const KERNELSTUB: &str = "/etc/kernelstub/configuration";
+
+/// Files that carry a command line, and are edited by nobody here.
+const BY_HAND: [&str; 18] = [
+    "/boot/firmware/cmdline.txt",
+    "/boot/cmdline.txt",
+    "/boot/armbianEnv.txt",
+    "/boot/orangepiEnv.txt",
+    "/boot/uEnv.txt",
+    "/etc/default/u-boot",
+    "/etc/default/limine",
+    "/boot/limine.conf",
+    "/boot/limine/limine.conf",
+    "/boot/EFI/limine/limine.conf",
+    "/boot/EFI/BOOT/limine.conf",
+    "/boot/refind_linux.conf",
+    "/boot/extlinux/extlinux.conf",
+    "/boot/extlinux.conf",
+    "/boot/syslinux/syslinux.cfg",
+    "/etc/lilo.conf",
+    "/etc/zipl.conf",
+    "/etc/silo.conf",
+];
+
 /// Where a partition with boot files may be mounted, below which `loader/entries` and `EFI/Linux` are.
 const BOOT: [&str; 3] = ["/boot", "/efi", "/boot/efi"];
 
@@ -130,6 +155,10 @@ pub(crate) fn files(host: &Host, value: Option<&str>) -> Result<Vec<FileChange>,
             _ => false,
         };
         let after = with_elevator(text, *format, value.filter(|_| !is_by_environment));
+        let after = after.and_then(|after| match format {
+            Format::GrubEntry => check_variables(host, text, &after).map(|()| after),
+            _ => Ok(after),
+        });
         edited.push((other, after.map_err(|line| not_understood(other, line))?));
     }
     for ((path, _, before), after) in edited {
@@ -226,12 +255,47 @@ pub(crate) fn of_another_machine(host: &Host) -> Option<FileError> {
 /// That the running kernel was given `elevator=` although no file that is known here gives it.
 pub(crate) fn given_from_elsewhere(host: &Host) -> Option<String> {
     let value = cmdline::given_at_boot(host)?;
+    let has_it = |path: &PathBuf| {
+        text_of(host, path).is_ok_and(|text| {
+            let mut lines = text
+                .lines()
+                .filter(|line| !line.trim_start().starts_with('#'));
+            lines.any(|line| line.contains(PARAMETER))
+        })
+    };
+    if let Some(path) = changed_by_hand(host).into_iter().find(has_it) {
+        return Some(format!(
+            "{} has elevator={value}, and is changed by hand alone: take it out there",
+            path.display()
+        ));
+    }
     Some(format!(
         "this kernel was started with elevator={value}, and no file that is known here gives it: if it was taken out \
          since, it is gone after the next boot; else it stands in a file that the boot loader alone reads (grub.cfg: \
-         `grubby --update-kernel=ALL --remove-args=elevator`; cmdline.txt, extlinux.conf, syslinux.cfg, lilo.conf, \
-         zipl.conf: by hand)"
+         `grubby --update-kernel=ALL --remove-args=elevator`; cmdline.txt, armbianEnv.txt, limine.conf, \
+         refind_linux.conf, extlinux.conf, syslinux.cfg, lilo.conf, zipl.conf: by hand)"
     ))
+}
+
+/// The files of this machine that carry a command line, or may, and that nobody here changes.
+pub(crate) fn changed_by_hand(host: &Host) -> Vec<PathBuf> {
+    let known: Vec<PathBuf> = places(host).into_iter().map(|(path, _)| path).collect();
+    // That of Alpine is made of another file, and several names may be of one file.
+    let is_made = |path: &Path| {
+        path == Path::new("/boot/extlinux.conf") && known.contains(&PathBuf::from(EXTLINUX))
+    };
+    let mut found: Vec<PathBuf> = Vec::new();
+    for path in BY_HAND.map(Path::new) {
+        let real = files::followed(host, path);
+        let is_file = real.as_ref().is_some_and(|real| host.path(real).is_file());
+        let is_another = !real
+            .as_deref()
+            .is_some_and(|real| real != path && found.iter().any(|known| known == real));
+        if is_file && is_another && !is_made(path) {
+            found.push(path.to_owned());
+        }
+    }
+    found
 }
 
 /// The files of this machine that carry the command line, or may, each once: a link to one of them (`menu.lst` to
@@ -369,6 +433,16 @@ fn takes_kernelopts(host: &Host) -> bool {
 
 /// GRUB's environment blocks.
 fn environments(host: &Host) -> Vec<PathBuf> {
+    of_grub_directories(host, "grubenv")
+}
+
+/// What GRUB carries out when it starts.
+fn configurations(host: &Host) -> Vec<PathBuf> {
+    of_grub_directories(host, "grub.cfg")
+}
+
+/// The files of this name where GRUB has its own: on the EFI partition, too.
+fn of_grub_directories(host: &Host, name: &str) -> Vec<PathBuf> {
     let below = std::fs::read_dir(host.path(Path::new("/boot/efi/EFI")));
     let of_efi = below.into_iter().flatten().flatten();
     let of_efi = of_efi.map(|vendor| Path::new("/boot/efi/EFI").join(vendor.file_name()));
@@ -376,9 +450,46 @@ fn environments(host: &Host) -> Vec<PathBuf> {
     directories
         .into_iter()
         .chain(of_efi)
-        .map(|directory| directory.join("grubenv"))
+        .map(|directory| directory.join(name))
         .filter(|path| files::followed(host, path).is_some_and(|real| host.path(&real).exists()))
         .collect()
+}
+
+/// True of a variable that GRUB has when it reads the entries, as far as its files say.
+fn grub_sets(host: &Host, variable: &str) -> bool {
+    let has = |paths: Vec<PathBuf>, is: &dyn Fn(&str) -> bool| {
+        let mut texts = paths.iter().filter_map(|path| text_of(host, path).ok());
+        texts.any(|text| text.lines().any(is))
+    };
+    let assigned = |line: &str| {
+        line.strip_prefix(variable)
+            .is_some_and(|rest| rest.starts_with('='))
+    };
+    has(environments(host), &assigned)
+        || has(configurations(host), &|line| {
+            let words = line.trim_start().strip_prefix("set ");
+            words.is_some_and(|words| assigned(words.trim_start()))
+        })
+}
+
+/// That an entry which GRUB reads has parameters in the end: of a variable that is not set it makes none, and gives
+/// the entry those of `default_kernelopts` then, which one with `elevator=` beside it loses.
+fn check_variables(host: &Host, before: &str, after: &str) -> Result<(), NotUnderstood> {
+    let Some((number, line)) = bls::line_for_grub(before).filter(|_| before != after) else {
+        return Ok(());
+    };
+    let is_empty = |word: &str| {
+        let name = word
+            .strip_prefix('$')
+            .map(|name| name.trim_matches(['{', '}']));
+        word.starts_with(PARAMETER) || name.is_some_and(|name| !grub_sets(host, name))
+    };
+    let mut words = line.split_whitespace().skip(1).peekable();
+    let has_variable = line.contains('$');
+    if has_variable && words.peek().is_some() && words.all(is_empty) {
+        return Err(NotUnderstood::of(before, number, NotUnderstood::UNDEFINED));
+    }
+    Ok(())
 }
 
 /// What is left of a change in a file that others change, too, without it; nothing if that is not known. Such a file is
@@ -413,8 +524,9 @@ fn grub_reads_entries(host: &Host) -> bool {
     let is_set =
         |text: &str| cmdline::variable(text, "GRUB_ENABLE_BLSCFG").map(|value| value == "true");
     let has_command = || {
-        let lines = text("/boot/grub2/grub.cfg");
-        lines.lines().any(|line| line.trim() == "blscfg")
+        let texts = configurations(host).into_iter();
+        let mut texts = texts.filter_map(|path| text_of(host, &path).ok());
+        texts.any(|text| text.lines().any(|line| line.trim() == "blscfg"))
     };
     is_set(&text(GRUB_DEFAULT)).unwrap_or_else(has_command) && !entries(host).is_empty()
 }
@@ -449,6 +561,14 @@ fn somebody_elses(host: &Host, value: Option<&str>) -> Option<FileError> {
             reason,
             put_or_take("boot.kernelParams"),
         );
+    }
+    if is_there(KERNELSTUB) {
+        let reason = "kernelstub makes the boot loader's entries of it, anew for each kernel";
+        let way = match value {
+            Some(value) => format!("kernelstub -a elevator={value}"),
+            None => format!("kernelstub -d elevator={old}"),
+        };
+        return error(Path::new(KERNELSTUB), reason, way);
     }
     let directories = below_boot(host, ["EFI", "Linux"]).into_iter();
     let images = directories.flat_map(|images| files_in(host, &images, "efi").unwrap_or_default());
@@ -538,6 +658,12 @@ pub(crate) fn notes(host: &Host, files: &[FileChange]) -> Vec<String> {
                 path.display()
             ));
         }
+    }
+    for path in changed_by_hand(host).iter().filter(|_| !files.is_empty()) {
+        notes.push(format!(
+            "{} carries a command line, too, if its boot loader is the one that is used, and is left alone: change it by hand",
+            path.display()
+        ));
     }
     notes.extend(files.iter().filter_map(too_long));
     for file in files {
@@ -1092,6 +1218,130 @@ mod tests {
             write(dir.path(), "boot/loader/entries/1.conf", entry);
             assert_eq!(files(&host, None).unwrap().len(), 1, "{id:?}");
         }
+    }
+
+    #[test]
+    fn grub_reads_entries_where_a_file_of_its_on_the_efi_partition_says_so() {
+        let entry = "linux /l\n";
+        for (file, is_read) in [
+            ("boot/grub2/grub.cfg", true),
+            ("boot/grub/grub.cfg", true),
+            ("boot/efi/EFI/fedora/grub.cfg", true),
+            ("boot/efi/EFI/grub.cfg", false),
+        ] {
+            let (dir, host) = machine(&[]);
+            write(dir.path(), "boot/loader/entries/1.conf", entry);
+            write(dir.path(), file, "insmod blscfg\nblscfg\n");
+            assert_eq!(grub_reads_entries(&host), is_read, "{file}");
+            let error = files(&host, Some("noop")).map_err(|error| error.to_string());
+            assert_eq!(error.is_err(), is_read, "{error:?}");
+        }
+    }
+
+    /// GRUB makes nothing of a variable that is not set: the entry has the parameters of `default_kernelopts` as long as
+    /// it has no other.
+    #[test]
+    fn an_entry_whose_variables_are_not_set_is_refused_by_name() {
+        let environment =
+            |text: &str| format!("# GRUB Environment Block\n{text}{}", "#".repeat(400));
+        let elsewhere = "set default_kernelopts=\"root=UUID=1 ro\"\nblscfg\n";
+        let fallback =
+            "if [ -z \"${kernelopts}\" ]; then\n  set kernelopts=\"root=UUID=1\"\nfi\nblscfg\n";
+        for (options, block, configuration, value, is_refused) in [
+            ("$kernelopts", "x=1\n", elsewhere, Some("noop"), true),
+            (
+                "${kernelopts} $tuned_params",
+                "x=1\n",
+                elsewhere,
+                Some("noop"),
+                true,
+            ),
+            ("$kernelopts elevator=cfq", "x=1\n", elsewhere, None, true),
+            ("$kernelopts", "x=1\n", elsewhere, None, false),
+            ("$kernelopts", "x=1\n", fallback, Some("noop"), false),
+            (
+                "$kernelopts",
+                "kernelopts=root=1\n",
+                elsewhere,
+                Some("noop"),
+                false,
+            ),
+            (
+                "root=1 $tuned_params",
+                "x=1\n",
+                elsewhere,
+                Some("noop"),
+                false,
+            ),
+        ] {
+            let (dir, host) = machine(&[]);
+            let entry = format!("linux /l\noptions {options}\n");
+            write(dir.path(), "boot/loader/entries/1.conf", &entry);
+            write(dir.path(), "boot/grub2/grub.cfg", configuration);
+            write(dir.path(), "boot/grub2/grubenv", &environment(block));
+            let found = files(&host, value).map_err(|error| error.to_string());
+            assert_eq!(found.is_err(), is_refused, "{options} {block}: {found:?}");
+            if let Err(error) = found {
+                let said = format!("1.conf, line 2: \"options {options}\" has no parameters but");
+                assert!(error.contains(&said), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_kernelstub_makes_is_refused_with_its_command() {
+        let (dir, host) = machine(&[]);
+        let entry = "linux /EFI/Pop_OS/vmlinuz.efi\noptions root=UUID=1 ro elevator=cfq\n";
+        write(
+            dir.path(),
+            "boot/efi/loader/entries/Pop_OS-current.conf",
+            entry,
+        );
+        write(dir.path(), "etc/kernelstub/configuration", "{}\n");
+        for (value, command) in [
+            (Some("noop"), "kernelstub -a elevator=noop"),
+            (None, "kernelstub -d elevator=VALUE"),
+        ] {
+            let error = files(&host, value).unwrap_err();
+            assert!(error.to_string().contains("/etc/kernelstub/configuration"));
+            assert_eq!(
+                iosched_machine::failure::Failure::hint(&error).as_deref(),
+                Some(command)
+            );
+        }
+        assert_eq!(places_of_elevator(&host).len(), 1);
+    }
+
+    #[test]
+    fn files_that_are_changed_by_hand_are_named() {
+        let (dir, host) = machine(&[]);
+        write(dir.path(), "proc/cmdline", "ro elevator=cfq\n");
+        assert!(changed_by_hand(&host).is_empty());
+        let by = |text: &str| {
+            write(dir.path(), "boot/limine.conf", text);
+            given_from_elsewhere(&host).unwrap()
+        };
+        assert!(by("# elevator=cfq\n").contains("limine.conf, refind_linux.conf"));
+        let own = by("/Linux\n  cmdline: ro elevator=cfq\n");
+        assert!(
+            own.starts_with("/boot/limine.conf has elevator=cfq"),
+            "{own}"
+        );
+        // Raspberry Pi OS has a link to where the file was.
+        write(dir.path(), "boot/firmware/cmdline.txt", "ro\n");
+        symlink("firmware/cmdline.txt", dir.path().join("boot/cmdline.txt")).unwrap();
+        let found = changed_by_hand(&host);
+        assert_eq!(
+            found,
+            ["/boot/firmware/cmdline.txt", "/boot/limine.conf"].map(PathBuf::from)
+        );
+        write(dir.path(), "etc/default/grub", GRUB);
+        let changes = files(&host, Some("noop")).unwrap();
+        let notes = notes(&host, &changes).join("\n");
+        assert!(
+            notes.contains("/boot/limine.conf carries a command line, too"),
+            "{notes}"
+        );
     }
 
     #[test]

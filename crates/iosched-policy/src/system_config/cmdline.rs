@@ -66,7 +66,7 @@ impl Format {
                 "take the carriage returns out, then try again: sed -i 's/\\r$//' {path}"
             );
         }
-        if line.why == NotUnderstood::NO_OPTIONS {
+        if [NotUnderstood::NO_OPTIONS, NotUnderstood::UNDEFINED].contains(&&*line.why) {
             return "give it a line `options` with all its parameters (`cat /proc/cmdline`, if it is what was started), before any \
                     empty line, then try again"
                 .to_owned();

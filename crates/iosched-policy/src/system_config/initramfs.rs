@@ -51,6 +51,11 @@ impl Maker {
         }
     }
 
+    /// True where mkinitcpio is there and reads no file of ours.
+    pub(crate) fn is_old_mkinitcpio(host: &Host) -> bool {
+        Maker::Mkinitcpio.program(host).is_some() && Maker::of(host).is_none()
+    }
+
     /// Our file.
     pub(crate) fn path(self) -> &'static Path {
         Path::new(match self {

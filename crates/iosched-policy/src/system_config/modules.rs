@@ -6,7 +6,7 @@
 //! (`kernel.modules_disabled`), so those that are modules are named.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use iosched_machine::host::Host;
 use iosched_machine::lossy;
@@ -27,13 +27,19 @@ pub(crate) fn text(modules: &[String]) -> Option<String> {
     ))
 }
 
+/// Where the modules of the running kernel are; none where they are not there, as in a tree that was copied without them.
+pub(crate) fn directory(host: &Host) -> Option<PathBuf> {
+    let release = lossy::read(host.proc("sys/kernel/osrelease")).ok()?;
+    let places = ["/lib/modules", "/usr/lib/modules"];
+    let mut places = places
+        .map(|place| host.path(&Path::new(place).join(release.trim())))
+        .into_iter();
+    places.find(|directory| directory.is_dir())
+}
+
 /// The module that a scheduler comes in; none if it is part of the kernel, or not known to it.
 pub(crate) fn of_scheduler(host: &Host, scheduler: &str) -> Option<String> {
-    let release = lossy::read(host.proc("sys/kernel/osrelease")).ok()?;
-    let directory = ["/lib/modules", "/usr/lib/modules"]
-        .map(|modules| host.path(&Path::new(modules).join(release.trim())))
-        .into_iter()
-        .find(|directory| directory.is_dir())?;
+    let directory = directory(host)?;
     let alias = format!("{scheduler}-iosched");
     let aliases = lossy::read(directory.join("modules.alias")).unwrap_or_default();
     let by_alias = aliases.lines().find_map(|line| {

@@ -224,6 +224,9 @@ impl NotUnderstood {
     /// With a line `options` an entry would lose what GRUB gives those that have none.
     pub(super) const NO_OPTIONS: &str = "has no parameters of its own (`options`) that GRUB reads, but those of default_kernelopts, which it would \
          lose";
+    /// The same of an entry whose parameters are those of variables that GRUB does not have.
+    pub(super) const UNDEFINED: &str = "has no parameters but those of variables that GRUB's files do not set, and so those of default_kernelopts, \
+         which it would lose";
     pub(super) const QUOTE: &str = "has single quotes, or a quote that is not closed";
     /// GRUB's environment block has the size that it has.
     pub(super) const NO_ROOM: &str = "has no room for it in GRUB's environment block";

@@ -79,6 +79,13 @@ pub(super) fn with_elevator(
     scripts: &[Script<'_>],
     value: Option<&str>,
 ) -> Result<Vec<String>, Failed> {
+    edited(scripts, value).map_err(|(index, error)| {
+        // What is said of a line is said of the file as it stands, not of what was made of it.
+        (index, error.in_text(scripts[index].0))
+    })
+}
+
+fn edited(scripts: &[Script<'_>], value: Option<&str>) -> Result<Vec<String>, Failed> {
     let mut edited = Vec::new();
     for (index, (text, kind)) in scripts.iter().enumerate() {
         let at = |error| (index, error);
@@ -98,10 +105,7 @@ pub(super) fn with_elevator(
         if is_once(&before) && check_is_put(&before, &kinds, value).is_ok() {
             return Ok(before);
         }
-        check_is_put(&edited, &kinds, value).map_err(|(index, error)| {
-            // What is said of it is said of the file as it stands.
-            (index, error.in_text(scripts[index].0))
-        })?;
+        check_is_put(&edited, &kinds, value)?;
     }
     check_conditions(scripts, &edited)?;
     check_is_followed(scripts, &edited)?;
@@ -445,8 +449,8 @@ fn check_is_gone(scripts: &[Script<'_>], edited: &[String]) -> Result<(), Failed
         let held = variables.values(name).unwrap_or_default();
         if held.iter().any(|held| value_of_parameter(held).is_some()) {
             let line = shell::line_at(&edited[index], start);
-            let error = NotUnderstood::of(&edited[index], line, NotUnderstood::LEFT);
-            return Err((index, error.in_text(scripts[index].0)));
+            let text = scripts[index].0;
+            return Err((index, NotUnderstood::of(text, line, NotUnderstood::LEFT)));
         }
     }
     Ok(())

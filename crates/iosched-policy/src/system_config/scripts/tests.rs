@@ -337,6 +337,17 @@ fn check_all(texts: &[String]) -> Result<(), String> {
             )
         })
     };
+    for value in [None, Some("noop")] {
+        if let Err((index, error)) = with_elevator(&kinds(texts), value) {
+            let line = texts[index]
+                .split('\n')
+                .nth(error.line - 1)
+                .unwrap_or_default();
+            if error.text != line.trim_matches([' ', '\t']) {
+                return Err(format!("line {} is quoted as {:?}", error.line, error.text));
+            }
+        }
+    }
     if let Ok(with) = with_elevator(&kinds(texts), Some("noop")) {
         checked(texts, &with, Some("noop"))?;
         match with_elevator(&kinds(&with), None) {
@@ -360,5 +371,17 @@ proptest! {
     fn shells_read_ours_once_and_all_else_as_before(texts in vec(file(), 1..=2)) {
         let found = check_all(&texts);
         prop_assert!(found.is_ok(), "{}", found.unwrap_err());
+    }
+}
+
+#[test]
+fn a_refusal_quotes_the_file_as_it_stands() {
+    for text in [
+        "GRUB_CMDLINE_LINUX+=\" quiet elevator=cfq\"\n",
+        "# a\nif [ x ]; then GRUB_CMDLINE_LINUX=\"a elevator=cfq\"; fi\n",
+        "GRUB_CMDLINE_LINUX=\"elevator=cfq a\"; unset X\n",
+    ] {
+        let (_, error) = with_elevator(&kinds(&[text.to_owned()]), Some("noop")).unwrap_err();
+        assert_eq!(text.lines().nth(error.line - 1), Some(&*error.text));
     }
 }
