@@ -246,6 +246,16 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_is_too_long_is_refused_for_that() {
+        assert!(Arm::parse("a-scheduler-1-2").is_ok());
+        let error = Arm::parse("a-scheduler-1-23").unwrap_err().to_string();
+        assert!(
+            error.ends_with("1 to 15 letters a-z, digits, _ and -"),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn a_name_that_could_load_another_module_is_refused() {
         for bad in [
             "",

@@ -15,7 +15,7 @@ use super::names::{is_single_queue, modern_name};
 #[derive(Debug, thiserror::Error)]
 pub enum SwitchError {
     /// Not a name that the kernel could know.
-    #[error("{name:?} is no scheduler name: only a-z, 0-9, _ and - are possible")]
+    #[error("{name:?} is no scheduler name: those have 1 to 15 letters a-z, digits, _ and -")]
     BadName {
         /// The argument as the user wrote it.
         name: String,

@@ -185,10 +185,11 @@ fn with_refusals(mut writers: Vec<Writer>, disk: &KnownDisk) -> Vec<Writer> {
     writers
 }
 
-/// True of a text that can be the name of a scheduler.
+/// True of a text that can be the name of a scheduler, which has 15 bytes at the most (`ELV_NAME_MAX`).
 fn is_name(value: &str) -> bool {
+    let name = value.trim();
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    !value.starts_with('-') && value.trim().chars().all(is_of_name)
+    !name.starts_with('-') && name.len() <= 15 && name.chars().all(is_of_name)
 }
 
 /// True of a scheduler that a disk which offers these never takes: noop and cfq are of the single-queue block layer,
@@ -382,6 +383,10 @@ mod tests {
             (Disk::new("sda"), "cfq", false),
             (Disk::new("sda"), "deadline", true),
             (Disk::new("sda"), "adios", true), // a module that is not loaded, perhaps
+            (Disk::new("sda"), "-e bfq", false),
+            (Disk::new("sda"), "bfq\\\\n", false),
+            (Disk::new("sda"), "a-scheduler-1-2", true),
+            (Disk::new("sda"), "a-scheduler-1-23", false),
             (old(), "mq-deadline", false),
             (old(), "noop", true),
         ] {
