@@ -47,6 +47,8 @@ pub enum SwitchError {
         offered: Vec<String>,
         /// Where it is on the single-queue path, how it gets away from there.
         to_blk_mq: ToBlkMq,
+        /// True of a copied tree, where no module was loaded.
+        is_copied: bool,
     },
     /// EINVAL on the switch itself, of a name that the file offers.
     #[error(
@@ -192,6 +194,7 @@ fn says_not_offered(
     scheduler: &str,
     offered: &[String],
     _to_blk_mq: &ToBlkMq, // for the hint
+    _is_copied: &bool,
     f: &mut fmt::Formatter<'_>,
 ) -> fmt::Result {
     let first = format!("cannot switch {device} to {scheduler}: this kernel does not offer it");
@@ -230,8 +233,16 @@ impl Failure for SwitchError {
                 scheduler,
                 offered,
                 to_blk_mq,
+                is_copied,
                 ..
-            } => Some(not_offered(scheduler, offered, *to_blk_mq)),
+            } => {
+                let lacks_module = if *is_copied {
+                    lacks_module_in_tree
+                } else {
+                    lacks_module
+                };
+                Some(not_offered(scheduler, offered, *to_blk_mq, lacks_module))
+            }
             SwitchError::NotPermitted { .. } => {
                 Some("run it as root, and outside a container that mounts /sys read-only".into())
             }
@@ -274,8 +285,26 @@ impl Failure for SwitchError {
     }
 }
 
+/// That a scheduler's module lacks, which was asked for; and the option of the kernel that makes it.
+fn lacks_module(_: &str, option: &str) -> String {
+    format!("its module could not be loaded: is {option} in this kernel?")
+}
+
+/// The same of a copied tree: none was asked for.
+fn lacks_module_in_tree(scheduler: &str, option: &str) -> String {
+    format!(
+        "its module was not loaded when the tree was copied: where that kernel has {option}, load it there \
+         (`modprobe {scheduler}-iosched`) and copy the tree again"
+    )
+}
+
 /// Why a disk that offers these schedulers does not offer this one, and what does its work there.
-fn not_offered(scheduler: &str, offered: &[String], to_blk_mq: ToBlkMq) -> String {
+fn not_offered(
+    scheduler: &str,
+    offered: &[String],
+    to_blk_mq: ToBlkMq,
+    lacks_module: fn(&str, &str) -> String,
+) -> String {
     if is_single_queue(offered) {
         let of_blk_mq = match to_blk_mq {
             ToBlkMq::Parameter(module) => format!(
@@ -306,7 +335,7 @@ fn not_offered(scheduler: &str, offered: &[String], to_blk_mq: ToBlkMq) -> Strin
         } else {
             format!(
                 "that is {modern}: {}",
-                not_offered(modern, offered, to_blk_mq)
+                not_offered(modern, offered, to_blk_mq, lacks_module)
             )
         };
         return format!(
@@ -315,10 +344,8 @@ fn not_offered(scheduler: &str, offered: &[String], to_blk_mq: ToBlkMq) -> Strin
         );
     }
     match scheduler {
-        "bfq" => "its module could not be loaded: is CONFIG_IOSCHED_BFQ in this kernel?".into(),
-        "kyber" => {
-            "its module could not be loaded: is CONFIG_MQ_IOSCHED_KYBER in this kernel?".into()
-        }
+        "bfq" => lacks_module(scheduler, "CONFIG_IOSCHED_BFQ"),
+        "kyber" => lacks_module(scheduler, "CONFIG_MQ_IOSCHED_KYBER"),
         _ => "choose one of those it offers".into(),
     }
 }
@@ -361,11 +388,29 @@ mod tests {
             ("deadline", "mq-deadline"),
             ("noop", "none"),
         ] {
-            let hint = |offered: &[String]| not_offered(old, offered, ToBlkMq::Unknown);
+            let hint =
+                |offered: &[String]| not_offered(old, offered, ToBlkMq::Unknown, lacks_module);
             let way = format!("where this one is, write {modern}");
             assert!(hint(&offered).ends_with(&way), "{}", hint(&offered));
             let way = format!("that is {modern}: ");
             assert!(hint(&[]).contains(&way), "{}", hint(&[]));
+        }
+    }
+
+    #[test]
+    fn of_a_copied_tree_nobody_has_tried_to_load_a_module() {
+        for (is_copied, said) in [
+            (true, "was not loaded when the tree was copied"),
+            (false, "could not be loaded: is CONFIG_IOSCHED_BFQ"),
+        ] {
+            let error = SwitchError::NotOffered {
+                device: "sda".into(),
+                scheduler: "bfq".into(),
+                offered: vec!["none".into()],
+                to_blk_mq: ToBlkMq::Unknown,
+                is_copied,
+            };
+            assert!(error.hint().unwrap().contains(said), "{:?}", error.hint());
         }
     }
 }

@@ -23,8 +23,7 @@ pub fn resolve(sysfs: &Sysfs, device: &str, wanted: &str) -> Result<String, Swit
     if offered.iter().any(|name| name == to_load) {
         return Ok(to_load.into());
     }
-    // The modules of a copied tree are not this kernel's.
-    if sysfs.root() == Path::new("/sys") {
+    if is_of_this_kernel(sysfs) {
         load_module(to_load);
     }
     let offered = self::offered(sysfs, device)?;
@@ -43,10 +42,16 @@ pub fn not_offered(
 ) -> SwitchError {
     SwitchError::NotOffered {
         to_blk_mq: ToBlkMq::of(sysfs, device),
+        is_copied: !is_of_this_kernel(sysfs),
         device: device.into(),
         scheduler: scheduler.into(),
         offered,
     }
+}
+
+/// False of a copied tree, whose modules are not this kernel's.
+fn is_of_this_kernel(sysfs: &Sysfs) -> bool {
+    sysfs.root() == Path::new("/sys")
 }
 
 /// The schedulers that a device offers.
