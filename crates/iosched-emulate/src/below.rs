@@ -18,15 +18,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use iosched_machine::beneath::{self, Directory};
 use iosched_machine::device::{
-    Consent, Device, DeviceNumber, FileIdentity, MayNotWrite, Occasion, Write, may_read_alone,
-    may_read_file_alone, may_write,
+    Device, FileIdentity, GivenUp, NotClaimed, Purpose, claim, may_read_file_alone,
 };
 use iosched_machine::host::Host;
 use iosched_sim::disk::DiskOp;
 use iosched_sim::units::Bytes;
 use rustix::fs::{
-    FallocateFlags, FlockOperation, Mode, OFlags, fallocate, fcntl_getfl, fcntl_setfl, fdatasync,
-    flock,
+    FallocateFlags, FlockOperation, OFlags, fallocate, fcntl_getfl, fcntl_setfl, fdatasync, flock,
 };
 use rustix::io::Errno;
 
@@ -133,7 +131,10 @@ impl Below {
     /// Opens what is there, for nobody else, and asks once more whether it may be served; or makes a file.
     pub(super) fn open(host: &Host, over: &Over) -> Result<(Below, Made), EmulateError> {
         let (file, made) = match &over.kind {
-            OverKind::Device { name, .. } => (open_device(host, over, name)?, Made(None)),
+            OverKind::Device { name, given_up } => {
+                let file = open_device(host, over, name, given_up.as_deref())?;
+                (file, Made(None))
+            }
             OverKind::File { identity } => (open_known_file(host, over, identity)?, Made(None)),
             OverKind::NewFile { size_bytes } => make_file(&over.path, *size_bytes)?,
         };
@@ -318,54 +319,31 @@ fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OverEr
     }
 }
 
-fn open_device(host: &Host, over: &Over, name: &str) -> Result<File, EmulateError> {
-    let access = if over.read_only {
-        OFlags::RDONLY
+fn open_device(
+    host: &Host,
+    over: &Over,
+    name: &str,
+    given_up: Option<&GivenUp>,
+) -> Result<File, EmulateError> {
+    let (access, purpose) = if over.read_only {
+        (OFlags::RDONLY, Purpose::Read)
     } else {
-        OFlags::RDWR
+        let what = "emulate create --over";
+        (OFlags::RDWR, Purpose::Write { what, given_up })
     };
-    let flags = access | OFlags::DIRECT | OFlags::EXCL | OFlags::CLOEXEC;
-    let opened = rustix::fs::open(&over.path, flags, Mode::empty());
-    let file = File::from(
-        opened
-            .map_err(io::Error::from)
-            .map_err(failed("open", &over.path))?,
-    );
-    let device = Device::read(host, name).map_err(|source| MayNotWrite::Unreadable {
-        device: name.to_owned(),
-        source,
-    })?;
-    let metadata = file.metadata().map_err(failed("look at", &over.path))?;
-    let number = DeviceNumber::of_raw(std::os::unix::fs::MetadataExt::rdev(&metadata));
-    let given_up = match &over.kind {
-        OverKind::Device { given_up, .. } => given_up.as_deref(),
-        _ => None,
-    };
-    if number != device.number {
-        return Err(OverError::Changed {
+    let claimed = claim(host, name, &over.path, access | OFlags::DIRECT, purpose);
+    claimed.map_err(|error| match error {
+        NotClaimed::MayNotWrite(refusal) => refusal.into(),
+        NotClaimed::Taken => OverError::Taken {
             path: over.path.clone(),
         }
-        .into());
-    }
-    match given_up {
-        _ if over.read_only => may_read_alone(host, &device, true)?,
-        Some(given_up) => {
-            let write = Write {
-                what: "emulate create --over",
-                consent: &Consent::ToWrite,
-                occasion: Occasion::Claimed { given_up },
-            };
-            may_write(host, &device, &write)?;
+        .into(),
+        NotClaimed::AnotherDevice => OverError::Changed {
+            path: over.path.clone(),
         }
-        None => {
-            return Err(MayNotWrite::NotAllowed {
-                what: "emulate create --over".to_owned(),
-                device: name.to_owned(),
-            }
-            .into());
-        }
-    }
-    Ok(file)
+        .into(),
+        NotClaimed::Io(source) => failed("open", &over.path)(source).into(),
+    })
 }
 
 /// The file that was looked at, if nothing has happened to it since.

@@ -1,6 +1,7 @@
 //! Where the loads of a run work: a directory of our own, which may be on a file system of our own, or
 //! the target itself.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use iosched_machine::file_system::OwnFileSystem;
@@ -8,7 +9,6 @@ use iosched_machine::host::Host;
 use iosched_machine::process::{Stop, User};
 use iosched_machine::user_files;
 
-use super::permission::Claim;
 use super::{RunError, check_way};
 use crate::journal::{OwnedResources, TargetMount};
 use crate::load::files;
@@ -99,7 +99,7 @@ impl Site {
     /// our claim ends right before.
     pub(super) fn make(
         &self,
-        claim: &mut Option<Claim>,
+        claim: &mut Option<File>,
         user: Option<&User>,
         stop: &Stop,
     ) -> Result<(), RunError> {

@@ -19,6 +19,7 @@
 
 mod attributes;
 mod buffer;
+mod claim;
 mod content;
 mod error;
 mod find;
@@ -51,6 +52,7 @@ use serde::Serialize;
 pub use self::attributes::tunable_names;
 pub use self::attributes::{Attribute, attributes};
 pub use self::buffer::Buffer;
+pub use self::claim::{NotClaimed, Purpose, claim};
 pub use self::content::{Blocks, Signature, SignatureClass, blocks, content};
 pub use self::error::{BadName, DeviceError};
 pub use self::find::find_file_system;

@@ -19,7 +19,12 @@ use crate::host::Host;
 /// # Errors
 /// `EBUSY` where it is mounted or held, among others.
 pub fn open_exclusively(node: &Path) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    open_for_oneself(node, OFlags::RDONLY | OFlags::NONBLOCK)
+}
+
+/// The same with other access.
+pub(super) fn open_for_oneself(node: &Path, access: OFlags) -> io::Result<File> {
+    let flags = access | OFlags::EXCL | OFlags::CLOEXEC;
     Ok(File::from(rustix::fs::open(node, flags, Mode::empty())?))
 }
 

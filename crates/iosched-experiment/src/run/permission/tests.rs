@@ -208,7 +208,11 @@ impl Question {
             Asked::ResumeKilled => (Consent::ToWrite, resume(None)),
             Asked::ResumeOver => (named(&self.name), resume(left)),
             Asked::Mkfs => {
-                return claim_to_write(&self.host, &device, "--mkfs", &self.given_up).map(drop);
+                let purpose = Purpose::Write {
+                    what: "--mkfs",
+                    given_up,
+                };
+                return claim_for(&self.host, &self.name, purpose).map(drop);
             }
         };
         let write = Write {
@@ -367,10 +371,7 @@ impl Case {
 
     /// Somebody opens it for himself.
     fn hold(&mut self) {
-        let held = open_exclusively(
-            &self.question.host,
-            &Device::read(&self.question.host, &self.question.name).unwrap(),
-        );
+        let held = device::open_exclusively(&self.node());
         self.happened.push(Box::new(held.unwrap()));
     }
 
