@@ -146,8 +146,9 @@ pub(super) fn check_is_kept(scheduler: &str, tunable: &str, value: &str) -> Resu
     let is_of_scheduler = device::tunable_names(scheduler).contains(&base);
     let kept = match tunable {
         "nr_requests" => 4..=i128::MAX,
-        "iostats" | "add_random" => 0..=1,
-        "low_latency" | "strict_guarantees" | "front_merges" if is_of_scheduler => 0..=1,
+        _ if device::is_switch(tunable) && (is_of_scheduler || SETTINGS.contains(&tunable)) => {
+            0..=1
+        }
         "nomerges" | "rq_affinity" => 0..=2,
         "wbt_lat_usec" => 0..=i128::MAX,
         _ if base != "writes_starved" && is_of_scheduler => 0..=i128::MAX,

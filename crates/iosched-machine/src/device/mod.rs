@@ -73,7 +73,7 @@ pub use self::refusals::Refusal;
 pub use self::schedulers::{Choice, NoChoice, Schedulers};
 pub use self::stack::{Layer, Role, schedulable_disks, stack};
 pub use self::transport::Transport;
-pub use self::tunables::{TUNABLE_SCHEDULERS, Tunable, tunables};
+pub use self::tunables::{TUNABLE_SCHEDULERS, Tunable, is_switch, tunables};
 pub use self::users::{Usage, User, users};
 
 use self::identity::identify;

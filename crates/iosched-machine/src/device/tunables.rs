@@ -25,6 +25,9 @@ pub struct Tunable {
     pub what: &'static str,
 }
 
+/// The range of what is on or off.
+const ON_OR_OFF: &str = "0 or 1";
+
 /// The schedulers that have tunables.
 pub const TUNABLE_SCHEDULERS: [&str; 5] = ["mq-deadline", "kyber", "bfq", "deadline", "cfq"];
 
@@ -57,6 +60,17 @@ pub fn tunables() -> Vec<Tunable> {
     of_schedulers.chain(of_queue).collect()
 }
 
+/// True if a tunable, of whichever scheduler or of the queue, is on or off: 1 or 0.
+pub fn is_switch(tunable: &str) -> bool {
+    let of_schedulers = TUNABLE_SCHEDULERS.iter();
+    let of_schedulers = of_schedulers.filter_map(|scheduler| explained(scheduler, tunable));
+    let of_queue = OF_QUEUE.iter().filter(|(name, ..)| *name == tunable);
+    of_schedulers
+        .map(|(range, _)| range)
+        .chain(of_queue.map(|(_, range, ..)| *range))
+        .any(|range| range == ON_OR_OFF)
+}
+
 /// Range and meaning of a scheduler's tunable; none if this scheduler does not have it.
 fn explained(scheduler: &str, name: &str) -> Option<(&'static str, &'static str)> {
     Some(match (scheduler, name) {
@@ -74,7 +88,7 @@ fn explained(scheduler: &str, name: &str) -> Option<(&'static str, &'static str)
             "so many requests go in order of place before deadlines are looked at again: few for latency, many for throughput",
         ),
         ("mq-deadline" | "deadline", "front_merges") => (
-            "0 or 1",
+            ON_OR_OFF,
             "0 saves looking for requests that a new one stands right before",
         ),
         ("mq-deadline", "async_depth") => (
@@ -91,7 +105,7 @@ fn explained(scheduler: &str, name: &str) -> Option<(&'static str, &'static str)
         ),
         ("kyber", "write_lat_nsec") => ("1 or more", "the same for synchronous writes"),
         ("bfq", "low_latency") => (
-            "0 or 1",
+            ON_OR_OFF,
             "programs that start or that play and record go first, at some cost in throughput",
         ),
         ("bfq" | "cfq", "slice_idle") => (
@@ -108,7 +122,7 @@ fn explained(scheduler: &str, name: &str) -> Option<(&'static str, &'static str)
             "a process is served so much at a time, at the most",
         ),
         ("bfq", "strict_guarantees") => (
-            "0 or 1",
+            ON_OR_OFF,
             "1 sends one request at a time, so that shares hold even in the drive: slow",
         ),
         ("bfq" | "cfq", "fifo_expire_sync") => (
@@ -138,7 +152,7 @@ fn explained(scheduler: &str, name: &str) -> Option<(&'static str, &'static str)
             "so long a disk is kept idle for the next request of a cgroup",
         ),
         ("cfq", "low_latency") => (
-            "0 or 1",
+            ON_OR_OFF,
             "slices are cut so that each process has its turn within target_latency",
         ),
         ("cfq", "target_latency") => (
@@ -189,19 +203,19 @@ const OF_QUEUE: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "add_random",
-        "0 or 1",
+        ON_OR_OFF,
         "as the drive",
         "1 feeds the kernel's random numbers: costs time per request",
     ),
     (
         "iostats",
-        "0 or 1",
+        ON_OR_OFF,
         "1",
         "0 counts nothing: a little faster, and `iosched watch` sees nothing",
     ),
     (
         "rotational",
-        "0 or 1",
+        ON_OR_OFF,
         "as the drive",
         "what schedulers believe that the disk is",
     ),
@@ -223,10 +237,15 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_known_is_explained() {
+    fn all_that_is_known_is_explained_and_is_on_or_off_if_it_is_so_simulated() {
         for scheduler in TUNABLE_SCHEDULERS {
+            let simulated = iosched_sim::scheduler::info(scheduler).unwrap().tunables;
             for (name, _) in tunables_of(scheduler) {
                 assert!(explained(scheduler, name).is_some(), "{scheduler} {name}");
+                let range = simulated.iter().find(|tunable| tunable.name == name);
+                let range = range.map(|tunable| (tunable.min, tunable.max));
+                let is_so_simulated = range == Some((0, 1));
+                assert_eq!(is_switch(name), is_so_simulated, "{name}");
             }
         }
     }

@@ -18,6 +18,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use iosched_machine::device;
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::host::Host;
 use iosched_switch::Arm;
@@ -232,15 +233,6 @@ fn check(file: &str, text: RuleText, line: usize) -> Result<Rule, (usize, String
     })
 }
 
-/// Tunables that are on or off, for which `true` and `false` mean 1 and 0.
-const SWITCHES: [&str; 5] = [
-    "add_random",
-    "front_merges",
-    "iostats",
-    "low_latency",
-    "strict_guarantees",
-];
-
 /// A value as it is given to the kernel: `fifo_batch = 1`, `"1"` or `low_latency = false`. Numbers are decimal, as
 /// kernels show them.
 fn word_of(name: &str, value: &Spanned<toml::Value>, file: &str) -> Result<String, String> {
@@ -251,7 +243,7 @@ fn word_of(name: &str, value: &Spanned<toml::Value>, file: &str) -> Result<Strin
         toml::Value::Integer(number) => Err(format!(
             "{name} = {written}: it takes a decimal number: write {number}"
         )),
-        toml::Value::Boolean(is_on) if SWITCHES.contains(&name) => Ok(u8::from(*is_on).to_string()),
+        toml::Value::Boolean(is_on) if device::is_switch(name) => Ok(u8::from(*is_on).to_string()),
         toml::Value::Boolean(_) => Err(format!(
             "{name} = {written}: it is not on or off: write a number, or a word in quotes"
         )),
