@@ -18,7 +18,7 @@ use iosched_sim::disk::{Model, models};
 use crate::digest::sha256;
 use crate::drive::tidy;
 use crate::load_class::LoadClass;
-use crate::row::{LONGEST_TEXT, OWN, Row, Source, Text};
+use crate::row::{LONGEST_TEXT, OWN, Row, Source, Text, numbers_of_release};
 
 /// Fewer rounds say too little of their own spread.
 pub const LEAST_ROUNDS: usize = 3;
@@ -140,7 +140,7 @@ fn of_record(path: &Path, header: &Header, names: &Pseudonyms) -> Result<Row, Re
     let kernel = match drive.source {
         Source::Simulated => String::new(),
         Source::Measured | Source::Emulated => {
-            let version = version(&header.machine.kernel);
+            let version = numbers_of_release(&header.machine.kernel);
             version.ok_or_else(|| ReduceError::Kernel {
                 path: path.into(),
                 kernel: header.machine.kernel.clone(),
@@ -330,15 +330,6 @@ fn transport_of(device: &str) -> &'static str {
     ];
     let known = known.iter().find(|(prefix, _)| device.starts_with(prefix));
     known.map_or("-", |(_, transport)| transport)
-}
-
-/// The numbers that a version begins with: what follows them may name who built the kernel.
-fn version(release: &str) -> Option<String> {
-    let end = release.find(|c: char| !(c.is_ascii_digit() || c == '.'));
-    let numbers = release[..end.unwrap_or(release.len())].trim_end_matches('.');
-    let parts: Vec<&str> = numbers.split('.').take(3).collect();
-    let is_version = parts.len() > 1 && parts.iter().all(|part| part.parse::<u32>().is_ok());
-    is_version.then(|| parts.join("."))
 }
 
 /// The type alone, if it is a word; a raw device has none.
@@ -766,7 +757,11 @@ mod tests {
             ("plan9", None),
             ("", None),
         ] {
-            assert_eq!(version(release).as_deref(), expected, "{release}");
+            assert_eq!(
+                numbers_of_release(release).as_deref(),
+                expected,
+                "{release}"
+            );
         }
     }
 

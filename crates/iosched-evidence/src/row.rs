@@ -248,10 +248,9 @@ impl Row {
         {
             return Err(format!("transport is {:?}", &*self.transport));
         }
-        let is_version = |text: &str| text.split('.').all(|part| part.parse::<u32>().is_ok());
         let wants_kernel = self.source != Source::Simulated;
-        if wants_kernel != is_version(&self.kernel) || (wants_kernel && !self.kernel.contains('.'))
-        {
+        let is_release = numbers_of_release(&self.kernel).as_deref() == Some(&*self.kernel);
+        if wants_kernel != is_release {
             return Err(format!("kernel is {:?}", &*self.kernel));
         }
         if self.arm == self.against {
@@ -279,6 +278,15 @@ impl Row {
         }
         Ok(())
     }
+}
+
+/// The numbers that a kernel's release begins with, three at the most: what follows them may name who built it.
+pub(crate) fn numbers_of_release(release: &str) -> Option<String> {
+    let end = release.find(|c: char| !(c.is_ascii_digit() || c == '.'));
+    let numbers = release[..end.unwrap_or(release.len())].trim_end_matches('.');
+    let parts: Vec<&str> = numbers.split('.').take(3).collect();
+    let is_version = parts.len() > 1 && parts.iter().all(|part| part.parse::<u32>().is_ok());
+    is_version.then(|| parts.join("."))
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use iosched_sim::scheduler::KernelVersion;
+
 use crate::lossy;
 use crate::sysfs::Sysfs;
 
@@ -82,11 +84,15 @@ impl Host {
         self.root.join("run").join(below)
     }
 
-    /// Major and minor version of its kernel: `(6, 12)`.
-    pub fn kernel_version(&self) -> Option<(u32, u32)> {
+    /// The version of its kernel, without the stable release.
+    pub fn kernel_version(&self) -> Option<KernelVersion> {
+        KernelVersion::parse(&self.kernel_release()?)
+    }
+
+    /// The kernel's release, as `uname -r` says it: `6.12.48-amd64`.
+    pub fn kernel_release(&self) -> Option<String> {
         let release = lossy::read(self.proc("sys/kernel/osrelease")).ok()?;
-        let mut numbers = release.split(|c: char| !c.is_ascii_digit());
-        Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+        Some(release.trim().to_owned())
     }
 
     /// Names this boot of the machine; `None` where the kernel has no name for it (a copied tree).

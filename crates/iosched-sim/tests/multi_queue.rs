@@ -457,7 +457,7 @@ fn an_insert_during_the_wait_for_a_higher_class_prolongs_it_only_up_to_6_9() {
     };
     let reads = |minor: u16| {
         let kernel = Kernel {
-            version: KernelVersion { major: 6, minor },
+            version: KernelVersion::new(6, minor),
             ..kernel()
         };
         let settings = MultiQueueSettings {

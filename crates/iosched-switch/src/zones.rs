@@ -1,15 +1,17 @@
 //! Zoned disks, whose zones take writes in their order only.
 
 use iosched_machine::host::Host;
+use iosched_sim::scheduler::KernelVersion;
 
 use super::SwitchError;
 
 /// The one scheduler that keeps the order of writes to a zoned disk (`queue/zoned`) on this kernel; none where any does.
 /// From Linux 4.16 to 6.9 that is mq-deadline, which locks zones; since 6.10 the block layer keeps the order itself
 /// (`block/blk-zoned.c`).
-pub fn only_in_order(zoned: Option<&str>, kernel: Option<(u32, u32)>) -> Option<&'static str> {
+pub fn only_in_order(zoned: Option<&str>, kernel: Option<KernelVersion>) -> Option<&'static str> {
     let is_zoned = zoned.is_some_and(|model| model.starts_with("host-"));
-    let is_kept_by_it = kernel.is_some_and(|kernel| ((4, 16)..(6, 10)).contains(&kernel));
+    let locks_zones = KernelVersion::new(4, 16)..KernelVersion::new(6, 10);
+    let is_kept_by_it = kernel.is_some_and(|kernel| locks_zones.contains(&kernel));
     (is_zoned && is_kept_by_it).then_some("mq-deadline")
 }
 
@@ -21,13 +23,11 @@ pub fn check_order(host: &Host, device: &str, scheduler: &str) -> Result<(), Swi
     let model = host.sysfs().read_if_present(device, "queue/zoned");
     let kernel = host.kernel_version();
     match (only_in_order(model.as_deref(), kernel), model, kernel) {
-        (Some(only), Some(model), Some((major, minor))) if scheduler != only => {
-            Err(SwitchError::Zoned {
-                device: device.into(),
-                model,
-                kernel: format!("{major}.{minor}"),
-            })
-        }
+        (Some(only), Some(model), Some(kernel)) if scheduler != only => Err(SwitchError::Zoned {
+            device: device.into(),
+            model,
+            kernel: kernel.to_string(),
+        }),
         _ => Ok(()),
     }
 }

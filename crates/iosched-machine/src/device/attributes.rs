@@ -5,7 +5,7 @@
 //! on the scheduler, and for times that old code keeps in timer ticks on how many of these the
 //! kernel has in a second: what any usual kernel would show counts as the default.
 
-use iosched_sim::scheduler::{self, BlockLayer};
+use iosched_sim::scheduler::{self, BlockLayer, KernelVersion};
 use serde::Serialize;
 
 use super::Device;
@@ -121,7 +121,7 @@ impl Known {
 /// What defaults depend on.
 struct Context<'a> {
     device: &'a Device,
-    kernel: Option<(u32, u32)>,
+    kernel: Option<KernelVersion>,
     hardware_depth: Option<u64>,
     nr_requests: Option<u64>,
     /// `queue/optimal_io_size` in bytes; 0 where the disk names none.
@@ -166,7 +166,9 @@ impl Context<'_> {
     /// 128 KiB, or twice what the disk calls its best size if that is more (the kernel's rule of the
     /// 5.x and 6.x series up to 6.16; a newer one starts from the largest request).
     fn default_read_ahead(&self) -> Known {
-        let is_known = self.kernel.is_some_and(|kernel| kernel < (6, 17));
+        let is_known = self
+            .kernel
+            .is_some_and(|kernel| kernel < KernelVersion::new(6, 17));
         if !self.schedules() || !is_known {
             return Known::none();
         }
@@ -329,6 +331,10 @@ mod tests {
     use super::super::{Inventory, Schedulers, find};
     use super::*;
 
+    fn version(major: u16, minor: u16) -> Option<KernelVersion> {
+        Some(KernelVersion::new(major, minor))
+    }
+
     #[test]
     fn times_kept_in_ticks_have_a_default_for_every_usual_tick() {
         assert_eq!(Known::ticks(8).defaults, ["125", "123", "124", "120"]);
@@ -348,9 +354,9 @@ mod tests {
             };
             context.of_queue("read_ahead_kb").defaults
         };
-        assert_eq!(defaults(Some((6, 12)), Some(0)), ["128"]);
-        assert_eq!(defaults(Some((6, 12)), Some(1 << 20)), ["128", "2048"]);
-        assert_eq!(defaults(Some((6, 17)), Some(0)), [""; 0]);
+        assert_eq!(defaults(version(6, 12), Some(0)), ["128"]);
+        assert_eq!(defaults(version(6, 12), Some(1 << 20)), ["128", "2048"]);
+        assert_eq!(defaults(version(6, 17), Some(0)), [""; 0]);
         assert_eq!(defaults(None, None), [""; 0]);
     }
 
@@ -366,7 +372,7 @@ mod tests {
             device.schedulers = Schedulers::parse(schedulers);
             let context = Context {
                 device: &device,
-                kernel: Some((7, 0)),
+                kernel: version(7, 0),
                 hardware_depth: Some(256),
                 nr_requests: Some(256),
                 best_size: None,

@@ -108,7 +108,7 @@ impl<'a> Evidence<'a> {
         let version = host.kernel_version();
         Evidence {
             groups: Groups::of(rows, is_wanted),
-            series: version.map_or(String::new(), |(major, minor)| format!("{major}.{minor}")),
+            series: version.map_or(String::new(), |version| version.to_string()),
         }
     }
 

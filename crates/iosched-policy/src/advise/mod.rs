@@ -17,6 +17,7 @@ use iosched_evidence::dataset::{self, Dataset};
 use iosched_machine::command_line;
 use iosched_machine::device::{Device, Inventory, Kind, Role, User};
 use iosched_machine::host::Host;
+use iosched_sim::scheduler::KernelVersion;
 use serde::Serialize;
 
 pub use iosched_evidence::load_class::LoadClass;
@@ -211,7 +212,7 @@ pub fn differing(host: &Host, inventory: &Inventory) -> HashMap<String, Vec<Stri
 /// What is asked of all disks.
 struct Machine {
     inventory: Inventory,
-    kernel: Option<(u32, u32)>,
+    kernel: Option<KernelVersion>,
 }
 
 impl Machine {
@@ -453,7 +454,7 @@ mod tests {
     fn a_single_queue_disk_is_advised_no_scheduler_of_the_other_block_layer() {
         let host = machine("legacy-4.4");
         let device = iosched_machine::device::find(&host, "sda").unwrap();
-        let kernel = Some((4, 19));
+        let kernel = Some(KernelVersion::new(4, 19));
         let seen = Seen {
             device: &device,
             kernel,

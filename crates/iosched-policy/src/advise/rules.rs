@@ -5,6 +5,7 @@
 
 use iosched_evidence::load_class::LoadClass;
 use iosched_machine::device::{Device, Kind, Transport};
+use iosched_sim::scheduler::KernelVersion;
 use iosched_switch::only_in_order;
 use serde::Serialize;
 
@@ -57,8 +58,8 @@ pub struct Rule {
 pub struct Seen<'a> {
     /// As sysfs describes it.
     pub device: &'a Device,
-    /// Major and minor version of the kernel.
-    pub kernel: Option<(u32, u32)>,
+    /// Version of the kernel.
+    pub kernel: Option<KernelVersion>,
 }
 
 impl Rule {

@@ -364,9 +364,9 @@ fn check_elevator(host: &Host, device: &str, scheduler: &str) -> Result<String, 
         switch::offered(&sysfs, &disk.name)?;
     }
     if listening.is_empty() {
-        let (major, minor) = host.kernel_version().unwrap_or_default();
+        let kernel = host.kernel_version();
         return Err(DeployError::DeadCommandLine {
-            kernel: format!("{major}.{minor}"),
+            kernel: kernel.map_or("of unknown version".into(), |version| version.to_string()),
         });
     }
     let below = device::schedulable_disks(host, &device).map_err(DeployError::List)?;

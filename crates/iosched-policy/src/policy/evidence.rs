@@ -3,7 +3,7 @@
 use iosched_machine::device::Device;
 use iosched_machine::facts;
 use iosched_machine::host::Host;
-use iosched_machine::lossy;
+use iosched_sim::scheduler::KernelVersion;
 use serde::Serialize;
 
 use crate::policy::file::Evidence;
@@ -23,27 +23,19 @@ pub struct Stale {
 /// scheduler does not change within a stable series.
 pub(crate) fn stale(host: &Host, device: &Device, evidence: &Evidence) -> Vec<Stale> {
     let sysfs = host.sysfs();
-    let release = lossy::read(host.proc("sys/kernel/osrelease")).unwrap_or_default();
-    let series = |release: &str| {
-        let mut numbers = release.split(|c: char| !c.is_ascii_digit());
-        (
-            numbers.next().map(str::to_owned),
-            numbers.next().map(str::to_owned),
-        )
-    };
     let firmware = facts::firmware(&sysfs, &device.name);
     [
-        ("kernel", &evidence.kernel, Some(release.trim().to_owned())),
+        ("kernel", &evidence.kernel, host.kernel_release()),
         ("model", &evidence.model, device.model.clone()),
         ("firmware", &evidence.firmware, firmware),
     ]
     .into_iter()
     .filter_map(|(what, measured, now)| {
         let (measured, now) = (measured.clone()?, now.unwrap_or_default());
-        let is_same = if what == "kernel" {
-            series(&measured) == series(&now)
-        } else {
-            measured.trim() == now.trim()
+        let series = |release: &str| KernelVersion::parse(release).filter(|_| what == "kernel");
+        let is_same = match (series(&measured), series(&now)) {
+            (Some(measured), Some(now)) => measured == now,
+            _ => measured.trim() == now.trim(),
         };
         (!is_same).then_some(Stale {
             what,

@@ -29,10 +29,10 @@ pub(crate) fn text(modules: &[String]) -> Option<String> {
 
 /// Where the modules of the running kernel are; none where they are not there, as in a tree that was copied without them.
 pub(crate) fn directory(host: &Host) -> Option<PathBuf> {
-    let release = lossy::read(host.proc("sys/kernel/osrelease")).ok()?;
+    let release = host.kernel_release()?;
     let places = ["/lib/modules", "/usr/lib/modules"];
     let mut places = places
-        .map(|place| host.path(&Path::new(place).join(release.trim())))
+        .map(|place| host.path(&Path::new(place).join(&release)))
         .into_iter();
     places.find(|directory| directory.is_dir())
 }

@@ -38,8 +38,13 @@ pub struct KernelVersion {
 }
 
 impl KernelVersion {
-    /// Reads the version at the beginning of a text: `6.12`, `6.1.176-1`.
-    pub(crate) fn parse(text: &str) -> Option<KernelVersion> {
+    /// `KernelVersion::new(6, 12)` is 6.12, with all of its stable releases.
+    pub const fn new(major: u16, minor: u16) -> KernelVersion {
+        KernelVersion { major, minor }
+    }
+
+    /// Reads the version at the beginning of a text: `6.12`, `6.1.176-1`, what `uname -r` says.
+    pub fn parse(text: &str) -> Option<KernelVersion> {
         let (major, rest) = text.split_once('.')?;
         let minor = rest.split(|c: char| !c.is_ascii_digit()).next()?;
         Some(KernelVersion {
@@ -74,10 +79,7 @@ impl Default for Kernel {
             hz: 1000,
             rotational: true,
             tick_phase: Nanos::ZERO,
-            version: KernelVersion {
-                major: 6,
-                minor: 12,
-            },
+            version: KernelVersion::new(6, 12),
         }
     }
 }
@@ -118,11 +120,7 @@ impl Kernel {
     /// `__submit_bio`). A process runs the queue itself when it lets its plug go, and leaves that to a
     /// worker where it inserts without one.
     pub(crate) fn plugs_each_bio(&self) -> bool {
-        let since = KernelVersion {
-            major: 6,
-            minor: 10,
-        };
-        self.version >= since
+        self.version >= KernelVersion::new(6, 10)
     }
 
     /// Nanoseconds in a tick.

@@ -28,7 +28,7 @@ use iosched_machine::foreign;
 use iosched_machine::host::Host;
 use iosched_machine::process::Stop;
 use iosched_sim::disk::{DiskModel, Model, ModelOptions};
-use iosched_sim::scheduler::{self, BlockLayer, Kernel, KernelVersion, SchedulerSpec, Settings};
+use iosched_sim::scheduler::{self, BlockLayer, Kernel, SchedulerSpec, Settings};
 use iosched_sim::units::Bytes;
 use iosched_sim::workload::Job;
 use iosched_sim::workload::fio_job;
@@ -143,13 +143,7 @@ impl Plan {
             rotational: wanted.model.rotational(),
             ..Kernel::default()
         };
-        if let Some((major, minor)) = host.kernel_version() {
-            let small = |number| u16::try_from(number).unwrap_or(u16::MAX);
-            kernel.version = KernelVersion {
-                major: small(major),
-                minor: small(minor),
-            };
-        }
+        kernel.version = host.kernel_version().unwrap_or(kernel.version);
         let mut names = wanted.schedulers.clone();
         if names.is_empty() {
             let infos = scheduler::schedulers().iter();
@@ -337,8 +331,7 @@ fn checked_load(name: &str, disk: &dyn DiskModel) -> Result<Load, LiveError> {
 
 /// Ticks per second, as the kernel's configuration says, where it can be read.
 fn hz(host: &Host) -> Option<u32> {
-    let release = std::fs::read_to_string(host.proc("sys/kernel/osrelease")).ok()?;
-    let boot = format!("/boot/config-{}", release.trim());
+    let boot = format!("/boot/config-{}", host.kernel_release()?);
     let places = [host.proc("config.gz"), host.path(boot.as_ref())];
     places.iter().find_map(|place| {
         let mut lines = super::file::Lines::open(place).ok()?;

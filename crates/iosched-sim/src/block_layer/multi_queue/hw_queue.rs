@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn a_worker_runs_what_was_inserted_without_a_plug_up_to_6_9() {
         let planned_after = |minor| {
-            let version = KernelVersion { major: 6, minor };
+            let version = KernelVersion::new(6, minor);
             let mut queue = HwQueue::default();
             queue.dispatched_nothing(&kernel(), at(1));
             queue.inserted_alone(&Kernel {

@@ -12,7 +12,7 @@ use crate::scheduler::KernelVersion;
 
 /// Since this version (6.3) a large request on a disk that does not turn is passed over while the disk
 /// has anything.
-const SINCE_ACTUATORS: KernelVersion = KernelVersion { major: 6, minor: 3 };
+const SINCE_ACTUATORS: KernelVersion = KernelVersion::new(6, 3);
 
 impl Bfq {
     /// Which queue may be served in place of the one in service, which waits.

@@ -59,13 +59,10 @@ use crate::units::{Sector, Time};
 
 /// The first version that follows the rules of 6.1: with stable merges, and think times compared with half
 /// of `slice_idle`.
-pub(super) const OLDEST: KernelVersion = KernelVersion {
-    major: 5,
-    minor: 13,
-};
+pub(super) const OLDEST: KernelVersion = KernelVersion::new(5, 13);
 
 /// What came with several actuators, and holds with one too.
-const ACTUATORS: KernelVersion = KernelVersion { major: 6, minor: 3 };
+const ACTUATORS: KernelVersion = KernelVersion::new(6, 3);
 
 /// What bfq knows of a request besides the block layer.
 #[derive(Debug, Clone, Copy, Default)]

@@ -53,10 +53,7 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
 };
 
 /// The first kernel with this design.
-pub(super) const OLDEST: KernelVersion = KernelVersion {
-    major: 4,
-    minor: 20,
-};
+pub(super) const OLDEST: KernelVersion = KernelVersion::new(4, 20);
 
 /// Requests of a domain in a row.
 const BATCH: [u32; DOMAINS] = [16, 8, 1];

@@ -58,14 +58,11 @@ pub(super) enum Rules {
 
 impl Rules {
     /// The first version that has priorities.
-    pub(super) const OLDEST: KernelVersion = KernelVersion {
-        major: 5,
-        minor: 16,
-    };
+    pub(super) const OLDEST: KernelVersion = KernelVersion::new(5, 16);
 
     /// The rules of a kernel.
     pub(super) fn of(version: KernelVersion) -> Rules {
-        if version < (KernelVersion { major: 6, minor: 5 }) {
+        if version < KernelVersion::new(6, 5) {
             Rules::SavedPointer
         } else {
             Rules::Position
