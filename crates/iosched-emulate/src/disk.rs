@@ -76,16 +76,16 @@ struct Core {
     ledger: Ledger,
 }
 
-/// Tells that there is another scheduler inside.
-type Told = Box<dyn Fn(&str) + Send>;
+/// Called with the name of another scheduler that is inside now.
+type OnSchedulerChange = Box<dyn Fn(&str) + Send>;
 
 /// What belongs to a scheduler inside, whichever it is.
 struct Within {
     inside: Inside,
     /// Whose the accesses are.
     attribution: Attribution,
-    /// Is told of another scheduler, of one after the other.
-    told: Mutex<Told>,
+    /// Called for one change after the other.
+    on_scheduler_change: Mutex<OnSchedulerChange>,
 }
 
 /// Another scheduler that comes.
@@ -272,17 +272,17 @@ impl Disk {
         self.answer(old.finish(), &mut Vec::new());
     }
 
-    /// There is a scheduler inside, which can be another one; `told` is called with its name when it is.
+    /// There is a scheduler inside, which can be another one; `on_scheduler_change` is called with its name when it is.
     pub(super) fn may_switch(
         &self,
         inside: Inside,
         attribution: Attribution,
-        told: impl Fn(&str) + Send + 'static,
+        on_scheduler_change: impl Fn(&str) + Send + 'static,
     ) {
         let within = Within {
             inside,
             attribution,
-            told: Mutex::new(Box::new(told)),
+            on_scheduler_change: Mutex::new(Box::new(on_scheduler_change)),
         };
         assert!(self.within.set(within).is_ok(), "a disk is set up once");
     }
@@ -448,12 +448,17 @@ impl Disk {
     ) {
         let switched = self.step(&mut core, &mut finished);
         let within = self.within.get().filter(|_| switched.is_some());
-        let told = within.map(|within| within.told.lock().unwrap_or_else(PoisonError::into_inner));
+        let on_change = within.map(|within| {
+            within
+                .on_scheduler_change
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        });
         drop(core); // in the order of the switches, which the lock gives
-        if let (Some((name, answer)), Some(told)) = (switched, told) {
+        if let (Some((name, answer)), Some(on_change)) = (switched, on_change) {
             log(format_args!("the scheduler inside is {name}"));
-            told(&name);
-            drop(told);
+            on_change(&name);
+            drop(on_change);
             self.reply(answer, buffer);
         }
         self.answer(finished, buffer);

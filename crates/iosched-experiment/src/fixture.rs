@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use iosched_machine::facts::MachineFacts;
 use iosched_sim::request::ProcessId;
-use iosched_sim::simulate::{BlockEvent, Observer, write_line};
+use iosched_sim::simulate::{BlockEvent, Tracer, write_line};
 use iosched_sim::units::Time;
 use iosched_switch::Arm;
 
@@ -20,7 +20,7 @@ use crate::trial::{Flow, JobResult, Metrics, Phases, Slot, Trial};
 #[derive(Default)]
 pub struct Recording(pub String);
 
-impl Observer for Recording {
+impl Tracer for Recording {
     fn happened(&mut self, block_event: &BlockEvent) {
         write_line(&mut self.0, Time::ZERO, block_event).unwrap();
     }

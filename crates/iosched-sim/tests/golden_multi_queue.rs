@@ -224,8 +224,8 @@ fn bfq_on_two_processors_that_each_hold_a_request_aside() {
     // What bfq had learnt before is not known.
     assert!(report.agreement() >= 0.98, "{}", report.agreement());
     // Two processors are told from what two processes did at once.
-    assert!(report.overtaken + report.chosen_ahead > 0);
-    assert!(report.overtaken + report.chosen_ahead < 20);
+    assert!(report.issued_out_of_order + report.chosen_ahead > 0);
+    assert!(report.issued_out_of_order + report.chosen_ahead < 20);
 }
 
 #[test]

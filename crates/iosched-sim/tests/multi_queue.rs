@@ -13,7 +13,7 @@ use iosched_sim::disk::{self, ModelOptions};
 use iosched_sim::request::{IoPriority, PriorityClass, ProcessId};
 use iosched_sim::scheduler::{Kernel, KernelVersion, SchedulerSpec, build, build_followed};
 use iosched_sim::simulate::{
-    Attachment, BlockEvent, HostTimes, MultiQueueSettings, Observer, Outcome, Setup, TagSteal, run,
+    Attachment, BlockEvent, HostTimes, MultiQueueSettings, Outcome, Setup, TagSteal, Tracer, run,
     write_head, write_line,
 };
 use iosched_sim::trace::kernel::Action;
@@ -32,7 +32,7 @@ struct Recorder {
     completed_sectors: u64,
 }
 
-impl Observer for Recorder {
+impl Tracer for Recorder {
     fn happened(&mut self, block_event: &BlockEvent) {
         write_line(&mut self.text, Time::ZERO, block_event).unwrap();
         match block_event.action {
@@ -98,9 +98,9 @@ fn simulate(
     disk: &str,
     depth: (usize, Option<usize>),
     settings: &MultiQueueSettings,
-    observer: &mut dyn Observer,
+    tracer: &mut dyn Tracer,
 ) -> Outcome {
-    run(setup(jobs, scheduler, disk, depth, settings), observer)
+    run(setup(jobs, scheduler, disk, depth, settings), tracer)
 }
 
 fn job() -> impl Strategy<Value = Job> {

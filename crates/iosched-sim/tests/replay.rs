@@ -11,9 +11,7 @@ use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::disk::{self, ModelOptions};
 use iosched_sim::request::{IoPriority, Op, ProcessId};
 use iosched_sim::scheduler::{Kernel, SchedulerSpec, build};
-use iosched_sim::simulate::{
-    self, BlockEvent, Observer, Outcome, ProcessOutcome, Setup, write_line,
-};
+use iosched_sim::simulate::{self, BlockEvent, Outcome, ProcessOutcome, Setup, Tracer, write_line};
 use iosched_sim::trace::kernel::Action;
 use iosched_sim::trace::{Merge, Records, Stage};
 use iosched_sim::units::{Bytes, Nanos, Sector, Sectors, Time};
@@ -34,7 +32,7 @@ struct Recorder {
     exits: usize,
 }
 
-impl Observer for Recorder {
+impl Tracer for Recorder {
     fn happened(&mut self, block_event: &BlockEvent) {
         write_line(&mut self.text, Time::ZERO, block_event).unwrap();
         let BlockEvent {

@@ -16,7 +16,7 @@ use iosched_sim::scheduler::{
     self, BlockLayer, Kernel, SchedulerSpec, build, build_followed, schedulers,
 };
 use iosched_sim::serve::{Access, Asker, Finished, Served, Settings};
-use iosched_sim::simulate::{BlockEvent, Observer, write_line};
+use iosched_sim::simulate::{BlockEvent, Tracer, write_line};
 use iosched_sim::trace::kernel::Action;
 use iosched_sim::units::{Nanos, Sector, Sectors, Time};
 use proptest::prelude::*;
@@ -33,7 +33,7 @@ struct Text {
     most_outstanding: usize,
 }
 
-impl Observer for Recorder {
+impl Tracer for Recorder {
     fn happened(&mut self, block_event: &BlockEvent) {
         let mut text = self.0.lock().unwrap();
         write_line(&mut text.events, Time::ZERO, block_event).unwrap();
@@ -140,9 +140,8 @@ fn served(
     let spec = SchedulerSpec::parse(scheduler).unwrap();
     let scheduler = build(&spec, &settings.kernel, &Vec::new()).unwrap();
     let disk = disk::build(disk, &ModelOptions::default()).unwrap();
-    let observer =
-        recorder.map(|recorder| -> Box<dyn Observer + Send> { Box::new(recorder.clone()) });
-    Served::new(scheduler, disk, settings, observer)
+    let tracer = recorder.map(|recorder| -> Box<dyn Tracer + Send> { Box::new(recorder.clone()) });
+    Served::new(scheduler, disk, settings, tracer)
 }
 
 /// Serves what comes; who `looks` lets everything happen when it is due, the other only when something comes.

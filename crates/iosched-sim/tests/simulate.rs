@@ -16,7 +16,7 @@ use iosched_sim::disk::{self, ModelOptions};
 use iosched_sim::request::{IoPriority, PriorityClass, ProcessId};
 use iosched_sim::scheduler::{Kernel, SchedulerSpec, build, build_followed};
 use iosched_sim::simulate::{
-    BlockEvent, Observer, Outcome, ProcessOutcome, Setup, Writeback, run, write_head, write_line,
+    BlockEvent, Outcome, ProcessOutcome, Setup, Tracer, Writeback, run, write_head, write_line,
 };
 use iosched_sim::trace::kernel::Action;
 use iosched_sim::units::{Bytes, Nanos, Sector, Sectors, Time};
@@ -41,7 +41,7 @@ struct Recorder {
     most_outstanding: usize,
 }
 
-impl Observer for Recorder {
+impl Tracer for Recorder {
     fn happened(&mut self, block_event: &BlockEvent) {
         write_line(&mut self.text, Time::ZERO, block_event).unwrap();
         match block_event.action {
@@ -81,7 +81,7 @@ fn simulate(
     disk: &str,
     (queue_depth, device_limit): (usize, Option<usize>),
     nr_requests: usize,
-    observer: &mut Recorder,
+    tracer: &mut Recorder,
 ) -> Outcome {
     let spec = SchedulerSpec::parse(scheduler).unwrap();
     let size = (disk != "null").then_some(DISK);
@@ -107,8 +107,8 @@ fn simulate(
         until: Nanos::from_secs(100_000),
         ..Setup::new(built, disk::build(disk, &options).unwrap(), jobs.to_vec())
     };
-    write_head(&mut observer.head, &setup, (scheduler, disk)).unwrap();
-    run(setup, observer)
+    write_head(&mut tracer.head, &setup, (scheduler, disk)).unwrap();
+    run(setup, tracer)
 }
 
 fn pattern() -> impl Strategy<Value = Pattern> {
@@ -368,7 +368,7 @@ struct Overlaps {
     out_of_order: u64,
 }
 
-impl Observer for Overlaps {
+impl Tracer for Overlaps {
     fn happened(&mut self, block_event: &BlockEvent) {
         let Some(op) = block_event.op else { return };
         let place = (op.is_write(), block_event.start.as_u64());

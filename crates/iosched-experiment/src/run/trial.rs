@@ -97,31 +97,31 @@ impl Runner<'_> {
     /// The load's data as they were at first.
     pub(super) fn reset_load(&mut self, slot: Slot) -> Result<(), LoadError> {
         let at = workplace(self.options, &self.scope, self.stop, &self.place);
-        let told = Told::new(self.plan, slot, &self.place);
-        self.loads[slot.load].reset(&at, &told.turn(self.plan, slot))
+        let data = TurnData::new(self.plan, slot, &self.place);
+        self.loads[slot.load].reset(&at, &data.turn(self.plan, slot))
     }
 
     /// Empties the page cache and gets the load ready.
     pub(super) fn start_load(&mut self, slot: Slot) -> Result<(), LoadError> {
         let at = workplace(self.options, &self.scope, self.stop, &self.place);
-        let told = Told::new(self.plan, slot, &self.place);
+        let data = TurnData::new(self.plan, slot, &self.place);
         let load = &mut self.loads[slot.load];
         if load.is_cold() && !self.plan.disks.is_empty() {
             drop_caches(self.host);
         }
-        load.start(&at, &told.turn(self.plan, slot))
+        load.start(&at, &data.turn(self.plan, slot))
     }
 
     /// Runs the load between two looks at the kernel's counters.
     pub(super) fn run_load(&mut self, slot: Slot) -> Result<Run, RunError> {
         let at = workplace(self.options, &self.scope, self.stop, &self.place);
-        let told = Told::new(self.plan, slot, &self.place);
+        let data = TurnData::new(self.plan, slot, &self.place);
         let used_before = UserTime::read(self.host, &self.servers);
         let before = self.counters()?;
         let started_unix_s = unix_time();
         let started = Instant::now();
         let observer = &mut *self.observer;
-        let turn = told.turn(self.plan, slot);
+        let turn = data.turn(self.plan, slot);
         let mut split = self.split.as_mut();
         let mut recorded = split
             .as_mut()
@@ -212,15 +212,15 @@ impl Runner<'_> {
     }
 }
 
-/// What a [`Turn`] borrows.
-struct Told {
+/// The label and settings of a trial, which its [`Turn`] borrows.
+struct TurnData {
     label: String,
     settings: TrialSettings,
 }
 
-impl Told {
-    fn new(plan: &Plan, slot: Slot, place: &Place) -> Told {
-        Told {
+impl TurnData {
+    fn new(plan: &Plan, slot: Slot, place: &Place) -> TurnData {
+        TurnData {
             label: plan.arm_label(slot.arm),
             settings: plan.trial_settings(slot.load, slot.round, place.clone()),
         }

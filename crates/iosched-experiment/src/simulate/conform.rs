@@ -13,7 +13,7 @@ use iosched_sim::units::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::file::{FileError, Lines};
-use super::initial::{Initial, InitialError, Told};
+use super::initial::{Initial, InitialError, InitialState};
 use super::recordings::{self, TUNABLES};
 use super::settings::{Checked, SchedulerRequest, SettingsError};
 
@@ -139,10 +139,11 @@ pub struct Conformance {
     pub agreed: u64,
     /// Their share.
     pub agreement: f64,
-    /// Those of them that were issued after the one that ours dispatched next: another processor had
-    /// them in hand.
-    #[serde(default)] // records of before said nothing of it
-    pub overtaken: u64,
+    /// Those of them that were issued after the one that ours dispatched next: another processor held
+    /// them.
+    #[serde(default, alias = "overtaken")]
+    // records of before said nothing of it, or named it so
+    pub issued_out_of_order: u64,
     /// Those of them that another processor chose while the one that ours dispatched before still waited for a
     /// tag (bfq, where the recording does not show choices).
     #[serde(default)]
@@ -218,7 +219,7 @@ impl Conformance {
             agreement,
             eager: report.eager,
             merge_mismatches: report.merge_mismatches,
-            overtaken: report.overtaken,
+            issued_out_of_order: report.issued_out_of_order,
             chosen_ahead: report.chosen_ahead,
             interrupted: report.interrupted,
             ended: report.ended,
@@ -482,7 +483,7 @@ struct Start {
 }
 
 impl Start {
-    fn of(before: Option<&dyn Followed>, told: &Told) -> Start {
+    fn of(before: Option<&dyn Followed>, told: &InitialState) -> Start {
         // What is told of the first one holds for no other.
         let values = if before.is_none() || told.is_named {
             told.state.clone()
@@ -519,7 +520,7 @@ impl Start {
 fn single_queue(
     path: &Path,
     settings: &Checked,
-    told: &Told,
+    told: &InitialState,
     History {
         before,
         may_be_other,
@@ -560,7 +561,7 @@ fn single_queue(
 fn multi_queue(
     path: &Path,
     settings: &Checked,
-    told: &Told,
+    told: &InitialState,
     before: Option<&dyn Followed>,
 ) -> Result<Outcome, ConformError> {
     let mut recording = Recording::default();
@@ -633,6 +634,27 @@ mod tests {
         before: None,
         may_be_other: false,
     };
+
+    #[test]
+    fn a_count_is_read_under_the_name_that_it_had_before() {
+        let settings = Checked::new(&SchedulerRequest {
+            scheduler: "none".into(),
+            ..SchedulerRequest::default()
+        });
+        let report = Report {
+            decisions: 10,
+            issued_out_of_order: 3,
+            ..Report::default()
+        };
+        let conformance = Conformance::of("t", &settings.unwrap(), report, Nanos::ZERO);
+        let now = serde_json::to_string(&conformance).unwrap();
+        let before = now.replace("issued_out_of_order", "overtaken");
+        assert_ne!(now, before);
+        for text in [now, before] {
+            let read: Conformance = serde_json::from_str(&text).unwrap();
+            assert_eq!(read.issued_out_of_order, 3);
+        }
+    }
 
     #[test]
     fn a_recording_of_a_kernel_that_is_older_than_the_scheduler_is_refused() {
@@ -717,12 +739,12 @@ mod tests {
         let mut at_our_ticks = settings.clone();
         at_our_ticks.tick_phase_given = true;
         let (at_our_ticks, _) =
-            single_queue(&path, &at_our_ticks, &Told::default(), NOTHING).unwrap();
+            single_queue(&path, &at_our_ticks, &InitialState::default(), NOTHING).unwrap();
         assert!(
             at_our_ticks.agreed < at_our_ticks.decisions,
             "the phase must matter"
         );
-        let (found, _) = single_queue(&path, &settings, &Told::default(), NOTHING).unwrap();
+        let (found, _) = single_queue(&path, &settings, &InitialState::default(), NOTHING).unwrap();
         assert_eq!(
             found.agreed, found.decisions,
             "at {} µs",

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
 use iosched_sim::request::ProcessId;
-use iosched_sim::simulate::{BlockEvent, Observer, Setup, write_head, write_line};
+use iosched_sim::simulate::{BlockEvent, Setup, Tracer, write_head, write_line};
 use iosched_sim::units::Time;
 
 /// A new file of events. It remembers the first failure.
@@ -43,7 +43,7 @@ impl EventFile {
     }
 }
 
-impl Observer for EventFile {
+impl Tracer for EventFile {
     fn happened(&mut self, block_event: &BlockEvent) {
         let mut line = std::mem::take(&mut self.line);
         line.clear();

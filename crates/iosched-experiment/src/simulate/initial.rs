@@ -64,9 +64,9 @@ impl Failure for InitialError {
     }
 }
 
-/// What is told of one recording.
+/// What the user said of the scheduler's state at the beginning of one recording.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Told {
+pub(super) struct InitialState {
     pub(super) state: Settings,
     /// Nothing else is carried over.
     pub(super) is_whole: bool,
@@ -212,7 +212,7 @@ impl Initial {
     }
 
     /// What is told of this recording. What is told of the first one matters only if it is that.
-    pub(super) fn of(&self, recording: &Path) -> Told {
+    pub(super) fn of(&self, recording: &Path) -> InitialState {
         let name = recordings::load_name(recording);
         let folder = recording.canonicalize().ok();
         let folder = folder
@@ -221,7 +221,7 @@ impl Initial {
             .and_then(Path::file_name);
         let folder = folder.unwrap_or_default().to_string_lossy();
         if let Some(state) = self.whole.get(&format!("{folder}/{name}")) {
-            return Told {
+            return InitialState {
                 state: state.settings(),
                 is_whole: true,
                 is_named: true,
@@ -229,14 +229,14 @@ impl Initial {
             };
         }
         match self.named.get(name) {
-            Some(state) => Told {
+            Some(state) => InitialState {
                 state: state.clone(),
                 is_named: true,
-                ..Told::default()
+                ..InitialState::default()
             },
-            None => Told {
+            None => InitialState {
                 state: self.first.clone(),
-                ..Told::default()
+                ..InitialState::default()
             },
         }
     }

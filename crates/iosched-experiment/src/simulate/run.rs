@@ -18,7 +18,7 @@ use iosched_sim::scheduler::{
     self, Kernel, SchedulerError, SchedulerSpec, Settings, build, parse_settings,
 };
 use iosched_sim::simulate::{
-    self, Attachment, Flow, HostTimes, MultiQueueSettings, Observer, Outcome, Setup, Writeback,
+    self, Attachment, Flow, HostTimes, MultiQueueSettings, Outcome, Setup, Tracer, Writeback,
 };
 use iosched_sim::units::{Bytes, Nanos, Sectors};
 use iosched_sim::workload::Job;
@@ -667,17 +667,13 @@ impl Plan {
         ))
     }
 
-    fn run_watched(
-        &self,
-        setup: Setup,
-        observer: &mut dyn Observer,
-    ) -> Result<Outcome, SimulateError> {
+    fn run_watched(&self, setup: Setup, tracer: &mut dyn Tracer) -> Result<Outcome, SimulateError> {
         match &self.work {
-            Work::Jobs(_) | Work::Script(_) => Ok(simulate::run(setup, observer)),
+            Work::Jobs(_) | Work::Script(_) => Ok(simulate::run(setup, tracer)),
             Work::Trace(trace) => {
                 let failed = Failed::default();
                 let replay = trace.replay(&self.meter, &failed)?;
-                let outcome = simulate::replay(setup, replay, observer);
+                let outcome = simulate::replay(setup, replay, tracer);
                 match failed.take() {
                     Some(error) => Err(error.into()),
                     None => Ok(outcome),

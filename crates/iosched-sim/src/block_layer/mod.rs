@@ -115,7 +115,7 @@ pub(crate) trait RequestQueue {
 
 /// What comes out of a block layer, in order, while something goes in.
 pub(crate) trait Outputs {
-    /// Events are observed: without an observer they are not built.
+    /// Events are traced: without a tracer they are not built.
     fn is_traced(&self) -> bool;
 
     /// An event of blktrace, in the context of `process`. Called only while [`Outputs::is_traced`].

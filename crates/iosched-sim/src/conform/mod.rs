@@ -43,7 +43,7 @@ pub struct Report {
     pub agreed: u64,
     /// Issued after the next decision's request, while another processor held them: where two processors
     /// dispatch at a time, the order of issue need not be that of the decisions.
-    pub overtaken: u64,
+    pub issued_out_of_order: u64,
     /// Chosen by another processor while the request before still waited for a tag (bfq, where the recording
     /// does not show choices).
     pub chosen_ahead: u64,

@@ -36,7 +36,7 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
 
 /// Reads, or writes: they are queued apart.
 #[derive(Debug, Clone, Default)]
-struct Side {
+struct Direction {
     /// By position.
     sorted: Sorted<Sector, RequestId>,
     fifo: List,
@@ -50,7 +50,7 @@ const WRITE: usize = 1;
 #[derive(Debug, Clone)]
 pub(super) struct Deadline {
     /// Reads, writes.
-    sides: [Side; 2],
+    directions: [Direction; 2],
     links: Links,
     /// By the request's index: the tick from which on it is expired.
     expires: ByRequest<u64>,
@@ -69,7 +69,7 @@ pub(super) struct Deadline {
 impl Deadline {
     pub(super) fn new(tunables: &Values, kernel: &Kernel) -> Deadline {
         Deadline {
-            sides: [Side::default(), Side::default()],
+            directions: [Direction::default(), Direction::default()],
             links: Links::default(),
             expires: ByRequest::default(),
             batching: 0,
@@ -85,7 +85,7 @@ impl Deadline {
         }
     }
 
-    fn side_of(requests: &Requests, id: RequestId) -> usize {
+    fn direction_of(requests: &Requests, id: RequestId) -> usize {
         if requests[id].op.is_write() {
             WRITE
         } else {
@@ -94,29 +94,29 @@ impl Deadline {
     }
 
     /// The rule: which request is next. Changes what a choice changes, not the queues.
-    fn choose(&mut self, now: Time) -> Option<RequestId> {
-        let batch = self.sides[WRITE].next.or(self.sides[READ].next);
+    fn next_request(&mut self, now: Time) -> Option<RequestId> {
+        let batch = self.directions[WRITE].next.or(self.directions[READ].next);
         if let Some(next) = batch
             && self.batching < self.fifo_batch
         {
             return Some(next);
         }
-        let side = self.choose_side()?;
+        let direction = self.choose_direction()?;
         self.batching = 0;
-        let oldest = self.sides[side]
+        let oldest = self.directions[direction]
             .fifo
             .first()
-            .expect("the side has requests");
+            .expect("the direction has requests");
         let expired = self.kernel.tick(now) >= self.expires[oldest];
-        match self.sides[side].next {
+        match self.directions[direction].next {
             Some(next) if !expired => Some(next),
             _ => Some(oldest),
         }
     }
 
-    fn choose_side(&mut self) -> Option<usize> {
-        let reads = self.sides[READ].fifo.first().is_some();
-        let writes = self.sides[WRITE].fifo.first().is_some();
+    fn choose_direction(&mut self) -> Option<usize> {
+        let reads = self.directions[READ].fifo.first().is_some();
+        let writes = self.directions[WRITE].fifo.first().is_some();
         if reads && writes {
             let too_often = self.starved >= self.writes_starved;
             self.starved += 1;
@@ -134,13 +134,15 @@ impl Deadline {
 
     /// Takes a request out; the batch goes on behind it.
     fn dispatch_request(&mut self, requests: &Requests, id: RequestId) {
-        let side = Self::side_of(requests, id);
+        let direction = Self::direction_of(requests, id);
         self.batching += 1;
-        let next = self.sides[side].sorted.remove(requests[id].start, id);
-        self.sides[READ].next = None;
-        self.sides[WRITE].next = None;
-        self.sides[side].next = next;
-        self.sides[side].fifo.remove(&mut self.links, id);
+        let next = self.directions[direction]
+            .sorted
+            .remove(requests[id].start, id);
+        self.directions[READ].next = None;
+        self.directions[WRITE].next = None;
+        self.directions[direction].next = next;
+        self.directions[direction].fifo.remove(&mut self.links, id);
     }
 }
 
@@ -150,16 +152,20 @@ impl Elevator for Deadline {
     }
 
     fn insert(&mut self, now: Time, requests: &Requests, id: RequestId) -> bool {
-        let side = Self::side_of(requests, id);
+        let direction = Self::direction_of(requests, id);
         self.expires
-            .set(id, self.kernel.tick(now) + self.expire[side]);
-        self.sides[side].sorted.insert(requests[id].start, id);
-        self.sides[side].fifo.push_back(&mut self.links, id);
+            .set(id, self.kernel.tick(now) + self.expire[direction]);
+        self.directions[direction]
+            .sorted
+            .insert(requests[id].start, id);
+        self.directions[direction]
+            .fifo
+            .push_back(&mut self.links, id);
         false
     }
 
     fn dispatch(&mut self, now: Time, requests: &Requests, _hw_queue: usize) -> Option<RequestId> {
-        let id = self.choose(now)?;
+        let id = self.next_request(now)?;
         self.dispatch_request(requests, id);
         Some(id)
     }
@@ -168,24 +174,24 @@ impl Elevator for Deadline {
         if !self.front_merges {
             return None;
         }
-        let side = if bio.op.is_write() { WRITE } else { READ };
-        let at_end = self.sides[side].sorted.at(bio.end());
+        let direction = if bio.op.is_write() { WRITE } else { READ };
+        let at_end = self.directions[direction].sorted.at(bio.end());
         at_end.filter(|&id| requests[id].op == bio.op)
     }
 
     fn former(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
-        let sorted = &self.sides[Self::side_of(requests, id)].sorted;
+        let sorted = &self.directions[Self::direction_of(requests, id)].sorted;
         sorted.predecessor(requests[id].start, id)
     }
 
     fn latter(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
-        let sorted = &self.sides[Self::side_of(requests, id)].sorted;
+        let sorted = &self.directions[Self::direction_of(requests, id)].sorted;
         sorted.successor(requests[id].start, id)
     }
 
     fn front_merged(&mut self, _now: Time, requests: &Requests, id: RequestId, old: Sector) {
         // Sorted anew; a batch that was to go on with it still does.
-        let sorted = &mut self.sides[Self::side_of(requests, id)].sorted;
+        let sorted = &mut self.directions[Self::direction_of(requests, id)].sorted;
         sorted.remove(old, id);
         sorted.insert(requests[id].start, id);
     }
@@ -198,26 +204,28 @@ impl Elevator for Deadline {
         victim: RequestId,
     ) {
         let Deadline {
-            sides,
+            directions,
             links,
             expires,
             ..
         } = self;
-        let side = &mut sides[Self::side_of(requests, victim)];
-        let after = side.sorted.remove(requests[victim].start, victim);
-        if side.next == Some(victim) {
-            side.next = after;
+        let direction = &mut directions[Self::direction_of(requests, victim)];
+        let after = direction.sorted.remove(requests[victim].start, victim);
+        if direction.next == Some(victim) {
+            direction.next = after;
         }
         if expires[victim] < expires[survivor] {
             expires[survivor] = expires[victim];
-            side.fifo.replace(links, victim, survivor);
+            direction.fifo.replace(links, victim, survivor);
         } else {
-            side.fifo.remove(links, victim);
+            direction.fifo.remove(links, victim);
         }
     }
 
     fn has_work(&self, _queue: usize) -> bool {
-        self.sides.iter().any(|side| side.fifo.first().is_some())
+        self.directions
+            .iter()
+            .any(|direction| direction.fifo.first().is_some())
     }
 
     fn followed(self: Box<Self>) -> Option<Box<dyn Followed>> {
@@ -227,12 +235,12 @@ impl Elevator for Deadline {
 
 impl Followed for Deadline {
     fn dispatch_recorded(&mut self, now: Time, requests: &Requests, id: RequestId) {
-        let _ = self.choose(now); // what the choice changes, changes all the same
+        let _ = self.next_request(now); // what the choice changes, changes all the same
         self.dispatch_request(requests, id);
     }
 
     fn explain(&self, now: Time) -> String {
-        let waits = |side: usize| match self.sides[side].fifo.first() {
+        let waits = |direction: usize| match self.directions[direction].fifo.first() {
             None => "none".to_owned(),
             Some(oldest) => {
                 let left = self.expires[oldest].saturating_sub(self.kernel.tick(now));
@@ -241,7 +249,10 @@ impl Followed for Deadline {
                 } else {
                     format!("expires in {left} ticks")
                 };
-                format!("{} (oldest {state})", self.sides[side].sorted.len())
+                format!(
+                    "{} (oldest {state})",
+                    self.directions[direction].sorted.len()
+                )
             }
         };
         format!(

@@ -6,7 +6,7 @@ use crate::block_layer::{Outputs, Subject, Token};
 use crate::disk::{Command, Completion};
 use crate::event_queue::{self, Planned};
 use crate::request::{ProcessId, Request};
-use crate::simulate::{BlockEvent, Observer};
+use crate::simulate::{BlockEvent, Tracer};
 use crate::slab::Slab;
 use crate::trace::kernel::Action;
 use crate::units::{Sector, Sectors, Time};
@@ -58,11 +58,11 @@ pub(super) struct Host<T> {
     /// What went wrong with it.
     error: Option<i32>,
     pub(super) finished: Vec<Finished<T>>,
-    observer: Option<Box<dyn Observer + Send>>,
+    tracer: Option<Box<dyn Tracer + Send>>,
 }
 
 impl<T> Host<T> {
-    pub(super) fn new(disk: Device, observer: Option<Box<dyn Observer + Send>>) -> Host<T> {
+    pub(super) fn new(disk: Device, tracer: Option<Box<dyn Tracer + Send>>) -> Host<T> {
         Host {
             disk,
             event_queue: event_queue::EventQueue::default(),
@@ -74,7 +74,7 @@ impl<T> Host<T> {
             started: Time::ZERO,
             error: None,
             finished: Vec::new(),
-            observer,
+            tracer,
         }
     }
 
@@ -155,19 +155,19 @@ impl<T> Host<T> {
     }
 
     pub(super) fn told_of_exit(&mut self, now: Time, process: usize) {
-        if let Some(observer) = &mut self.observer {
-            observer.exited(now, ProcessId::of_index(process), "-");
+        if let Some(tracer) = &mut self.tracer {
+            tracer.exited(now, ProcessId::of_index(process), "-");
         }
     }
 }
 
 impl<T> Outputs for Host<T> {
     fn is_traced(&self) -> bool {
-        self.observer.is_some()
+        self.tracer.is_some()
     }
 
     fn trace(&mut self, time: Time, action: Action, subject: Subject<'_>, process: ProcessId) {
-        let Some(observer) = &mut self.observer else {
+        let Some(tracer) = &mut self.tracer else {
             return;
         };
         let is_flush = matches!(subject, Subject::Flush);
@@ -176,7 +176,7 @@ impl<T> Outputs for Host<T> {
             Subject::Request(request) => Some(*request),
             Subject::Plug | Subject::Flush => None,
         };
-        observer.happened(&BlockEvent {
+        tracer.happened(&BlockEvent {
             time,
             action,
             op: request.map(|request| request.op),
@@ -233,8 +233,8 @@ impl<T> Outputs for Host<T> {
     }
 
     fn woken_for_tag(&mut self, now: Time, process: usize) {
-        if let Some(observer) = &mut self.observer {
-            observer.woken(now, ProcessId::of_index(process));
+        if let Some(tracer) = &mut self.tracer {
+            tracer.woken(now, ProcessId::of_index(process));
         }
     }
 

@@ -22,7 +22,7 @@ use crate::block_layer::{Attachment, MergeLimits, RequestQueue, TagSteal, Token}
 use crate::disk::{Command, Completion, DiskModel, DiskOp};
 use crate::request::{Bio, IoPriority, Op, ProcessId};
 use crate::scheduler::{BlockLayer, Elevator, Kernel};
-use crate::simulate::{HostTimes, Observer};
+use crate::simulate::{HostTimes, Tracer};
 use crate::units::{Sector, Sectors, Time};
 use askers::Askers;
 use device::Device;
@@ -131,34 +131,34 @@ pub struct Served<T> {
 
 impl<T> Served<T> {
     /// The scheduler in the block layer that it belongs to, over a disk, at time zero. What happens is told
-    /// to `observer`, if there is one.
+    /// to `tracer`, if there is one.
     pub fn new(
         scheduler: Box<dyn Elevator>,
         disk: Box<dyn DiskModel>,
         settings: &Settings,
-        observer: Option<Box<dyn Observer + Send>>,
+        tracer: Option<Box<dyn Tracer + Send>>,
     ) -> Served<T> {
-        Served::on(scheduler, Device::Model(disk), settings, observer)
+        Served::on(scheduler, Device::Model(disk), settings, tracer)
     }
 
     /// The same over a disk that the caller has: it is handed the commands, and says when they are done.
     pub fn outside(
         scheduler: Box<dyn Elevator>,
         settings: &Settings,
-        observer: Option<Box<dyn Observer + Send>>,
+        tracer: Option<Box<dyn Tracer + Send>>,
     ) -> Served<T> {
-        Served::on(scheduler, Device::outside(), settings, observer)
+        Served::on(scheduler, Device::outside(), settings, tracer)
     }
 
     fn on(
         scheduler: Box<dyn Elevator>,
         disk: Device,
         settings: &Settings,
-        observer: Option<Box<dyn Observer + Send>>,
+        tracer: Option<Box<dyn Tracer + Send>>,
     ) -> Served<T> {
         Served {
             layer: Layer::new(scheduler, settings),
-            host: Host::new(disk, observer),
+            host: Host::new(disk, tracer),
             askers: Askers::new(MOST_PROCESSES),
             max_sectors: settings.limits.max_sectors,
             latest: Time::ZERO,

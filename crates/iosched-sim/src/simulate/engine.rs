@@ -9,7 +9,7 @@ use super::page_cache::PageCache;
 use super::process::Process;
 use super::processors::Processors;
 use super::source::{self, Arrivals, Source};
-use super::{HostTimes, Observer, Writeback};
+use super::{HostTimes, Tracer, Writeback};
 use crate::block_layer::{FLUSH, RequestQueue};
 use crate::disk::DiskModel;
 use crate::units::{Nanos, Sectors, Time};
@@ -72,7 +72,7 @@ pub(super) struct Simulation<'run, Q> {
 }
 
 impl<'run, Q: RequestQueue> Simulation<'run, Q> {
-    pub(super) fn new(queue: Q, machine: Machine, observer: &'run mut dyn Observer) -> Self {
+    pub(super) fn new(queue: Q, machine: Machine, tracer: &'run mut dyn Tracer) -> Self {
         let (sources, arrivals) = source::sources(&machine.jobs, machine.seed, machine.replay);
         let cpu_of = |index: usize| u16::try_from(index % machine.cpus).unwrap_or(u16::MAX);
         let jobs = machine.jobs.into_iter().zip(sources).enumerate();
@@ -101,8 +101,8 @@ impl<'run, Q: RequestQueue> Simulation<'run, Q> {
             several_cpus: machine.cpus > 1,
             max_sectors: machine.max_sectors,
             times: machine.host,
-            observed: observer.is_enabled(),
-            observer,
+            observed: tracer.is_enabled(),
+            tracer,
             last: Time::ZERO,
         };
         Simulation {

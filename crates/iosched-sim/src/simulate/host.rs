@@ -6,7 +6,7 @@ use super::drive::Drive;
 use super::event_queue::{Event, EventQueue};
 use super::page_cache::PageCache;
 use super::process::Process;
-use super::{BlockEvent, HostTimes, Observer};
+use super::{BlockEvent, HostTimes, Tracer};
 use crate::block_layer::{Outputs, Subject, Token};
 use crate::disk::Command;
 use crate::request::{Action, ProcessId, Request};
@@ -27,8 +27,8 @@ pub(super) struct Host<'run> {
     pub(super) several_cpus: bool,
     /// Longest request: what is longer is split before it becomes a bio.
     pub(super) max_sectors: Sectors,
-    pub(super) observer: &'run mut dyn Observer,
-    /// The observer wants to be told.
+    pub(super) tracer: &'run mut dyn Tracer,
+    /// The tracer wants to be told.
     pub(super) observed: bool,
     /// When the last request completed.
     pub(super) last: Time,
@@ -108,7 +108,7 @@ impl Outputs for Host<'_> {
         };
         let owner = owner.map(|owner| &self.processes[owner.index()]);
         let flush = owner.is_none();
-        self.observer.happened(&BlockEvent {
+        self.tracer.happened(&BlockEvent {
             time,
             action,
             op: request.map(|request| request.op),
@@ -152,7 +152,7 @@ impl Outputs for Host<'_> {
 
     fn woken_for_tag(&mut self, now: Time, process: usize) {
         if self.observed {
-            self.observer.woken(now, self.processes[process].id);
+            self.tracer.woken(now, self.processes[process].id);
         }
     }
 

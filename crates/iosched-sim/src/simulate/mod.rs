@@ -213,9 +213,9 @@ pub struct BlockEvent<'run> {
     pub cpu: Option<u16>,
 }
 
-/// Who wants to see what happens.
-pub trait Observer {
-    /// False for a null observer: events are not even built, which takes less time.
+/// Records what the block layer does, as blktrace would.
+pub trait Tracer {
+    /// False if it records nothing: events are not even built, which takes less time.
     fn is_enabled(&self) -> bool {
         true
     }
@@ -227,8 +227,8 @@ pub trait Observer {
     fn woken(&mut self, _time: Time, _process: ProcessId) {}
 }
 
-/// Null observer.
-impl Observer for () {
+/// Records nothing.
+impl Tracer for () {
     fn is_enabled(&self) -> bool {
         false
     }
@@ -259,17 +259,17 @@ impl Setup {
 }
 
 /// Runs a load to its end, or to the end of time.
-pub fn run(setup: Setup, observer: &mut dyn Observer) -> Outcome {
-    run_with(setup, None, observer)
+pub fn run(setup: Setup, tracer: &mut dyn Tracer) -> Outcome {
+    run_with(setup, None, tracer)
 }
 
 /// Replays a trace to its end, or to the end of time. The jobs of the setup name its processes and
 /// their priorities, and say when a closed loop begins and how deep it is.
-pub fn replay(setup: Setup, replay: Replay, observer: &mut dyn Observer) -> Outcome {
-    run_with(setup, Some(replay), observer)
+pub fn replay(setup: Setup, replay: Replay, tracer: &mut dyn Tracer) -> Outcome {
+    run_with(setup, Some(replay), tracer)
 }
 
-fn run_with(mut setup: Setup, replay: Option<Replay>, observer: &mut dyn Observer) -> Outcome {
+fn run_with(mut setup: Setup, replay: Option<Replay>, tracer: &mut dyn Tracer) -> Outcome {
     groups::join_groups(setup.scheduler.as_mut(), &setup.jobs);
     let info = setup.scheduler.info();
     match info.block_layer {
@@ -277,7 +277,7 @@ fn run_with(mut setup: Setup, replay: Option<Replay>, observer: &mut dyn Observe
             let settings = setup.single_queue();
             let (scheduler, machine) = setup.split(1, None, replay);
             let queue = SingleQueue::new(scheduler, &settings);
-            Simulation::new(queue, machine, observer).run()
+            Simulation::new(queue, machine, tracer).run()
         }
         BlockLayer::MultiQueue => {
             let settings = setup.multi_queue();
@@ -285,7 +285,7 @@ fn run_with(mut setup: Setup, replay: Option<Replay>, observer: &mut dyn Observe
             let processors = processors.map(|count| Processors::new(count, info.cpu_cost));
             let (scheduler, machine) = setup.split(settings.cpus, processors, replay);
             let queue = MultiQueue::new(scheduler, &settings);
-            Simulation::new(queue, machine, observer).run()
+            Simulation::new(queue, machine, tracer).run()
         }
     }
 }

@@ -170,7 +170,7 @@ impl<Q: RequestQueue> Simulation<'_, Q> {
         process.ended = Some(now);
         self.running -= 1;
         self.foreground -= usize::from(!process.job.background);
-        host.observer.exited(now, process.id, &process.job.name);
+        host.tracer.exited(now, process.id, &process.job.name);
         self.queue.exited(host, now, index);
         self.begin_those_after(now, index);
         let (group, flusher) = (self.group, self.host.flusher);

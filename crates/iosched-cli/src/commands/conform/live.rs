@@ -18,7 +18,7 @@ use iosched_machine::visible::visible;
 use iosched_report::words;
 
 use super::super::{Outcome, boxed, stop_on_signals};
-use super::{ConformArgs, OVERTAKEN};
+use super::{ConformArgs, OUT_OF_ORDER};
 use crate::output::Output;
 use crate::values::{Span, split_arms};
 
@@ -177,7 +177,7 @@ fn text(comparison: &Comparison) -> String {
         );
     }
     let counts = [
-        (followed.overtaken, OVERTAKEN),
+        (followed.issued_out_of_order, OUT_OF_ORDER),
         (
             followed.eager,
             "moments where ours would not have held back",
@@ -333,7 +333,7 @@ mod tests {
             decisions: 1_000_000,
             agreed: 999_999,
             agreement: 0.999_999,
-            overtaken: 12,
+            issued_out_of_order: 12,
             chosen_ahead: 0,
             interrupted: 0,
             ended: 0,

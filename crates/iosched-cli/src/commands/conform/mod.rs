@@ -207,7 +207,7 @@ const INTERRUPTED: &str = "of these with a completion or a tick in the midst of 
 const ENDED: &str = "of these with a process that had ended a little earlier than is known";
 
 /// What a count of those is called.
-const OVERTAKEN: &str = "of these issued one later than dispatched, by two processors at once";
+const OUT_OF_ORDER: &str = "of these issued one later than dispatched, by two processors at once";
 
 /// What a count of those is called.
 const AHEAD: &str =
@@ -235,7 +235,7 @@ pub(super) fn text(conformance: &Conformance) -> String {
         );
     }
     let counts = [
-        (conformance.overtaken, OVERTAKEN),
+        (conformance.issued_out_of_order, OUT_OF_ORDER),
         (conformance.chosen_ahead, AHEAD),
         (conformance.interrupted, INTERRUPTED),
         (conformance.ended, ENDED),

@@ -263,7 +263,7 @@ fn no_value_of_other_results_makes_a_report_panic() {
     let simulated = json!({"disk": "hdd-7200", "disk_bytes": 1 << 30, "slow_down": 2, "queue_depth": 1,
         "load": "a", "seed": 1, "runs": [run, run]});
     let conformance = json!({"trace": "t", "scheduler": "cfq", "decisions": 10, "agreed": 9, "agreement": 0.9,
-        "overtaken": 0, "interrupted": 0, "eager": 0, "merge_mismatches": 0, "unexplained": 1,
+        "issued_out_of_order": 0, "interrupted": 0, "eager": 0, "merge_mismatches": 0, "unexplained": 1,
         "depth_changes": 1, "depth_changes_agreed": 1, "tick_phase_us": 1.0, "first_disagreements":
         [{"time_us": 1.0, "recorded": "a", "ours": "b", "why": "c"}]});
     for value in [simulated, conformance] {

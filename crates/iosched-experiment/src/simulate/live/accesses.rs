@@ -3,7 +3,7 @@
 //! counts from that bio's own submission on, in both.
 
 use iosched_sim::request::{Op, ProcessId};
-use iosched_sim::simulate::{BlockEvent, Observer, Outcome};
+use iosched_sim::simulate::{BlockEvent, Outcome, Tracer};
 use iosched_sim::trace::kernel::{Action, Line};
 use iosched_sim::units::{Sector, Sectors, Time};
 
@@ -116,7 +116,7 @@ impl Accesses {
     }
 }
 
-impl Observer for Accesses {
+impl Tracer for Accesses {
     fn happened(&mut self, event: &BlockEvent) {
         let place = (event.start, event.length);
         self.add(event.time, event.action, event.op, place);
@@ -140,7 +140,7 @@ mod tests {
     #[derive(Default)]
     struct Both(Vec<Line>, Accesses);
 
-    impl Observer for Both {
+    impl Tracer for Both {
         fn happened(&mut self, event: &BlockEvent) {
             let mut text = String::new();
             write_line(&mut text, Time::ZERO, event).unwrap();

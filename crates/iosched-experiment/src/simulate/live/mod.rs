@@ -174,7 +174,7 @@ impl Plan {
     pub fn run(
         &self,
         stop: &Stop,
-        observer: &mut dyn FnMut(&Event<'_>),
+        tracer: &mut dyn FnMut(&Event<'_>),
     ) -> Result<Report, LiveError> {
         let speed = self.speed(stop)?;
         let mut spec = Spec::new(self.wanted.model.clone(), &self.wanted.server);
@@ -184,7 +184,7 @@ impl Plan {
         spec.seed = self.wanted.seed;
         spec.owner_pid = i32::try_from(std::process::id()).ok();
         let disk = EmulatedDisk::create(&spec)?;
-        let compared = self.on_disk(&disk, &speed, stop, observer);
+        let compared = self.on_disk(&disk, &speed, stop, tracer);
         let removed = disk.remove(true);
         let report = compared?;
         removed?;
@@ -196,7 +196,7 @@ impl Plan {
         disk: &EmulatedDisk,
         speed: &Speed,
         stop: &Stop,
-        observer: &mut dyn FnMut(&Event<'_>),
+        tracer: &mut dyn FnMut(&Event<'_>),
     ) -> Result<Report, LiveError> {
         let status = disk.status();
         let depth = status.driver_depth.unwrap_or(1);
@@ -206,7 +206,7 @@ impl Plan {
             most_iops: speed.machine.map(|machine| machine.iops),
         };
         let device = disk.device();
-        observer(&Event::Disk {
+        tracer(&Event::Disk {
             speed,
             device,
             depth,
@@ -218,7 +218,7 @@ impl Plan {
             for scheduler in &self.schedulers {
                 let done = results.len();
                 let mut tick = |elapsed: Duration| {
-                    observer(&Event::Running {
+                    tracer(&Event::Running {
                         scheduler: &scheduler.name,
                         load: &load.name,
                         done,
@@ -233,7 +233,7 @@ impl Plan {
                 let setting = (scheduler, load, &contested);
                 let predicted = predict::predict(self, setting, &measured, &machine)?;
                 let comparison = Comparison::new(setting, &measured, followed, &predicted);
-                observer(&Event::Compared(&comparison));
+                tracer(&Event::Compared(&comparison));
                 results.push(comparison);
             }
         }

@@ -13,7 +13,7 @@ use iosched_sim::disk::DiskModel;
 use iosched_sim::request::ProcessId;
 use iosched_sim::scheduler::{self, Kernel, SchedulerSpec, Settings};
 use iosched_sim::simulate::{
-    self, BlockEvent, HostTimes, MultiQueueSettings, Observer, Outcome, Setup,
+    self, BlockEvent, HostTimes, MultiQueueSettings, Outcome, Setup, Tracer,
 };
 use iosched_sim::units::{Bytes, Nanos, Time};
 use iosched_sim::workload::Job;
@@ -157,7 +157,7 @@ fn kept(
 /// A file of events, and the accesses that they make.
 struct Both<'run>(&'run mut EventFile, &'run mut Accesses);
 
-impl Observer for Both<'_> {
+impl Tracer for Both<'_> {
     fn happened(&mut self, event: &BlockEvent) {
         self.0.happened(event);
         self.1.happened(event);

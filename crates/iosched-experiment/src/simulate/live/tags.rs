@@ -208,7 +208,7 @@ mod tests {
 
     use iosched_sim::disk::{self, ModelOptions};
     use iosched_sim::scheduler::{Kernel, SchedulerSpec, Settings, build};
-    use iosched_sim::simulate::{BlockEvent, MultiQueueSettings, Observer, Setup, run, write_line};
+    use iosched_sim::simulate::{BlockEvent, MultiQueueSettings, Setup, Tracer, run, write_line};
     use iosched_sim::trace::kernel::Reader;
     use iosched_sim::workload::fio_job;
 
@@ -232,7 +232,7 @@ mod tests {
         }
     }
 
-    impl Observer for Lines {
+    impl Tracer for Lines {
         fn happened(&mut self, block_event: &BlockEvent) {
             let mut text = String::new();
             write_line(&mut text, Time::ZERO, block_event).unwrap();

@@ -36,8 +36,8 @@ enum Finding {
     /// Reads take too long.
     Exceeded,
     /// There were writes, and too few reads or writes to tell.
-    Writes,
-    Nothing,
+    UnknownWrites,
+    Unknown,
 }
 
 #[derive(Debug)]
@@ -233,9 +233,9 @@ impl Throttle {
     /// The window ends: the depth follows what was seen in it.
     pub(super) fn timer(&mut self, now: Time, wake: impl FnMut(usize)) {
         match self.finding(now) {
-            Finding::Good | Finding::Writes => self.widen(),
+            Finding::Good | Finding::UnknownWrites => self.widen(),
             Finding::Exceeded => self.narrow(true),
-            Finding::Nothing => {
+            Finding::Unknown => {
                 self.unknown += 1;
                 if self.unknown >= UNKNOWN {
                     match self.step.signum() {
@@ -261,9 +261,9 @@ impl Throttle {
         }
         if self.reads == 0 || self.writes < FEWEST_WRITES {
             return if self.writes > 0 || self.under_way > 0 {
-                Finding::Writes
+                Finding::UnknownWrites
             } else {
-                Finding::Nothing
+                Finding::Unknown
             };
         }
         if self.least > self.target {

@@ -54,11 +54,11 @@ impl Follower<'_> {
             return self.dispatch_request(ours);
         }
         if let Some(ours) = ours
-            && let Some(alike) = self.overtakes(now, ours, id, next)
+            && let Some(alike) = self.issued_later(now, ours, id, next)
         {
             self.report.decisions += 1;
             self.report.agreed += 2;
-            self.report.overtaken += 1;
+            self.report.issued_out_of_order += 1;
             self.dispatch_request(alike);
             return self.dispatch_request(ours);
         }
@@ -127,11 +127,10 @@ impl Follower<'_> {
         ours.op == recorded.op && ours.start == recorded.start && ours.length == recorded.length
     }
 
-    /// Without X, what ours dispatched may be in the hands of another processor, which took it first and
-    /// issues it next. Each can have one: so nothing overtakes while what was overtaken before is not
-    /// issued. Then ours dispatches what was recorded, right after it. bfq never finds back from a wrong
+    /// Without X, what ours dispatched may be held by another processor, which took it first and issues it next.
+    /// Each holds one at most: so nothing is issued out of order while the one before is not issued. Then ours dispatches what was recorded, right after it. bfq never finds back from a wrong
     /// decision, so that there the other processor may be slower.
-    fn overtakes(
+    fn issued_later(
         &mut self,
         now: Time,
         ours: RequestId,

@@ -5,7 +5,7 @@
 //! the next request is chosen as soon as the one before was issued, and held aside until a tag is
 //! free; on devices with a budget (SCSI) when it is issued. Where two processors dispatch at a time,
 //! each may hold one aside: two requests that ours dispatches one after the other and that were issued
-//! the other way round are agreed on, and counted ([`Report::overtaken`](super::Report::overtaken)).
+//! the other way round are agreed on, and counted ([`Report::issued_out_of_order`](super::Report::issued_out_of_order)).
 //!
 //! The kernel runs the queue after the last insert of a flush, after a completion if something waited
 //! for one, and some ticks after a run that dispatched nothing. If the next event is no answer of the

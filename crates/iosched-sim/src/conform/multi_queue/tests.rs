@@ -137,10 +137,10 @@ impl WithoutDecisions {
         }
     }
 
-    /// Decisions, those that agreed, those that were overtaken.
+    /// Decisions, those that agreed, those issued out of order.
     fn followed(&self, scheduler: &str) -> (u64, u64, u64) {
         let report = followed(scheduler, 1, true, &self.0);
-        (report.decisions, report.agreed, report.overtaken)
+        (report.decisions, report.agreed, report.issued_out_of_order)
     }
 }
 

@@ -6,9 +6,9 @@
 //! stands next by position now. Left out: zoned disks, requests that are put back before all others (those
 //! that a device gives back wait before it here), and kernels before priorities (5.16).
 
-mod side;
+mod direction;
 
-use self::side::Side;
+use self::direction::Direction;
 use super::{
     BlockLayer, CpuCost, Elevator, Followed, Kernel, KernelVersion, SchedulerInfo, TunableInfo,
     Values,
@@ -77,14 +77,14 @@ const WRITE: usize = 1;
 #[derive(Debug, Clone, Default)]
 struct Level {
     /// Reads, writes.
-    sides: [Side; 2],
+    directions: [Direction; 2],
     /// Requests inserted and not yet freed: those in the driver count too.
     present: u64,
 }
 
 impl Level {
     fn has_work(&self) -> bool {
-        self.sides.iter().any(Side::has_work)
+        self.directions.iter().any(Direction::has_work)
     }
 }
 
@@ -106,7 +106,7 @@ pub(super) struct MqDeadline {
     links: Links,
     request_data: ByRequest<RequestData>,
     /// Direction of the batch, whichever level it was for.
-    last_side: usize,
+    last_dir: usize,
     /// Requests dispatched in this batch.
     batching: u64,
     /// Choices of reads while writes waited.
@@ -131,7 +131,7 @@ fn level_of(request: &Request) -> usize {
     }
 }
 
-fn side_of(request: &Request) -> usize {
+fn direction_of(request: &Request) -> usize {
     if request.op.is_write() { WRITE } else { READ }
 }
 
@@ -144,7 +144,7 @@ impl MqDeadline {
             levels: Default::default(),
             links: Links::default(),
             request_data: ByRequest::default(),
-            last_side: WRITE, // as the kernel begins: seen only if both directions come at once
+            last_dir: WRITE, // as the kernel begins: seen only if both directions come at once
             batching: 0,
             starved: 0,
             expire: [ticks("read_expire"), ticks("write_expire")],
@@ -160,25 +160,25 @@ impl MqDeadline {
         &self.request_data[id]
     }
 
-    fn side(&self, request: &Request) -> &Side {
-        &self.levels[level_of(request)].sides[side_of(request)]
+    fn direction(&self, request: &Request) -> &Direction {
+        &self.levels[level_of(request)].directions[direction_of(request)]
     }
 
-    fn side_mut(&mut self, request: &Request) -> &mut Side {
-        &mut self.levels[level_of(request)].sides[side_of(request)]
+    fn direction_mut(&mut self, request: &Request) -> &mut Direction {
+        &mut self.levels[level_of(request)].directions[direction_of(request)]
     }
 
     /// Which request goes next, with all that the choice changes.
     #[inline]
-    fn choose(&mut self, now: Time) -> Option<RequestId> {
+    fn next_request(&mut self, now: Time) -> Option<RequestId> {
         let tick = self.kernel.tick(now);
         let occupied = self.levels.iter().filter(|level| level.present > 0).count();
         if occupied >= 2 {
             // Who has waited too long goes first, whatever its class. One that came in tick 0 or
             // before has not been here for longer than there are ticks.
-            let latest = tick.checked_sub(self.aging_expire);
+            let latest_start = tick.checked_sub(self.aging_expire);
             for level in [1, 2] {
-                if let Some(id) = self.pick(level, tick, latest) {
+                if let Some(id) = self.pick(level, tick, latest_start) {
                     return Some(id);
                 }
             }
@@ -188,37 +188,38 @@ impl MqDeadline {
         self.pick(first, tick, Some(tick))
     }
 
-    /// The request that a level would dispatch, if it was inserted at tick `latest` or before.
+    /// The request that a level would dispatch, if it was inserted at tick `latest_start` or before.
     #[inline(always)]
-    fn pick(&mut self, level: usize, tick: u64, latest: Option<u64>) -> Option<RequestId> {
+    fn pick(&mut self, level: usize, tick: u64, latest_start: Option<u64>) -> Option<RequestId> {
         if !self.levels[level].has_work() {
             return None;
         }
-        let batch = self.batch_next(level, self.last_side);
+        let batch = self.batch_next(level, self.last_dir);
         let chosen = match batch.filter(|_| self.batching < self.fifo_batch) {
             Some(next) => next,
             None => self.begin_batch(level, tick)?,
         };
-        let old_enough = latest.is_some_and(|latest| self.data_of(chosen).inserted <= latest);
+        let old_enough =
+            latest_start.is_some_and(|latest_start| self.data_of(chosen).inserted <= latest_start);
         old_enough.then_some(chosen)
     }
 
     /// The first request of a new batch. The batch counts as begun even if its first request turns
     /// out to be too young.
     fn begin_batch(&mut self, level: usize, tick: u64) -> Option<RequestId> {
-        let side = self.choose_side(level)?;
-        let oldest = self.levels[level].sides[side].fifo.first();
-        let oldest = oldest.expect("the side has requests");
+        let direction = self.choose_direction(level)?;
+        let oldest = self.levels[level].directions[direction].fifo.first();
+        let oldest = oldest.expect("the direction has requests");
         let expired = tick >= self.data_of(oldest).expires;
-        let next = self.batch_next(level, side).filter(|_| !expired);
-        self.last_side = side;
+        let next = self.batch_next(level, direction).filter(|_| !expired);
+        self.last_dir = direction;
         self.batching = 0;
         Some(next.unwrap_or(oldest))
     }
 
-    fn choose_side(&mut self, level: usize) -> Option<usize> {
-        let sides = &self.levels[level].sides;
-        let [reads, writes] = [READ, WRITE].map(|side| sides[side].has_work());
+    fn choose_direction(&mut self, level: usize) -> Option<usize> {
+        let directions = &self.levels[level].directions;
+        let [reads, writes] = [READ, WRITE].map(|direction| directions[direction].has_work());
         if reads && writes {
             let too_often = self.starved >= self.writes_starved;
             self.starved += 1;
@@ -234,26 +235,26 @@ impl MqDeadline {
         Some(WRITE)
     }
 
-    fn batch_next(&self, level: usize, side: usize) -> Option<RequestId> {
-        self.levels[level].sides[side].batch_next(self.rules)
+    fn batch_next(&self, level: usize, direction: usize) -> Option<RequestId> {
+        self.levels[level].directions[direction].batch_next(self.rules)
     }
 
-    /// Takes a request out; its side goes on behind it.
+    /// Takes a request out; its direction goes on behind it.
     #[inline(always)]
     fn dispatch_request(&mut self, requests: &Requests, id: RequestId) {
         let request = &requests[id];
         self.batching += 1;
         let MqDeadline { levels, links, .. } = self;
-        let side = &mut levels[level_of(request)].sides[side_of(request)];
-        side.dispatch_request(links, request.start, id);
+        let direction = &mut levels[level_of(request)].directions[direction_of(request)];
+        direction.dispatch_request(links, request.start, id);
     }
 
     #[inline]
-    fn new_mark(&mut self, now: Time, id: RequestId, side: usize) {
+    fn set_request_data(&mut self, now: Time, id: RequestId, direction: usize) {
         let inserted = self.kernel.tick(now);
         let data = RequestData {
             inserted,
-            expires: inserted + self.expire[side],
+            expires: inserted + self.expire[direction],
         };
         self.request_data.set(id, data);
     }
@@ -266,16 +267,16 @@ impl Elevator for MqDeadline {
 
     fn insert(&mut self, now: Time, requests: &Requests, id: RequestId) -> bool {
         let request = &requests[id];
-        self.new_mark(now, id, side_of(request));
+        self.set_request_data(now, id, direction_of(request));
         let MqDeadline { levels, links, .. } = self;
         let level = &mut levels[level_of(request)];
         level.present += 1;
-        level.sides[side_of(request)].insert(links, request.start, id);
+        level.directions[direction_of(request)].insert(links, request.start, id);
         false
     }
 
     fn dispatch(&mut self, now: Time, requests: &Requests, _hw_queue: usize) -> Option<RequestId> {
-        let id = self.choose(now)?;
+        let id = self.next_request(now)?;
         self.dispatch_request(requests, id);
         Some(id)
     }
@@ -302,7 +303,7 @@ impl Elevator for MqDeadline {
             return None;
         }
         let like = Request::new(bio, Time::ZERO);
-        let at_end = self.side(&like).at(bio.end())?;
+        let at_end = self.direction(&like).at(bio.end())?;
         (requests[at_end].op == bio.op).then_some(at_end)
     }
 
@@ -321,17 +322,17 @@ impl Elevator for MqDeadline {
 
     fn former(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
         let request = &requests[id];
-        self.side(request).predecessor(request.start, id)
+        self.direction(request).predecessor(request.start, id)
     }
 
     fn latter(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
         let request = &requests[id];
-        self.side(request).successor(request.start, id)
+        self.direction(request).successor(request.start, id)
     }
 
     fn front_merged(&mut self, _now: Time, requests: &Requests, id: RequestId, old: Sector) {
         let request = &requests[id];
-        self.side_mut(request).moved(old, request.start, id);
+        self.direction_mut(request).moved(old, request.start, id);
     }
 
     fn requests_merged(
@@ -342,12 +343,12 @@ impl Elevator for MqDeadline {
         victim: RequestId,
     ) {
         let request = &requests[victim];
-        self.side_mut(request).unsort(request.start, victim);
+        self.direction_mut(request).unsort(request.start, victim);
         let (victims, survivors) = (*self.data_of(victim), *self.data_of(survivor));
         let MqDeadline { levels, links, .. } = self;
         let level = &mut levels[level_of(request)];
         level.present -= 1;
-        let fifo = &mut level.sides[side_of(request)].fifo;
+        let fifo = &mut level.directions[direction_of(request)].fifo;
         if victims.expires < survivors.expires {
             fifo.replace(links, victim, survivor);
             let data = &mut self.request_data[survivor];
@@ -368,13 +369,13 @@ impl Elevator for MqDeadline {
 
 impl Followed for MqDeadline {
     fn dispatch_recorded(&mut self, now: Time, requests: &Requests, id: RequestId) {
-        let _ = self.choose(now); // what the choice changes, changes all the same
+        let _ = self.next_request(now); // what the choice changes, changes all the same
         self.dispatch_request(requests, id);
     }
 
     fn carried_over(&self, kernel: &Kernel) -> Option<Box<dyn Followed>> {
         let emptied = |level: &Level| Level {
-            sides: [READ, WRITE].map(|side| level.sides[side].emptied()),
+            directions: [READ, WRITE].map(|direction| level.directions[direction].emptied()),
             ..Level::default()
         };
         Some(Box::new(MqDeadline {
@@ -388,14 +389,14 @@ impl Followed for MqDeadline {
 
     fn explain(&self, now: Time) -> String {
         let tick = self.kernel.tick(now);
-        let waits = |side: &Side| match side.fifo.first() {
+        let waits = |direction: &Direction| match direction.fifo.first() {
             None => "0".to_owned(),
             Some(oldest) => {
                 let state = match self.data_of(oldest).expires.saturating_sub(tick) {
                     0 => "expired".to_owned(),
                     left => format!("expires in {left} ticks"),
                 };
-                format!("{} (oldest {state})", side.len())
+                format!("{} (oldest {state})", direction.len())
             }
         };
         let names = ["real time", "best effort", "idle"];
@@ -403,7 +404,7 @@ impl Followed for MqDeadline {
         let levels = levels
             .filter(|(_, level)| level.present > 0)
             .map(|(name, level)| {
-                let [reads, writes] = &level.sides;
+                let [reads, writes] = &level.directions;
                 let queued = reads.len() + writes.len();
                 format!(
                     "{name}: {} in the driver, reads {}, writes {}",
@@ -415,7 +416,7 @@ impl Followed for MqDeadline {
         let levels: Vec<_> = levels.collect();
         format!(
             "{} batch at {} of {}, writes passed over {} of {} times; {}",
-            if self.last_side == READ {
+            if self.last_dir == READ {
                 "read"
             } else {
                 "write"

@@ -7,7 +7,7 @@ use crate::sorted::Sorted;
 use crate::units::Sector;
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Side {
+pub(super) struct Direction {
     sorted: Sorted<Sector, RequestId>,
     pub(super) fifo: List,
     /// Where the batch goes on, by the rules before 6.5.
@@ -16,12 +16,12 @@ pub(super) struct Side {
     last_position: Sector,
 }
 
-impl Side {
+impl Direction {
     /// Without requests, and with the place where the last one was dispatched.
-    pub(super) fn emptied(&self) -> Side {
-        Side {
+    pub(super) fn emptied(&self) -> Direction {
+        Direction {
             last_position: self.last_position,
-            ..Side::default()
+            ..Direction::default()
         }
     }
 
@@ -103,7 +103,7 @@ mod tests {
         fn a_batch_goes_on_with_the_first_at_the_last_position_or_behind(
             steps in prop::collection::vec((0..5_u8, 0..12_u64), 1..120),
         ) {
-            let (mut side, mut links) = (Side::default(), Links::default());
+            let (mut direction, mut links) = (Direction::default(), Links::default());
             let mut requests = Requests::default();
             let mut queued: Vec<(Sector, RequestId)> = Vec::new(); // sorted, equals as they came
             let mut last = Sector::ZERO;
@@ -113,30 +113,30 @@ mod tests {
                 match (step, found) {
                     (0, Some(place)) => {
                         let (at, id) = queued.remove(place);
-                        side.dispatch_request(&mut links, at, id);
+                        direction.dispatch_request(&mut links, at, id);
                         last = at;
                     }
                     (1, Some(place)) => {
                         let (at, id) = queued.remove(place);
-                        side.unsort(at, id);
-                        side.fifo.remove(&mut links, id);
+                        direction.unsort(at, id);
+                        direction.fifo.remove(&mut links, id);
                     }
                     (2, Some(place)) => {
                         let (old, id) = queued.remove(place);
-                        side.moved(old, start, id);
+                        direction.moved(old, start, id);
                         let place = queued.partition_point(|&(at, _)| at <= start);
                         queued.insert(place, (start, id));
                     }
                     _ => {
                         let id = requests.add(crate::request::Request::new(&bio(start), Time::ZERO));
-                        side.insert(&mut links, start, id);
+                        direction.insert(&mut links, start, id);
                         let place = queued.partition_point(|&(at, _)| at <= start);
                         queued.insert(place, (start, id));
                     }
                 }
                 let next = queued.iter().find(|&&(at, _)| at >= last);
-                prop_assert_eq!(side.batch_next(Rules::Position), next.map(|&(_, id)| id));
-                prop_assert_eq!((side.len(), side.has_work()), (queued.len(), !queued.is_empty()));
+                prop_assert_eq!(direction.batch_next(Rules::Position), next.map(|&(_, id)| id));
+                prop_assert_eq!((direction.len(), direction.has_work()), (queued.len(), !queued.is_empty()));
             }
         }
     }
