@@ -107,11 +107,11 @@ pub(super) struct Below {
 
 /// A file that was made, and goes again unless it is kept.
 #[derive(Debug)]
-pub(super) struct Made(Option<(Directory, OsString)>);
+pub(super) struct NewFile(Option<(Directory, OsString)>);
 
-impl Made {
+impl NewFile {
     pub(super) fn nothing() -> Self {
-        Made(None)
+        NewFile(None)
     }
 
     pub(super) fn keep(mut self) {
@@ -119,7 +119,7 @@ impl Made {
     }
 }
 
-impl Drop for Made {
+impl Drop for NewFile {
     fn drop(&mut self) {
         if let Some((directory, name)) = &self.0 {
             let _ = directory.remove_file(name);
@@ -129,13 +129,13 @@ impl Drop for Made {
 
 impl Below {
     /// Opens what is there, for nobody else, and asks once more whether it may be served; or makes a file.
-    pub(super) fn open(host: &Host, over: &Over) -> Result<(Below, Made), EmulateError> {
+    pub(super) fn open(host: &Host, over: &Over) -> Result<(Below, NewFile), EmulateError> {
         let (file, made) = match &over.kind {
             OverKind::Device { name, given_up } => {
                 let file = open_device(host, over, name, given_up.as_deref())?;
-                (file, Made(None))
+                (file, NewFile(None))
             }
-            OverKind::File { identity } => (open_known_file(host, over, identity)?, Made(None)),
+            OverKind::File { identity } => (open_known_file(host, over, identity)?, NewFile(None)),
             OverKind::NewFile { size_bytes } => make_file(&over.path, *size_bytes)?,
         };
         let block = logical_block(&file, over)?;
@@ -365,7 +365,7 @@ fn open_known_file(
     Ok(file)
 }
 
-fn make_file(path: &Path, size: u64) -> Result<(File, Made), EmulateError> {
+fn make_file(path: &Path, size: u64) -> Result<(File, NewFile), EmulateError> {
     let (directory, name) = beneath::split(path).map_err(failed("open", path))?;
     let made = directory.create_file(name.as_ref());
     let file = made.map_err(|source| match source.kind() {
@@ -375,7 +375,7 @@ fn make_file(path: &Path, size: u64) -> Result<(File, Made), EmulateError> {
         _ => failed("make", path)(source),
     })?;
     let again = directory.hold_again().map_err(failed("open", path))?;
-    let made = Made(Some((directory, name.into())));
+    let made = NewFile(Some((directory, name.into())));
     file.set_len(size).map_err(failed("make", path))?;
     // Flushes of the disk make its data durable, and not that there is such a file.
     file.sync_all().map_err(failed("make", path))?;

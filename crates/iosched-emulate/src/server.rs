@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use super::attribution::Attribution;
 use super::backing::{self, Backing};
-use super::below::{Below, Made};
+use super::below::{Below, NewFile};
 use super::check::{self, DirectReader, Pair};
 use super::connection;
 use super::disk::Disk;
@@ -273,7 +273,7 @@ struct Prepared {
     takes_discards: bool,
     backing_dir: PathBuf,
     backing_fd: i32,
-    made: Made,
+    made: NewFile,
 }
 
 fn prepare(host: &Host, spec: &Spec) -> Result<Prepared, EmulateError> {
@@ -306,7 +306,7 @@ fn prepare_model(host: &Host, spec: &Spec, model: &Model) -> Result<Prepared, Em
         takes_discards: true,
         backing_dir,
         backing_fd,
-        made: Made::nothing(),
+        made: NewFile::nothing(),
     })
 }
 

@@ -255,14 +255,14 @@ fn failed(path: &Path) -> impl Fn(io::Error) -> DatasetError + use<> {
 
 /// What is wanted of a directory: all of it, unless something is said.
 #[derive(Debug, Clone, Default)]
-pub struct Wanted {
+pub struct RowFilter {
     /// Drives of these classes.
     pub classes: Option<BTreeSet<String>>,
     /// What was measured on drives, under loads of this class.
     pub measured: Option<LoadClass>,
 }
 
-impl Wanted {
+impl RowFilter {
     fn has_class(&self, class: &str) -> bool {
         let classes = self.classes.as_ref();
         classes.is_none_or(|classes| classes.contains(class))
@@ -308,7 +308,7 @@ impl Dataset {
     ///
     /// # Errors
     /// It is not there, or is no dataset, or cannot be listed.
-    pub fn read(directory: &Path, wanted: &Wanted) -> Result<Dataset, DatasetError> {
+    pub fn read(directory: &Path, wanted: &RowFilter) -> Result<Dataset, DatasetError> {
         Dataset::read_within(directory, wanted, &mut Room::default())
     }
 
@@ -318,7 +318,7 @@ impl Dataset {
     /// As [`Dataset::read`].
     pub fn read_within(
         directory: &Path,
-        wanted: &Wanted,
+        wanted: &RowFilter,
         room: &mut Room,
     ) -> Result<Dataset, DatasetError> {
         let mut read = Dataset::default();
@@ -534,7 +534,7 @@ impl Room {
 fn read_file(
     path: &Path,
     class: &str,
-    wanted: &Wanted,
+    wanted: &RowFilter,
     room: &mut Room,
     rows: &mut Vec<Row>,
 ) -> Result<u64, DatasetError> {
@@ -550,7 +550,7 @@ fn read_file(
 fn read_rows(
     path: &Path,
     class: &str,
-    wanted: &Wanted,
+    wanted: &RowFilter,
     room: &mut Room,
     rows: &mut Vec<Row>,
 ) -> Result<u64, DatasetError> {
@@ -641,7 +641,7 @@ pub(crate) fn needs(bytes: &[u8]) -> Result<Needs, String> {
 /// say. How many were decoded.
 pub(crate) fn rows_of(
     file: Bytes,
-    wanted: &Wanted,
+    wanted: &RowFilter,
     texts: &mut Texts,
     rows: &mut Vec<Row>,
 ) -> Result<u64, String> {
@@ -674,7 +674,7 @@ fn unwound<T>(act: impl FnOnce() -> T) -> Option<T> {
 
 fn parse(
     file: Bytes,
-    wanted: &Wanted,
+    wanted: &RowFilter,
     texts: &mut Texts,
     rows: &mut Vec<Row>,
 ) -> Result<u64, String> {
@@ -699,7 +699,7 @@ fn parse(
 
 fn read_group(
     columns: &mut Columns<'_>,
-    wanted: &Wanted,
+    wanted: &RowFilter,
     rows: &mut Vec<Row>,
 ) -> Result<(), String> {
     let mut record = columns.texts()?.into_iter();
@@ -1018,7 +1018,7 @@ mod tests {
         (0..records).map(row).collect()
     }
 
-    const ALL: Wanted = Wanted {
+    const ALL: RowFilter = RowFilter {
         classes: None,
         measured: None,
     };
@@ -1046,7 +1046,7 @@ mod tests {
         read.rows.sort_by(by_record);
         expected.sort_by(by_record);
         assert_eq!(read.rows, expected);
-        let one = Wanted {
+        let one = RowFilter {
             classes: Some(["nvme-hdd".to_owned()].into()),
             ..ALL
         };
@@ -1075,7 +1075,7 @@ mod tests {
         }
         added(dir.path(), &all).unwrap();
         for class in LoadClass::ALL {
-            let wanted = Wanted {
+            let wanted = RowFilter {
                 measured: Some(class),
                 ..ALL
             };
@@ -1097,7 +1097,7 @@ mod tests {
         // Few stand together, and those that are not wanted are left out all the same.
         let few = tempfile::tempdir().unwrap();
         added(few.path(), &all[..30]).unwrap();
-        let wanted = Wanted {
+        let wanted = RowFilter {
             measured: Some(LoadClass::General),
             ..ALL
         };

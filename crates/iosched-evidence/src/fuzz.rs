@@ -5,7 +5,7 @@
 use iosched_testing::fuzz::{MIB, Target, target};
 
 use crate::columns::Texts;
-use crate::dataset::{Wanted, bytes_of, needs, rows_of};
+use crate::dataset::{RowFilter, bytes_of, needs, rows_of};
 use crate::row::Row;
 
 /// The readers of this crate.
@@ -26,7 +26,7 @@ fn read(bytes: &[u8]) -> Option<Vec<Row>> {
     needs(bytes).ok()?;
     let mut rows = Vec::new();
     let mut texts = Texts::within(u64::MAX);
-    let all = Wanted::default();
+    let all = RowFilter::default();
     rows_of(bytes.to_vec().into(), &all, &mut texts, &mut rows).ok()?;
     Some(rows)
 }

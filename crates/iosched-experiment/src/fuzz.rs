@@ -16,7 +16,7 @@ use iosched_sim::workload::fio_job;
 use iosched_testing::fuzz::{KIB, MIB, NOWHERE, Target, file, target, utf8};
 
 use crate::journal;
-use crate::load::fio_job::{JobFile, Place, TrialSettings};
+use crate::load::fio_job::{JobFile, JobTarget, TrialSettings};
 use crate::load::pgbench::output;
 use crate::load::{Outcome, command, fio, iozone};
 use crate::measure::Measured;
@@ -54,7 +54,7 @@ fn fio_job(bytes: &[u8]) {
     };
     if let Ok(file) = JobFile::parse(NOWHERE, text) {
         let settings = TrialSettings {
-            place: Place::Path("/dev/loop9".into()),
+            place: JobTarget::Path("/dev/loop9".into()),
             runtime: None,
             ramp: None,
             seed: 7,

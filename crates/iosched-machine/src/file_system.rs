@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A kind of file system, with what it takes to make one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum FileSystemKind {
     /// ext4.
     Ext4,
     /// XFS.
@@ -47,23 +47,30 @@ pub enum Kind {
     F2fs,
 }
 
-impl Kind {
+impl FileSystemKind {
     /// All of them, the default first.
-    pub const ALL: [Kind; 4] = [Kind::Ext4, Kind::Xfs, Kind::Btrfs, Kind::F2fs];
+    pub const ALL: [FileSystemKind; 4] = [
+        FileSystemKind::Ext4,
+        FileSystemKind::Xfs,
+        FileSystemKind::Btrfs,
+        FileSystemKind::F2fs,
+    ];
 
     /// What the kernel and the user call it.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Ext4 => "ext4",
-            Kind::Xfs => "xfs",
-            Kind::Btrfs => "btrfs",
-            Kind::F2fs => "f2fs",
+            FileSystemKind::Ext4 => "ext4",
+            FileSystemKind::Xfs => "xfs",
+            FileSystemKind::Btrfs => "btrfs",
+            FileSystemKind::F2fs => "f2fs",
         }
     }
 
     /// The kind of this name.
-    pub fn from_name(name: &str) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    pub fn from_name(name: &str) -> Option<FileSystemKind> {
+        FileSystemKind::ALL
+            .into_iter()
+            .find(|kind| kind.name() == name)
     }
 
     /// The program that makes it, its options, and the one before the label. Whether the device may be
@@ -72,7 +79,7 @@ impl Kind {
         match self {
             // Empty inode tables are not written at all (minutes on a large disk), see `mount_options`.
             // What is kept back for root would be missing to a load that runs as somebody else.
-            Kind::Ext4 => (
+            FileSystemKind::Ext4 => (
                 "mkfs.ext4",
                 &[
                     "-q",
@@ -82,34 +89,34 @@ impl Kind {
                 ],
                 "-L",
             ),
-            Kind::Xfs => ("mkfs.xfs", &["-q", "-f"], "-L"),
-            Kind::Btrfs => ("mkfs.btrfs", &["-q", "-f"], "-L"),
-            Kind::F2fs => ("mkfs.f2fs", &["-q", "-f"], "-l"),
+            FileSystemKind::Xfs => ("mkfs.xfs", &["-q", "-f"], "-L"),
+            FileSystemKind::Btrfs => ("mkfs.btrfs", &["-q", "-f"], "-L"),
+            FileSystemKind::F2fs => ("mkfs.f2fs", &["-q", "-f"], "-l"),
         }
     }
 
     /// What keeps it from working on itself in the middle of a trial.
     fn mount_options(self) -> Option<&'static CStr> {
         match self {
-            Kind::Ext4 => Some(c"noinit_itable"),
-            Kind::Xfs | Kind::Btrfs | Kind::F2fs => None,
+            FileSystemKind::Ext4 => Some(c"noinit_itable"),
+            FileSystemKind::Xfs | FileSystemKind::Btrfs | FileSystemKind::F2fs => None,
         }
     }
 
     /// XFS mounts nothing whose UUID is mounted already.
     fn options_beside_a_copy(self) -> Option<&'static CStr> {
         match self {
-            Kind::Xfs => Some(c"nouuid"),
-            Kind::Ext4 | Kind::Btrfs | Kind::F2fs => None,
+            FileSystemKind::Xfs => Some(c"nouuid"),
+            FileSystemKind::Ext4 | FileSystemKind::Btrfs | FileSystemKind::F2fs => None,
         }
     }
 
     fn package(self) -> &'static str {
         match self {
-            Kind::Ext4 => "e2fsprogs",
-            Kind::Xfs => "xfsprogs",
-            Kind::Btrfs => "btrfs-progs",
-            Kind::F2fs => "f2fs-tools",
+            FileSystemKind::Ext4 => "e2fsprogs",
+            FileSystemKind::Xfs => "xfsprogs",
+            FileSystemKind::Btrfs => "btrfs-progs",
+            FileSystemKind::F2fs => "f2fs-tools",
         }
     }
 }
@@ -122,7 +129,7 @@ pub struct OwnFileSystem {
     /// The device's node.
     pub node: PathBuf,
     /// What it is.
-    pub kind: Kind,
+    pub kind: FileSystemKind,
     /// Drawn by chance.
     pub label: String,
     /// Where it is mounted, below `/run/iosched/mounted`.
@@ -183,7 +190,7 @@ pub enum FileSystemError {
     #[error("cannot make a file system ({}) on {device}: {program} failed with {status}: {message}", kind.name())]
     Mkfs {
         /// What was wanted.
-        kind: Kind,
+        kind: FileSystemKind,
         /// Kernel name.
         device: String,
         /// The program, as it was called.
@@ -197,7 +204,7 @@ pub enum FileSystemError {
     #[error("cannot mount the file system ({}) on {device}", kind.name())]
     Mount {
         /// What it is.
-        kind: Kind,
+        kind: FileSystemKind,
         /// Kernel name.
         device: String,
         /// What the system said.
@@ -245,7 +252,7 @@ impl Failure for FileSystemError {
 
 impl OwnFileSystem {
     /// Chooses a label and a place; makes nothing.
-    pub fn choose(host: &Host, device: &str, kind: Kind) -> OwnFileSystem {
+    pub fn choose(host: &Host, device: &str, kind: FileSystemKind) -> OwnFileSystem {
         let given_up = Device::read(host, device).ok();
         // XFS takes labels of up to 12 bytes.
         let label = format!("ios-{:08x}", rand::rng().next_u32());
@@ -513,7 +520,8 @@ impl OwnFileSystem {
         let unmounted = unmount_patiently(&at);
         let is_half_made = |error: &io::Error| {
             // mkfs.xfs writes the label first: with `sb_inprogress` it is corrupt for the kernel, and nobody can mount it.
-            self.kind == Kind::Xfs && error.raw_os_error() == Some(Errno::UCLEAN.raw_os_error())
+            self.kind == FileSystemKind::Xfs
+                && error.raw_os_error() == Some(Errno::UCLEAN.raw_os_error())
         };
         if looked.as_ref().is_err_and(is_half_made) {
             let _ = fs::remove_dir(&at);
@@ -630,15 +638,15 @@ mod tests {
 
     #[test]
     fn every_kind_is_found_by_its_name() {
-        for kind in Kind::ALL {
-            assert_eq!(Kind::from_name(kind.name()), Some(kind));
+        for kind in FileSystemKind::ALL {
+            assert_eq!(FileSystemKind::from_name(kind.name()), Some(kind));
         }
-        assert_eq!(Kind::from_name("ntfs"), None);
+        assert_eq!(FileSystemKind::from_name("ntfs"), None);
     }
 
     #[test]
     fn a_label_fits_into_every_kind_of_file_system() {
-        let chosen = OwnFileSystem::choose(&Host::live(), "loop0", Kind::Xfs);
+        let chosen = OwnFileSystem::choose(&Host::live(), "loop0", FileSystemKind::Xfs);
         assert_eq!(chosen.label.len(), 12);
         assert!(chosen.mount_point.starts_with("/run/iosched/mounted"));
     }
@@ -647,7 +655,7 @@ mod tests {
     fn where_none_was_made_there_is_nothing_to_undo() {
         let dir = tempfile::tempdir().unwrap();
         let host = Host::at(dir.path());
-        let mut chosen = OwnFileSystem::choose(&host, "loop0", Kind::Ext4);
+        let mut chosen = OwnFileSystem::choose(&host, "loop0", FileSystemKind::Ext4);
         assert_eq!(chosen.undo(&host), Ok(Removal::Away)); // nor is the device
         // Another's is left alone.
         let node = dir.path().join("disk");
@@ -661,7 +669,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let host = Host::at(dir.path());
         fs::create_dir(dir.path().join("run")).unwrap();
-        let mut chosen = OwnFileSystem::choose(&host, "loop0", Kind::Ext4);
+        let mut chosen = OwnFileSystem::choose(&host, "loop0", FileSystemKind::Ext4);
         chosen.node = dir.path().join("disk");
         let disk = fs::File::create(&chosen.node).unwrap();
         disk.set_len(16 << 20).unwrap();

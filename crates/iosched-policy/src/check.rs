@@ -26,7 +26,7 @@ use crate::policy::matching::{self, KnownDisk};
 use crate::policy::wanted::{self, Deviation, WantedDisk};
 use crate::policy::writers::{self, Writer};
 use crate::system_config::boot;
-use crate::system_config::cmdline::{self, Place};
+use crate::system_config::cmdline::{self, FileLine};
 use crate::system_config::identity::Identity;
 
 /// What a check found.
@@ -39,7 +39,7 @@ pub struct Report {
     /// Files that `apply` would change: the policy is not in force.
     pub not_in_force: Vec<PathBuf>,
     /// `elevator=` with a value that no disk listens to.
-    pub dead_elevator: Vec<Place>,
+    pub dead_elevator: Vec<FileLine>,
     /// What may keep a scheduler's module from being loaded at boot, in words.
     pub modules_kept_out: Vec<String>,
     /// What [`advise`] says of each disk that has something else, by kernel name. It counts for no
@@ -274,7 +274,7 @@ fn overridden(wanted: &WantedDisk, at_boot: &[Writer], on_change: &[Writer]) -> 
 
 /// Where `elevator=` is given a value that no disk listens to: those on the single-queue path do, and where a rule of
 /// udev reads it the others.
-fn dead_elevator(host: &Host, disks: &[KnownDisk]) -> Vec<Place> {
+fn dead_elevator(host: &Host, disks: &[KnownDisk]) -> Vec<FileLine> {
     let by_rule = writers::reads_elevator(host);
     let is_dead = |value: &String| {
         let listens = |disk: &KnownDisk| {
@@ -288,9 +288,9 @@ fn dead_elevator(host: &Host, disks: &[KnownDisk]) -> Vec<Place> {
     };
     let given = boot::places_of_elevator(host).into_iter();
     let dead = given.filter(|(_, value)| is_dead(value));
-    let mut places: Vec<Place> = dead.map(|(place, _)| place).collect();
+    let mut places: Vec<FileLine> = dead.map(|(place, _)| place).collect();
     if places.is_empty() && cmdline::given_at_boot(host).as_ref().is_some_and(is_dead) {
-        places.push(Place {
+        places.push(FileLine {
             file: "/proc/cmdline".into(),
             line: 0,
         });
@@ -440,7 +440,7 @@ mod tests {
             "etc/default/grub",
             "GRUB_TIMEOUT=5\nGRUB_CMDLINE_LINUX=\"elevator=noop\"\n",
         );
-        let in_file = [Place {
+        let in_file = [FileLine {
             file: "/etc/default/grub".into(),
             line: 2,
         }];

@@ -13,7 +13,7 @@ use iosched_experiment::record::{Entry, Record, StopReason};
 use iosched_machine::command_line;
 use iosched_machine::visible;
 use iosched_stats::Interval;
-use iosched_stats::race::{ArmStanding, Better, Contest, Place, Verdict};
+use iosched_stats::race::{ArmStanding, ArmState, Better, Contest, Verdict};
 use iosched_stats::remarks::Remark;
 
 use super::words::{
@@ -50,7 +50,7 @@ pub(super) fn verdict(analysis: &Analysis, contest: &Contest, place: &str, plan:
                 .map(|ratio| times(ratio, &analysis.arms[baseline], plan));
             let lead = lead(analysis, contest, *arm, plan);
             match (ratio, contest.arms[baseline].place) {
-                (Some(ratio), Place::Disqualified { .. }) => format!(
+                (Some(ratio), ArmState::Disqualified { .. }) => format!(
                     "{arm_name} is the winner {place} of those that meet the requirements: {ratio}{lead}, {rounds}\n"
                 ),
                 (Some(ratio), _) => {

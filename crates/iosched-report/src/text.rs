@@ -7,7 +7,7 @@ use iosched_experiment::plan::{Plan, PlannedLoad, Target};
 use iosched_experiment::record::Record;
 use iosched_experiment::schedule::{Next, RunProgress};
 use iosched_machine::visible;
-use iosched_stats::race::{Contest, Place, Standing};
+use iosched_stats::race::{ArmState, Contest, Standing};
 
 use super::columns::{arm_table, details_table};
 use super::sentences::{
@@ -243,7 +243,7 @@ pub fn plan_in_short(plan: &Plan) -> String {
 pub fn estimate(plan: &Plan, rounds: u32, standing: &Standing) -> String {
     let contest = standing.decisive();
     let gone = |arm: usize| match contest.arms[arm].place {
-        Place::Remaining => "",
+        ArmState::Remaining => "",
         _ => " (eliminated)",
     };
     let others = (0..plan.arms.len()).filter(|&arm| arm != plan.baseline);

@@ -13,7 +13,7 @@ use iosched_sim::request::{IoPriority, Op, PriorityClass, ProcessId};
 use iosched_sim::simulate::{BlockEvent, write_line};
 use iosched_sim::trace::kernel::Action;
 use iosched_sim::trace::{
-    Format, Labels, Merge, Place, ReadError, Record, Records, Skip, Stage, WINDOW,
+    Format, Labels, Merge, ReadError, Record, Records, Skip, Stage, TracePosition, WINDOW,
 };
 use iosched_sim::units::{Nanos, Sector, Sectors, Time};
 use proptest::prelude::*;
@@ -311,7 +311,7 @@ fn a_line_without_end_is_refused_before_it_fills_memory() {
         let mut records = Records::new(&mut endless, Some(format)).unwrap();
         let error = records.read(&mut Labels::default()).unwrap_err();
         assert!(
-            matches!(error.place, Place::Line(1) | Place::Byte(0)),
+            matches!(error.place, TracePosition::Line(1) | TracePosition::Byte(0)),
             "{error}"
         );
         drop(records);
@@ -357,8 +357,8 @@ fn check(bytes: &[u8], format: Option<Format>, step: usize) -> Result<(), TestCa
     if let Err(error) = &whole {
         let lines = bytes.split(|&byte| byte == b'\n').count() as u64;
         match error.place {
-            Place::Line(line) => prop_assert!((1..=lines).contains(&line), "{error}"),
-            Place::Byte(offset) => prop_assert!(offset <= bytes.len() as u64, "{error}"),
+            TracePosition::Line(line) => prop_assert!((1..=lines).contains(&line), "{error}"),
+            TracePosition::Byte(offset) => prop_assert!(offset <= bytes.len() as u64, "{error}"),
         }
         prop_assert!(error.to_string().len() < 300, "{error}");
     }

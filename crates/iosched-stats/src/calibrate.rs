@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::chance::Chance;
 use crate::interval::student_t;
 use crate::points;
-use crate::race::{Better, Design, Judge, Load, Place, Race, Rules, Standing, Verdict};
+use crate::race::{ArmState, Better, Design, Judge, Load, Race, Rules, Standing, Verdict};
 
 /// What is true of the arms.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -391,7 +391,7 @@ impl Machine {
             }
         }
         let best = self.best()[0];
-        outcome.lost_best |= matches!(contest.arms[best].place, Place::Worse { .. });
+        outcome.lost_best |= matches!(contest.arms[best].place, ArmState::Worse { .. });
     }
 
     /// Points by place; with one run, the best of it.

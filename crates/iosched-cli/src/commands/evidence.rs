@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Subcommand};
-use iosched_evidence::dataset::{self, DEFAULT, Dataset, DatasetError, Room, Secret, Wanted};
+use iosched_evidence::dataset::{self, DEFAULT, Dataset, DatasetError, Room, RowFilter, Secret};
 use iosched_evidence::load_class::LoadClass;
 use iosched_evidence::pool::{self, Finding, Level, Question};
 use iosched_evidence::reduce;
@@ -256,7 +256,7 @@ fn existing(
     room: &mut Room,
     output: &Output,
 ) -> Result<Dataset, Box<dyn Failure>> {
-    match Dataset::read_within(directory, &Wanted::default(), room) {
+    match Dataset::read_within(directory, &RowFilter::default(), room) {
         Ok(mut dataset) => {
             // It would only grow.
             let is_too_much = |error: &DatasetError| matches!(error, DatasetError::TooMuch { .. });
@@ -287,7 +287,8 @@ fn merge(args: &MergeArgs, output: &Output) -> Outcome {
     let mut rows = Vec::new();
     let mut has_anothers_secret = false;
     for path in &args.datasets {
-        let mut read = Dataset::read_within(path, &Wanted::default(), &mut room).map_err(boxed)?;
+        let mut read =
+            Dataset::read_within(path, &RowFilter::default(), &mut room).map_err(boxed)?;
         // What is left out here would be missed later by nobody.
         if !read.unusable.is_empty() {
             return Err(boxed(read.unusable.remove(0)));
@@ -449,7 +450,7 @@ fn show(args: &ShowArgs, output: &Output) -> Outcome {
         };
         (Path::new("simulated machines"), dataset)
     } else {
-        let dataset = Dataset::read(&args.dataset, &Wanted::default()).map_err(boxed)?;
+        let dataset = Dataset::read(&args.dataset, &RowFilter::default()).map_err(boxed)?;
         (args.dataset.as_path(), dataset)
     };
     warn(&dataset, output);

@@ -9,7 +9,7 @@ use crate::common::{
     can_emulate, can_trace, has_fio, iosched, iosched_process, processes_with, tracing_instances,
     wait_until,
 };
-use iosched_experiment::simulate::live::{Comparison, LEAST_AGREEMENT, Report};
+use iosched_experiment::simulate::live::{Comparison, LEAST_AGREEMENT, LiveReport};
 
 /// True if the command can run here; says why not otherwise.
 fn can_run() -> bool {
@@ -54,7 +54,7 @@ fn the_kernels_schedulers_are_followed_measured_and_predicted() {
     command.args(["--seed", "7", "--load"]).arg(&load);
     let output = command.arg("--recordings").arg(&kept).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
-    let report: Report =
+    let report: LiveReport =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"));
     assert!(report.driver_depth >= 4 && report.disk == "hdd-7200");
     let names: Vec<_> = report
@@ -102,7 +102,7 @@ fn a_disk_that_is_too_fast_for_the_machine_is_slowed_down_and_predicted_so() {
         ];
         let output = iosched().args(command).args(arguments).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        serde_json::from_slice::<Report>(&output.stdout)
+        serde_json::from_slice::<LiveReport>(&output.stdout)
             .unwrap_or_else(|error| panic!("{error}: {stderr}"))
     };
     let chosen = live(&[]);
@@ -150,7 +150,7 @@ fn what_was_recorded_live_can_be_followed_again() {
         .arg(dir.path())
         .output()
         .unwrap();
-    let report: Report = serde_json::from_slice(&made.stdout).unwrap();
+    let report: LiveReport = serde_json::from_slice(&made.stdout).unwrap();
     let live = &report.results[0].followed;
     // How much agrees in a run of a second depends on the machine; what the exit code says of it does not.
     assert_eq!(made.status.code(), Some(i32::from(!report.agrees())));

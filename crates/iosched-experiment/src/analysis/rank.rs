@@ -1,6 +1,6 @@
 //! Where an arm stands in a contest: one scale of words for tables, sentences, pages and JSON.
 
-use iosched_stats::race::{Contest, Place, Verdict};
+use iosched_stats::race::{ArmState, Contest, Verdict};
 use serde::Serialize;
 
 /// What is known of an arm, from best to worst.
@@ -24,7 +24,7 @@ pub enum Rank {
 impl Rank {
     /// That of an arm in a contest whose ratios are to this baseline.
     pub fn of(contest: &Contest, arm: usize, baseline: usize) -> Rank {
-        if matches!(contest.arms[arm].place, Place::Withdrawn) {
+        if matches!(contest.arms[arm].place, ArmState::Withdrawn) {
             return Rank::Failed;
         }
         let among = |arms: &[usize], rank: Rank| arms.contains(&arm).then_some(rank);

@@ -61,7 +61,7 @@ pub enum Foreseen {
         /// Kernel name of the device that it was made on.
         device: String,
         /// What it is.
-        kind: file_system::Kind,
+        kind: file_system::FileSystemKind,
     },
     /// What is no file system of ours any more would be unmounted.
     FileSystemUnmounted {

@@ -70,7 +70,7 @@ pub enum Undone {
         /// Kernel name of the device that it was on.
         device: String,
         /// What it was.
-        kind: file_system::Kind,
+        kind: file_system::FileSystemKind,
     },
     /// What is no file system of ours any more was unmounted.
     FileSystemUnmounted {

@@ -13,7 +13,7 @@ use iosched_machine::process::{self, ChildError, Finished, Scope};
 use regex_lite::Regex;
 use serde::{Deserialize, Serialize};
 
-use super::fio_job::{Place, TrialSettings};
+use super::fio_job::{JobTarget, TrialSettings};
 use super::words::{self, WordsError};
 use super::{Kept, Load, LoadError, Outcome, Turn, Workplace, files};
 use crate::objective::Objective;
@@ -362,10 +362,10 @@ pub(super) fn went_well(
 /// Where the program runs, and what it is told.
 fn tell(command: &mut Command, at: &Workplace<'_>, turn: Option<&Turn<'_>>) {
     match at.place {
-        Place::Path(path) => {
+        JobTarget::Path(path) => {
             command.current_dir("/").env(TARGET, path);
         }
-        Place::Directory { .. } => {
+        JobTarget::Directory { .. } => {
             if let Some(target) = at.target_directory() {
                 command.current_dir(target).env(TARGET, target);
             }

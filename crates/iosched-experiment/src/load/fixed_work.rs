@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::fio::{self, Running};
-use super::fio_job::{JobFile, JobFileError, Place, TrialSettings};
+use super::fio_job::{JobFile, JobFileError, JobTarget, TrialSettings};
 use super::{Kept, Load, LoadError, Outcome, Turn, Workplace, files};
 use crate::objective::Objective;
 
@@ -64,8 +64,8 @@ impl FixedWork {
         at.directory_of(&self.settings.directory)
     }
 
-    fn place(&self, at: &Workplace<'_>) -> Place {
-        Place::Directory {
+    fn place(&self, at: &Workplace<'_>) -> JobTarget {
+        JobTarget::Directory {
             directory: self.directory(at).display().to_string(),
             file_size: 0,
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::fio::{self, Running};
-use super::fio_job::{JobFile, JobFileError, Place, TrialSettings};
+use super::fio_job::{JobFile, JobFileError, JobTarget, TrialSettings};
 use super::{Kept, Load, LoadError, Outcome, Turn, Workplace};
 use crate::objective::Objective;
 
@@ -71,7 +71,7 @@ impl Load for FioLoad {
 
     /// Writes the test files of a directory, so that no trial pays for it.
     fn prepare(&mut self, at: &Workplace<'_>, say: &mut dyn FnMut(&str)) -> Result<(), LoadError> {
-        let Place::Directory { .. } = at.place else {
+        let JobTarget::Directory { .. } = at.place else {
             return Ok(());
         };
         say(&format!("writing test files for {}", self.name));

@@ -55,7 +55,7 @@ pub(crate) mod files;
 
 use command::{CommandError, CommandSpecError};
 use fio::FioError;
-use fio_job::{JobFileError, Place, TrialSettings};
+use fio_job::{JobFileError, JobTarget, TrialSettings};
 use iozone::IozoneError;
 use pgbench::{OwnDatabases, PgbenchError, PgbenchSpecError};
 use scenario::{ScenarioError, SimulatedScenario};
@@ -176,7 +176,7 @@ impl Spec {
 #[derive(Debug, Clone, Copy)]
 pub struct Workplace<'a> {
     /// A device, a file, or a directory of our own.
-    pub place: &'a Place,
+    pub place: &'a JobTarget,
     /// Whose rights it has, and where its processes are kept together.
     pub scope: &'a Scope,
     /// Largest time for the load of one trial; `None` for the load's own choice.
@@ -194,8 +194,8 @@ impl Workplace<'_> {
     /// The directory of our own on the target, removed after the run.
     pub(crate) fn own_directory(&self) -> Option<&Path> {
         match self.place {
-            Place::Directory { directory, .. } => Some(Path::new(directory)),
-            Place::Path(_) => None,
+            JobTarget::Directory { directory, .. } => Some(Path::new(directory)),
+            JobTarget::Path(_) => None,
         }
     }
 
@@ -223,7 +223,7 @@ pub struct Turn<'a> {
     pub label: &'a str,
     /// Counted from 0.
     pub round: u32,
-    /// Place, run time and seed.
+    /// Where its I/O goes, run time and seed.
     pub settings: &'a TrialSettings,
 }
 

@@ -392,7 +392,7 @@ pub(super) fn nanos(duration: Duration) -> Nanos {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fio_job::Place;
+    use super::super::fio_job::JobTarget;
     use super::*;
 
     const MIXED: &str = "[reader]\nrw=randread\nbs=4k\n[writer]\nrw=randrw\nbs=8k\niodepth=16\n";
@@ -405,7 +405,7 @@ mod tests {
 
     fn settings(seed: u64) -> TrialSettings {
         TrialSettings {
-            place: Place::Path(String::new()),
+            place: JobTarget::Path(String::new()),
             runtime: Some(Duration::from_secs(3)),
             ramp: None,
             seed,

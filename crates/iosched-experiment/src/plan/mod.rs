@@ -17,7 +17,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use crate::load::fio_job::{Place, TrialSettings};
+use crate::load::fio_job::{JobTarget, TrialSettings};
 use crate::load::simulated::SimulatedDisk;
 use crate::load::{Load, LoadError, Spec};
 use crate::objective::Objective;
@@ -173,7 +173,7 @@ pub enum Target {
         /// Kernel name.
         device: String,
         /// What is made.
-        file_system: file_system::Kind,
+        file_system: file_system::FileSystemKind,
         /// Size of each worker's file.
         file_size: u64,
     },
@@ -365,7 +365,7 @@ impl Plan {
 
     /// How long the load of one trial runs; `None` if only a trial can tell.
     pub fn trial_duration(&self, load: usize) -> Option<Duration> {
-        let settings = self.trial_settings(load, 0, Place::Path(String::new()));
+        let settings = self.trial_settings(load, 0, JobTarget::Path(String::new()));
         self.loads[load].open().duration(&settings)
     }
 
@@ -393,7 +393,7 @@ impl Plan {
 
     /// What is put into the load's job file for a trial. The seed of fio's offsets is the same
     /// for all arms of a round, so that they meet the same requests.
-    pub fn trial_settings(&self, load: usize, round: u32, place: Place) -> TrialSettings {
+    pub fn trial_settings(&self, load: usize, round: u32, place: JobTarget) -> TrialSettings {
         TrialSettings {
             place,
             runtime: self.loads[load].runtime_s.map(Duration::from_secs_f64),

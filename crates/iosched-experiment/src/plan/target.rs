@@ -6,7 +6,7 @@ use std::path::Path;
 use iosched_machine::device::{
     Device, GivenUp, Occasion, Target as Found, Write, find_file_system, may_write,
 };
-use iosched_machine::file_system::Kind;
+use iosched_machine::file_system::FileSystemKind;
 use iosched_machine::host::Host;
 
 use super::{PlanError, PlanRequest, PlannedLoad, Target, writer};
@@ -110,9 +110,9 @@ pub(super) fn check_again(
 
 /// The file system that is made for the run: the one that is asked for, or ext4 where a load needs a
 /// directory and the disk is one that this run made.
-fn own_file_system(wanted: &PlanRequest, needs_directory: bool) -> Option<Kind> {
+fn own_file_system(wanted: &PlanRequest, needs_directory: bool) -> Option<FileSystemKind> {
     let of_itself = wanted.is_our_own && needs_directory;
-    wanted.mkfs.or(of_itself.then_some(Kind::ALL[0]))
+    wanted.mkfs.or(of_itself.then_some(FileSystemKind::ALL[0]))
 }
 
 /// A device that is to bear a file system of our own.
@@ -121,7 +121,7 @@ fn check_file_system(
     host: &Host,
     found: &Found,
     loads: &[PlannedLoad],
-    kind: Kind,
+    kind: FileSystemKind,
 ) -> Result<(Target, Option<GivenUp>), PlanError> {
     let Found::Device(device) = found else {
         return Err(PlanError::NoDevice {

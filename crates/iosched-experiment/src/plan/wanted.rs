@@ -56,7 +56,7 @@ pub struct PlanRequest {
     /// Record where requests spend their time.
     pub split: bool,
     /// Make a file system on the device for the run.
-    pub mkfs: Option<file_system::Kind>,
+    pub mkfs: Option<file_system::FileSystemKind>,
     /// What the user said about the data on a raw device.
     pub destroy_data: Consent,
 }

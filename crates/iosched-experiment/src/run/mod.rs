@@ -20,7 +20,7 @@ use crate::analysis::Analysis;
 use crate::event::{Event, Observer};
 use crate::journal::{Journal, OwnedResources, Undone};
 use crate::load::fio::FioError;
-use crate::load::fio_job::Place;
+use crate::load::fio_job::JobTarget;
 use crate::load::pgbench::OwnDatabases;
 use crate::load::{Load, LoadError, Workplace};
 use crate::plan::{Plan, PlannedLoad, Target};
@@ -217,7 +217,7 @@ struct Runner<'a> {
     scope: Scope,
     stop: &'a Stop,
     observer: &'a mut dyn Observer,
-    place: Place,
+    place: JobTarget,
     /// The state of each disk before the run.
     baseline: Vec<QueueState>,
     /// The processes that serve the disks, where they are emulated.
@@ -448,7 +448,7 @@ fn workplace<'a>(
     options: &RunOptions<'_>,
     scope: &'a Scope,
     stop: &'a Stop,
-    place: &'a Place,
+    place: &'a JobTarget,
 ) -> Workplace<'a> {
     Workplace {
         place,

@@ -12,12 +12,12 @@ use iosched_machine::user_files;
 use super::{RunError, check_way};
 use crate::journal::{OwnedResources, TargetMount};
 use crate::load::files;
-use crate::load::fio_job::Place;
+use crate::load::fio_job::JobTarget;
 use crate::plan::Target;
 
 /// Where the loads run, and what of it is our own.
 pub(super) struct Site {
-    place: Place,
+    place: JobTarget,
     directory: Option<PathBuf>,
     file_system: Option<OwnFileSystem>,
 }
@@ -54,7 +54,7 @@ impl Site {
     /// The target itself.
     fn whole(path: String) -> Site {
         Site {
-            place: Place::Path(path),
+            place: JobTarget::Path(path),
             directory: None,
             file_system: None,
         }
@@ -64,7 +64,7 @@ impl Site {
     fn within(above: &Path, file_size: u64, file_system: Option<OwnFileSystem>) -> Site {
         let directory = above.join(user_files::draw_name());
         Site {
-            place: Place::Directory {
+            place: JobTarget::Directory {
                 directory: directory.display().to_string(),
                 file_size,
             },
@@ -90,7 +90,7 @@ impl Site {
         }
     }
 
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> JobTarget {
         self.place.clone()
     }
 

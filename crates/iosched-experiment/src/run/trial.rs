@@ -11,7 +11,7 @@ use iosched_switch::{self as switch, QueueState, SwitchError};
 use super::{RunError, Runner, workplace};
 use crate::event::Event;
 use crate::journal;
-use crate::load::fio_job::{Place, TrialSettings};
+use crate::load::fio_job::{JobTarget, TrialSettings};
 use crate::load::{LoadError, Outcome, Turn};
 use crate::measure::{Counters, Measured, UserTime};
 use crate::plan::Plan;
@@ -219,7 +219,7 @@ struct TurnData {
 }
 
 impl TurnData {
-    fn new(plan: &Plan, slot: Slot, place: &Place) -> TurnData {
+    fn new(plan: &Plan, slot: Slot, place: &JobTarget) -> TurnData {
         TurnData {
             label: plan.arm_label(slot.arm),
             settings: plan.trial_settings(slot.load, slot.round, place.clone()),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use iosched_evidence::dataset::Wanted;
+use iosched_evidence::dataset::RowFilter;
 use iosched_evidence::drive;
 use iosched_evidence::pool::{Finding, Groups, Level, Question};
 use iosched_evidence::row::{Row, Source, Text};
@@ -64,8 +64,8 @@ pub struct Evidence<'a> {
 }
 
 /// What of a dataset says something of the disks of a machine, used for something.
-pub fn wanted(inventory: &Inventory, used_for: LoadClass) -> Wanted {
-    Wanted {
+pub fn wanted(inventory: &Inventory, used_for: LoadClass) -> RowFilter {
+    RowFilter {
         classes: Some(inventory.devices.iter().map(class).collect()),
         measured: Some(used_for),
     }

@@ -19,7 +19,7 @@ use iosched_machine::lossy;
 
 use crate::system_config::bls::{self, Starts};
 use crate::system_config::cmdline::{
-    self, Format, Place, elevator_in, with_elevator, with_elevator_in_scripts,
+    self, FileLine, Format, elevator_in, with_elevator, with_elevator_in_scripts,
 };
 use crate::system_config::files::{self, FileChange, FileError};
 use crate::system_config::parameter::{NotUnderstood, PARAMETER, value_of_parameter};
@@ -221,13 +221,13 @@ fn need_not_change(
 }
 
 /// The lines in which `elevator=` is given, each with its value.
-pub(crate) fn places_of_elevator(host: &Host) -> Vec<(Place, String)> {
+pub(crate) fn places_of_elevator(host: &Host) -> Vec<(FileLine, String)> {
     let mut found = Vec::new();
     for (file, format) in places(host) {
         let text = text_of(host, &file).unwrap_or_default();
         for (line, value) in cmdline::given(&text, format) {
             let file = file.clone();
-            found.push((Place { file, line }, value));
+            found.push((FileLine { file, line }, value));
         }
     }
     found

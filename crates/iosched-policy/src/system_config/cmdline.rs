@@ -18,7 +18,7 @@ use crate::system_config::{bls, menu_lst, scripts};
 
 /// A line of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct FileLine {
     #[serde(serialize_with = "displayed")]
     pub file: PathBuf,
     /// From 1; 0 for a file of one line.

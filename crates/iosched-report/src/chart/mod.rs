@@ -51,7 +51,7 @@ pub struct Axis {
 }
 
 /// A place of an axis with its name.
-pub type Place = (f64, String);
+pub type Tick = (f64, String);
 
 /// How values lie along an axis.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,7 +63,7 @@ pub enum Scale {
     /// By ratio; all values are above zero.
     Log,
     /// Evenly, with these places named instead of numbered.
-    Named(Vec<Place>),
+    Named(Vec<Tick>),
 }
 
 /// Points that belong together.

@@ -3,7 +3,7 @@
 
 use super::font::{fitted, width};
 use super::palette::Marker;
-use super::{Axis, Chart, Form, Mark, Place, Point, Scale, Series, ticks};
+use super::{Axis, Chart, Form, Mark, Point, Scale, Series, Tick, ticks};
 
 /// Size of labels, px.
 const LABEL: f32 = 12.0;
@@ -281,10 +281,10 @@ impl Range {
         }
     }
 
-    fn ticks(self, axis: &Axis, wanted: usize) -> Vec<Place> {
+    fn ticks(self, axis: &Axis, wanted: usize) -> Vec<Tick> {
         let places = match &axis.scale {
             Scale::Named(places) => {
-                let inside = |(at, _): &&Place| *at >= self.from && *at <= self.to;
+                let inside = |(at, _): &&Tick| *at >= self.from && *at <= self.to;
                 return places.iter().filter(inside).cloned().collect();
             }
             Scale::Log => ticks::log(self.from, self.to, wanted),
@@ -311,7 +311,7 @@ struct Layout<'a> {
     shapes: Vec<Shape>,
     x: Range,
     y: Range,
-    ticks_y: Vec<Place>,
+    ticks_y: Vec<Tick>,
     /// Sides of the plot, px.
     left: f32,
     right: f32,

@@ -4,7 +4,7 @@
 //! action, pid, device, cpu, error, length of the payload. A recording has one file per CPU; they are merged
 //! by time outside of this reader. Recordings of machines with the other byte order are refused by name.
 
-use super::error::{Cause, Place, ReadError};
+use super::error::{Cause, ReadError, TracePosition};
 use super::record::{DeviceId, Record, Sink, Skip, Stage};
 use super::text::extent;
 use crate::request::{Op, ProcessId};
@@ -102,7 +102,7 @@ impl Blktrace {
         while let Some(bytes) = block[used..].first_chunk::<HEADER>() {
             let header = Header(bytes);
             let at = |cause| ReadError {
-                place: Place::Byte(offset + used as u64),
+                place: TracePosition::Byte(offset + used as u64),
                 cause,
             };
             header.check().map_err(at)?;

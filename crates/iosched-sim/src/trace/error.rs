@@ -6,18 +6,18 @@ use super::kernel;
 
 /// Where in a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum TracePosition {
     /// The line of this number, from 1.
     Line(u64),
     /// This many bytes after the beginning (of the decompressed trace).
     Byte(u64),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for TracePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Line(line) => write!(f, "line {line}"),
-            Place::Byte(offset) => write!(f, "byte {offset}"),
+            TracePosition::Line(line) => write!(f, "line {line}"),
+            TracePosition::Byte(offset) => write!(f, "byte {offset}"),
         }
     }
 }
@@ -27,7 +27,7 @@ impl fmt::Display for Place {
 #[error("{place}: {cause}")]
 pub struct ReadError {
     /// The line or the byte that could not be read.
-    pub place: Place,
+    pub place: TracePosition,
     /// What is wrong there.
     pub cause: Cause,
 }

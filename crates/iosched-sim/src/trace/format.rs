@@ -3,7 +3,7 @@
 use super::blkparse::Blkparse;
 use super::blktrace::{self, Blktrace};
 use super::csv::{self, Csv};
-use super::error::{Cause, Place, ReadError, excerpt};
+use super::error::{Cause, ReadError, TracePosition, excerpt};
 use super::fio_iolog::{self, FioIolog};
 use super::lines::{self, LineFormat};
 use super::record::{Labels, Sink, Skipped};
@@ -97,7 +97,7 @@ impl Format {
     /// line that is neither a comment nor a heading.
     pub(crate) fn recognise(head: &[u8], is_whole: bool) -> Result<Format, ReadError> {
         let failed = |cause| ReadError {
-            place: Place::Line(1),
+            place: TracePosition::Line(1),
             cause,
         };
         if blktrace::begins_like(head) {

@@ -1,6 +1,6 @@
 //! Text formats line by line, out of blocks of bytes.
 
-use super::error::{Cause, Place, ReadError};
+use super::error::{Cause, ReadError, TracePosition};
 use super::record::Sink;
 
 /// Longest line of any trace.
@@ -38,7 +38,7 @@ pub(crate) fn parse<F: LineFormat>(
             format.line(line, sink)
         };
         read.map_err(|cause| ReadError {
-            place: Place::Line(*lines),
+            place: TracePosition::Line(*lines),
             cause,
         })?;
         used += step;

@@ -26,7 +26,7 @@ mod simulators;
 mod survey;
 mod text;
 
-pub use error::{Cause, Place, ReadError};
+pub use error::{Cause, ReadError, TracePosition};
 pub use format::Format;
 pub use kernel_write::write_event;
 pub use merge::{Merge, MergeError, WINDOW};

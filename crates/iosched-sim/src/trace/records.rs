@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use super::error::{Cause, Place, ReadError};
+use super::error::{Cause, ReadError, TracePosition};
 use super::format::{Format, Parser};
 use super::lines::LONGEST_LINE;
 use super::record::{Labels, Record, Sink, Skipped};
@@ -120,8 +120,8 @@ impl<R: Read> Records<R> {
 
     fn failed(&self, error: &std::io::Error) -> ReadError {
         let place = match self.format {
-            Format::Blktrace => Place::Byte(self.position),
-            _ => Place::Line(self.position + 1),
+            Format::Blktrace => TracePosition::Byte(self.position),
+            _ => TracePosition::Line(self.position + 1),
         };
         ReadError {
             place,

@@ -5,7 +5,7 @@
 //! more is always better.
 
 use super::pairs::{Pairs, Pooled, Precision};
-use super::{ArmStanding, Better, Contest, Design, Place, Race, Rules, Stopped, Verdict};
+use super::{ArmStanding, ArmState, Better, Contest, Design, Race, Rules, Stopped, Verdict};
 use crate::distribution::student_t_cdf;
 use crate::interval::Interval;
 use crate::sequence;
@@ -83,15 +83,15 @@ pub(super) struct Field {
     /// Rounds taken in.
     pub(super) rounds: usize,
     pairs: Pairs,
-    places: Vec<Place>,
+    places: Vec<ArmState>,
     seen: Vec<usize>,
 }
 
 impl Field {
     pub(super) fn new(referee: Referee, better: Better, withdrawn: &[usize]) -> Field {
-        let mut places = vec![Place::Remaining; referee.arms];
+        let mut places = vec![ArmState::Remaining; referee.arms];
         for &arm in withdrawn {
-            places[arm] = Place::Withdrawn;
+            places[arm] = ArmState::Withdrawn;
         }
         Field {
             referee,
@@ -118,14 +118,14 @@ impl Field {
 
     fn remaining(&self) -> Vec<usize> {
         (0..self.places.len())
-            .filter(|&arm| self.places[arm] == Place::Remaining)
+            .filter(|&arm| self.places[arm] == ArmState::Remaining)
             .collect()
     }
 
     fn disqualify(&mut self, gates: &[Gate]) {
         for arm in self.remaining() {
             if let Gate::Closed(requirement) = gates[arm] {
-                self.places[arm] = Place::Disqualified {
+                self.places[arm] = ArmState::Disqualified {
                     after: self.rounds,
                     requirement,
                 };
@@ -158,7 +158,7 @@ impl Field {
             let Some((winner, loser, lead)) = clearest else {
                 return;
             };
-            self.places[loser] = Place::Worse {
+            self.places[loser] = ArmState::Worse {
                 after: self.rounds,
                 than: winner,
                 ratio: self.to_metric(lead.negated()),
@@ -169,7 +169,7 @@ impl Field {
     /// The baseline, if another arm has beaten it.
     fn beaten_baseline(&self) -> Option<usize> {
         let baseline = self.referee.baseline;
-        matches!(self.places[baseline], Place::Worse { .. }).then_some(baseline)
+        matches!(self.places[baseline], ArmState::Worse { .. }).then_some(baseline)
     }
 
     /// True if the interval of the two themselves says that `a` is better than `b`.

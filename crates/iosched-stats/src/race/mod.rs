@@ -304,13 +304,13 @@ pub struct ArmStanding {
     /// Its metric / the baseline's metric, over the rounds that both ran; exactly 1 for the baseline.
     pub to_baseline: Option<Interval>,
     /// In or out.
-    pub place: Place,
+    pub place: ArmState,
 }
 
 /// In or out.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Place {
+pub enum ArmState {
     /// Still a candidate.
     Remaining,
     /// Surely worse than another one.
@@ -402,7 +402,7 @@ impl Contest {
         self.arms
             .iter()
             .enumerate()
-            .filter(|(_, arm)| arm.place == Place::Remaining)
+            .filter(|(_, arm)| arm.place == ArmState::Remaining)
             .map(|(index, _)| index)
     }
 
@@ -416,7 +416,7 @@ impl Contest {
 
     /// The arms of which one may be used: the winner; equals; those near the best. While it is undecided, none.
     pub fn eligible(&self, baseline: usize) -> Vec<usize> {
-        let has_lost = matches!(self.arms[baseline].place, Place::Worse { .. });
+        let has_lost = matches!(self.arms[baseline].place, ArmState::Worse { .. });
         let is_proven = |&arm: &usize| !has_lost || self.is_surely_better(arm, baseline);
         match &self.verdict {
             Verdict::Winner { arm } => vec![*arm],

@@ -56,7 +56,7 @@ fn a_clear_winner_is_named_and_the_ratio_is_said_in_the_metric() {
     let ratio = contest.arms[1].to_baseline.unwrap();
     assert!(ratio.contains(1.6), "{ratio:?}");
     assert!(ratio.lower > 1.5 && ratio.upper < 1.7, "{ratio:?}");
-    let Place::Worse { than, ratio, .. } = contest.arms[2].place else {
+    let ArmState::Worse { than, ratio, .. } = contest.arms[2].place else {
         panic!("{:?}", contest.arms[2]);
     };
     assert_eq!(than, 1);
@@ -215,7 +215,7 @@ fn an_arm_that_left_stays_out_and_keeps_its_reason() {
     }
     let standing = race.judge().unwrap();
     let contest = standing.decisive();
-    assert!(matches!(contest.arms[2].place, Place::Worse { after, .. } if after <= 4));
+    assert!(matches!(contest.arms[2].place, ArmState::Worse { after, .. } if after <= 4));
     assert_eq!(contest.arms[2].rounds, 4);
 }
 
@@ -225,8 +225,8 @@ fn a_withdrawn_arm_neither_wins_nor_drives_out() {
     race.withdrawn = vec![2];
     let standing = race.judge().unwrap();
     let contest = standing.decisive();
-    assert_eq!(contest.arms[2].place, Place::Withdrawn);
-    assert_eq!(contest.arms[0].place, Place::Remaining);
+    assert_eq!(contest.arms[2].place, ArmState::Withdrawn);
+    assert_eq!(contest.arms[0].place, ArmState::Remaining);
     assert_eq!(standing.next, Some(vec![vec![0, 1]]));
     race.withdrawn = vec![1, 2];
     assert_eq!(verdict(&race), Verdict::Alone { arm: 0 });
@@ -255,7 +255,7 @@ fn an_arm_that_misses_a_requirement_cannot_win() {
     let contest = standing.decisive();
     assert!(matches!(
         contest.arms[1].place,
-        Place::Disqualified { requirement: 0, .. }
+        ArmState::Disqualified { requirement: 0, .. }
     ));
     assert_eq!(contest.verdict, Verdict::Winner { arm: 2 });
 }
@@ -274,7 +274,7 @@ fn over_all_loads_requirements_are_counted_through() {
     });
     let standing = race(vec![first, second]).judge().unwrap();
     let missed = |contest: &Contest| match contest.arms[1].place {
-        Place::Disqualified { requirement, .. } => Some(requirement),
+        ArmState::Disqualified { requirement, .. } => Some(requirement),
         _ => None,
     };
     assert_eq!(missed(&standing.loads[0]), None);
@@ -293,10 +293,10 @@ fn while_a_requirement_is_unsettled_nobody_is_driven_out_by_it_and_the_baseline_
     let standing = race.judge().unwrap();
     let contest = standing.decisive();
     assert_eq!(contest.verdict, Verdict::Open);
-    assert_eq!(contest.arms[1].place, Place::Remaining);
+    assert_eq!(contest.arms[1].place, ArmState::Remaining);
     assert!(matches!(
         contest.arms[0].place,
-        Place::Worse { than: 1, .. }
+        ArmState::Worse { than: 1, .. }
     ));
     assert_eq!(standing.next, Some(vec![vec![0, 1, 2]]));
 }
@@ -380,7 +380,7 @@ fn an_undecided_race_chooses_no_arm() {
     let standing = race.judge().unwrap();
     let contest = standing.decisive();
     assert!(matches!(&contest.verdict, Verdict::Undecided { arms, .. } if arms == &[1, 2]));
-    assert!(matches!(contest.arms[0].place, Place::Worse { .. }));
+    assert!(matches!(contest.arms[0].place, ArmState::Worse { .. }));
     assert_eq!(contest.choice(0, &[Some(1.0), Some(3.0), Some(2.0)]), None);
     assert_eq!(contest.choice(0, &[None; 3]), None);
 }
@@ -409,11 +409,11 @@ fn a_baseline_that_was_beaten_by_another_runs_on_until_the_winner_is_proven_agai
     let contest = standing.decisive();
     assert!(matches!(
         contest.arms[0].place,
-        Place::Worse { than: 2, .. }
+        ArmState::Worse { than: 2, .. }
     ));
     assert!(matches!(
         contest.arms[2].place,
-        Place::Worse { than: 1, .. }
+        ArmState::Worse { than: 1, .. }
     ));
     assert!(!contest.is_surely_better(1, 0), "{:?}", contest.ratio(1, 0));
     assert_eq!(contest.verdict, Verdict::Open);
@@ -524,7 +524,7 @@ mod properties {
     }
 
     fn in_or_out(contest: &Contest, arm: usize) -> bool {
-        contest.arms[arm].place == Place::Remaining
+        contest.arms[arm].place == ArmState::Remaining
     }
 
     /// A race of four arms, run as it asks for its rounds.
@@ -657,7 +657,7 @@ mod properties {
             let contest = judged(table, Better::Higher, 0);
             prop_assert!(contest.remaining().count() >= 1);
             for arm in &contest.arms {
-                if let Place::Worse { after, than, ratio } = arm.place {
+                if let ArmState::Worse { after, than, ratio } = arm.place {
                     prop_assert!(ratio.upper < 1.0 && after >= 3);
                     prop_assert!(than < 3);
                 }
@@ -669,20 +669,20 @@ mod properties {
             // Quiet rounds of those that remain change what is believed of the noise.
             let rest = judged(table.clone(), Better::Higher, 0);
             for arm in 0..3 {
-                if let Place::Worse { after, .. } = rest.arms[arm].place {
+                if let ArmState::Worse { after, .. } = rest.arms[arm].place {
                     table.iter_mut().skip(after).for_each(|round| round[arm] = None);
                 }
             }
             for round in 0..12 {
                 let quiet = |arm: usize| {
                     let value = 100.0 + 0.01 * ((round + arm) % 3) as f64;
-                    (rest.arms[arm].place == Place::Remaining).then_some(value)
+                    (rest.arms[arm].place == ArmState::Remaining).then_some(value)
                 };
                 table.push((0..3).map(quiet).collect());
             }
             let contest = judged(table, Better::Higher, 0);
             for arm in 0..3 {
-                if let Place::Worse { than, ratio, after } = contest.arms[arm].place
+                if let ArmState::Worse { than, ratio, after } = contest.arms[arm].place
                     && rest.arms[arm].place == contest.arms[arm].place
                 {
                     let now = contest.pairs[arm][than].unwrap();

@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iosched_emulate::disk_file;
 use iosched_experiment::run::random_seed;
 use iosched_experiment::simulate::live::{
-    Comparison, ContendedTags, Event, Figures, LiveRequest, Plan, Report, Speed,
+    Comparison, ContendedTags, Figures, LiveEvent, LiveReport, LiveRequest, Plan, Speed,
 };
 use iosched_machine::failure::exit;
 use iosched_machine::process::Stop;
@@ -110,9 +110,9 @@ impl Progress<'_> {
         Progress { bar, output }
     }
 
-    fn event(&self, event: &Event<'_>) {
+    fn event(&self, event: &LiveEvent<'_>) {
         match event {
-            Event::Disk {
+            LiveEvent::Disk {
                 speed,
                 device,
                 depth,
@@ -124,7 +124,7 @@ impl Progress<'_> {
                 );
                 self.bar.suspend(|| self.output.note(&note));
             }
-            Event::Running {
+            LiveEvent::Running {
                 scheduler,
                 load,
                 done,
@@ -138,10 +138,10 @@ impl Progress<'_> {
                 let said = format!("{load}, {scheduler}; about {left} left");
                 self.bar.set_message(visible(&said).into_owned());
             }
-            Event::Compared(comparison) if !self.output.is_json() => {
+            LiveEvent::Compared(comparison) if !self.output.is_json() => {
                 self.bar.suspend(|| self.output.text(&text(comparison)));
             }
-            Event::Disk { .. } | Event::Compared(_) => {}
+            LiveEvent::Disk { .. } | LiveEvent::Compared(_) => {}
         }
     }
 }
@@ -265,7 +265,7 @@ fn slowed(speed: &Speed) -> String {
 }
 
 /// Whether the kernel's schedulers are ours.
-fn summary(report: &Report) -> String {
+fn summary(report: &LiveReport) -> String {
     let decisions: u64 = report
         .results
         .iter()

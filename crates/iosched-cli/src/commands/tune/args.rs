@@ -204,7 +204,7 @@ pub(crate) struct TuneArgs {
         value_parser = parse_file_system,
         conflicts_with_all = ["precondition", "simulate"]
     )]
-    pub(super) mkfs: Option<file_system::Kind>,
+    pub(super) mkfs: Option<file_system::FileSystemKind>,
 
     /// Run the load with this user's rights [default: yours]
     #[arg(long, value_name = "NAME")]
@@ -330,9 +330,9 @@ fn parse_confidence(text: &str) -> Result<f64, String> {
     Ok(number / scale)
 }
 
-fn parse_file_system(text: &str) -> Result<file_system::Kind, String> {
-    file_system::Kind::from_name(text).ok_or_else(|| {
-        let names = file_system::Kind::ALL.map(file_system::Kind::name);
+fn parse_file_system(text: &str) -> Result<file_system::FileSystemKind, String> {
+    file_system::FileSystemKind::from_name(text).ok_or_else(|| {
+        let names = file_system::FileSystemKind::ALL.map(file_system::FileSystemKind::name);
         format!("known are {}", names.join(", "))
     })
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{JobFile, Place, TrialSettings};
+use super::{JobFile, JobTarget, TrialSettings};
 
 impl JobFile {
     /// The job file that fio gets for a trial.
@@ -34,7 +34,7 @@ impl JobFile {
             };
             put("ioengine", "libaio");
             put("direct", "1");
-            if let Place::Directory { file_size, .. } = &settings.place {
+            if let JobTarget::Directory { file_size, .. } = &settings.place {
                 put("size", &file_size.to_string());
             }
             for assignment in &job.assignments {
@@ -44,12 +44,12 @@ impl JobFile {
                 }
             }
             match &settings.place {
-                Place::Path(path) => {
+                JobTarget::Path(path) => {
                     put("filename", &path.replace(':', "\\:"));
                     // It is somebody's, and must be there.
                     put("allow_file_create", "0");
                 }
-                Place::Directory { directory, .. } => {
+                JobTarget::Directory { directory, .. } => {
                     put("directory", &directory.replace(':', "\\:"));
                     // Files are written in full before the first trial, and only overwritten then:
                     // reads of holes and first writes would measure the file system's allocator.
@@ -97,7 +97,7 @@ mod tests {
 
     fn settings() -> TrialSettings {
         TrialSettings {
-            place: Place::Path("/dev/loop9".into()),
+            place: JobTarget::Path("/dev/loop9".into()),
             runtime: Some(Duration::from_secs(10)),
             ramp: None,
             seed: 7,
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn a_colon_in_a_path_is_escaped_because_fio_splits_there() {
         let file = JobFile::parse("j", "[a]\nrw=read\n").unwrap();
-        let place = Place::Path("/dev/disk/by-path/pci-0000:00".into());
+        let place = JobTarget::Path("/dev/disk/by-path/pci-0000:00".into());
         let text = file.compose(&TrialSettings {
             place,
             ..settings()

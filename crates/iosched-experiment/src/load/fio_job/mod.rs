@@ -51,7 +51,7 @@ struct Assignment {
 
 /// Where a composed job file sends its I/O.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum JobTarget {
     /// One block device or existing file, shared by all jobs.
     Path(String),
     /// A directory of our own, in which fio makes one file per job of the given size in bytes
@@ -68,7 +68,7 @@ pub enum Place {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrialSettings {
     /// Where the I/O goes.
-    pub place: Place,
+    pub place: JobTarget,
     /// Run time of each job; `None` keeps what the file says.
     pub runtime: Option<Duration>,
     /// Time before counting starts; `None` keeps what the file says.
@@ -192,7 +192,7 @@ mod tests {
         let text = "[a]\nruntime=10\n[b]\nruntime=20\nstartdelay=5\n[c]\nstonewall\nruntime=1m\n";
         let file = JobFile::parse("j", text).unwrap();
         let settings = |runtime| TrialSettings {
-            place: Place::Path("/dev/loop9".into()),
+            place: JobTarget::Path("/dev/loop9".into()),
             runtime,
             ramp: None,
             seed: 7,

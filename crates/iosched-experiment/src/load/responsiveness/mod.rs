@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use self::program::Program;
 use super::fio::{self, FioError};
-use super::fio_job::{JobFile, JobFileError, Place, TrialSettings};
+use super::fio_job::{JobFile, JobFileError, JobTarget, TrialSettings};
 use super::settings::{self, SettingError};
 use super::{Kept, Load, LoadError, Outcome, Turn, Workplace, files, words};
 use crate::objective::Objective;
@@ -161,7 +161,7 @@ impl Responsiveness {
         runtime: Option<Duration>,
     ) -> TrialSettings {
         TrialSettings {
-            place: Place::Directory {
+            place: JobTarget::Directory {
                 directory: at.directory_of(NAME).display().to_string(),
                 file_size: self.settings.size,
             },

@@ -25,7 +25,7 @@ fn trial(text: &str, model: &str, arm: &str, seed: u64) -> Outcome {
     let mut load = spec.open(text).unwrap();
     let arm = Arm::parse(arm).unwrap();
     let settings = crate::load::fio_job::TrialSettings {
-        place: crate::load::fio_job::Place::Path(String::new()),
+        place: crate::load::fio_job::JobTarget::Path(String::new()),
         runtime: None,
         ramp: None,
         seed,

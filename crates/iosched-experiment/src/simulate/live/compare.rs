@@ -18,7 +18,7 @@ use crate::trial::JobResult;
 
 /// What came out of everything.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Report {
+pub struct LiveReport {
     /// The disk model.
     pub disk: String,
     /// Its queue depth.
@@ -63,7 +63,7 @@ pub struct Pace {
     pub latency_ns: f64,
 }
 
-impl Report {
+impl LiveReport {
     /// True if the kernel decided as ours everywhere, as far as that can be told.
     pub fn agrees(&self) -> bool {
         let agrees = |result: &Comparison| {

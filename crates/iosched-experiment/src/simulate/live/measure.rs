@@ -20,7 +20,7 @@ use iosched_switch::{self as switch, Arm, QueueState};
 
 use super::{LiveError, Load, Plan};
 use crate::load::fio;
-use crate::load::fio_job::{Place, TrialSettings};
+use crate::load::fio_job::{JobTarget, TrialSettings};
 use crate::simulate::conform::{Conformance, best_phase};
 use crate::simulate::settings::Checked;
 use crate::trial::JobResult;
@@ -80,7 +80,7 @@ impl<'a> Bench<'a> {
         // What an earlier load left in the page cache is none of this one's.
         let _ = File::open(&path).and_then(|file| file.sync_all());
         let settings = TrialSettings {
-            place: Place::Path(path.display().to_string()),
+            place: JobTarget::Path(path.display().to_string()),
             runtime: Some(plan.wanted.runtime),
             ramp: None,
             seed: plan.wanted.seed,

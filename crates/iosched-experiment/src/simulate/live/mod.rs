@@ -33,7 +33,9 @@ use iosched_sim::units::Bytes;
 use iosched_sim::workload::Job;
 use iosched_sim::workload::fio_job;
 
-pub use self::compare::{Comparison, Figures, Measurement, Pace, ProcessComparison, Report, Speed};
+pub use self::compare::{
+    Comparison, Figures, LiveReport, Measurement, Pace, ProcessComparison, Speed,
+};
 pub use self::error::LiveError;
 pub use self::tags::{ContendedTags, Contests};
 use crate::load::builtin;
@@ -99,7 +101,7 @@ pub struct Plan {
 
 /// What is done just now.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Event<'a> {
+pub enum LiveEvent<'a> {
     /// The disk is there.
     Disk {
         /// By how much it is slowed down, and why.
@@ -174,8 +176,8 @@ impl Plan {
     pub fn run(
         &self,
         stop: &Stop,
-        tracer: &mut dyn FnMut(&Event<'_>),
-    ) -> Result<Report, LiveError> {
+        observer: &mut dyn FnMut(&LiveEvent<'_>),
+    ) -> Result<LiveReport, LiveError> {
         let speed = self.speed(stop)?;
         let mut spec = Spec::new(self.wanted.model.clone(), &self.wanted.server);
         spec.queue_depth = self.wanted.queue_depth;
@@ -184,7 +186,7 @@ impl Plan {
         spec.seed = self.wanted.seed;
         spec.owner_pid = i32::try_from(std::process::id()).ok();
         let disk = EmulatedDisk::create(&spec)?;
-        let compared = self.on_disk(&disk, &speed, stop, tracer);
+        let compared = self.on_disk(&disk, &speed, stop, observer);
         let removed = disk.remove(true);
         let report = compared?;
         removed?;
@@ -196,8 +198,8 @@ impl Plan {
         disk: &EmulatedDisk,
         speed: &Speed,
         stop: &Stop,
-        tracer: &mut dyn FnMut(&Event<'_>),
-    ) -> Result<Report, LiveError> {
+        observer: &mut dyn FnMut(&LiveEvent<'_>),
+    ) -> Result<LiveReport, LiveError> {
         let status = disk.status();
         let depth = status.driver_depth.unwrap_or(1);
         let machine = machine::Machine {
@@ -206,7 +208,7 @@ impl Plan {
             most_iops: speed.machine.map(|machine| machine.iops),
         };
         let device = disk.device();
-        tracer(&Event::Disk {
+        observer(&LiveEvent::Disk {
             speed,
             device,
             depth,
@@ -218,7 +220,7 @@ impl Plan {
             for scheduler in &self.schedulers {
                 let done = results.len();
                 let mut tick = |elapsed: Duration| {
-                    tracer(&Event::Running {
+                    observer(&LiveEvent::Running {
                         scheduler: &scheduler.name,
                         load: &load.name,
                         done,
@@ -233,11 +235,11 @@ impl Plan {
                 let setting = (scheduler, load, &contested);
                 let predicted = predict::predict(self, setting, &measured, &machine)?;
                 let comparison = Comparison::new(setting, &measured, followed, &predicted);
-                tracer(&Event::Compared(&comparison));
+                observer(&LiveEvent::Compared(&comparison));
                 results.push(comparison);
             }
         }
-        Ok(Report {
+        Ok(LiveReport {
             disk: self.wanted.model.name.clone(),
             queue_depth: status.queue_depth.unwrap_or(1),
             driver_depth: depth,
