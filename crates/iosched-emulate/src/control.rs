@@ -101,16 +101,6 @@ impl EmulatedDisk {
         &self.device
     }
 
-    /// Its name among emulated disks, for example `hdd-7200-1`.
-    pub fn id(&self) -> &str {
-        self.place.id()
-    }
-
-    /// Its directory, which has the mount and the server's log.
-    pub fn dir(&self) -> &Path {
-        self.place.dir()
-    }
-
     /// What it is now.
     pub fn status(&self) -> Status {
         Status::of(&Host::live(), &self.place)

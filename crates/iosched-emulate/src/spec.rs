@@ -121,7 +121,7 @@ impl Spec {
     }
 
     /// Its model, if it has one.
-    pub fn model(&self) -> Option<&Model> {
+    pub(crate) fn model(&self) -> Option<&Model> {
         match &self.base {
             Base::Model(model) => Some(model),
             Base::Over(_) => None,

@@ -361,7 +361,7 @@ impl Dataset {
 }
 
 /// The same comparison once, with the most rounds; in the order in which they came.
-pub fn each_once(mut rows: Vec<Row>) -> Vec<Row> {
+pub(crate) fn each_once(mut rows: Vec<Row>) -> Vec<Row> {
     let mut longest: HashMap<Same<'_>, usize> = HashMap::with_capacity(rows.len());
     for (at, row) in rows.iter().enumerate() {
         let best = longest.entry(Same(row)).or_insert(at);
@@ -827,17 +827,6 @@ pub(crate) fn bytes_of(rows: &[&Row]) -> Result<Vec<u8>, ParquetError> {
     writer.into_inner()
 }
 
-/// Whether rows can be added to a directory: it is a dataset, or empty, or not there.
-///
-/// # Errors
-/// It is something else, or cannot be listed.
-pub fn check_may_add(directory: &Path) -> Result<(), DatasetError> {
-    match classes_of(directory) {
-        Ok(_) | Err(DatasetError::Missing { .. }) => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
 /// Adds rows to a directory, which is made if it is not there: a new file for each class (several where there is much),
 /// beside the secret that named their machines. Returns the files.
 ///
@@ -1231,11 +1220,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("holiday.jpg"), "x").unwrap();
         assert!(matches!(
-            check_may_add(dir.path()),
+            Dataset::read(dir.path(), &ALL),
             Err(DatasetError::Other { .. })
         ));
         let missing = dir.path().join("missing");
-        assert!(check_may_add(&missing).is_ok());
         assert!(matches!(
             Dataset::read(&missing, &ALL),
             Err(DatasetError::Missing { .. })

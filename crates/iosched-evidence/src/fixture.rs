@@ -90,7 +90,7 @@ impl Fleet {
     }
 
     /// The true effects of a machine that was not measured.
-    pub fn another_machine(&mut self, model: &str, series: &str) -> [f64; ARMS.len()] {
+    pub(crate) fn another_machine(&mut self, model: &str, series: &str) -> [f64; ARMS.len()] {
         let truth = self.truth[&(model.to_owned(), series.to_owned())];
         added(truth.effects, self.chance.effects(truth.between_machines))
     }

@@ -21,7 +21,7 @@ use crate::load_class::LoadClass;
 use crate::row::{LONGEST_TEXT, OWN, Row, Source, Text, numbers_of_release};
 
 /// Fewer rounds say too little of their own spread.
-pub const LEAST_ROUNDS: usize = 3;
+pub(crate) const LEAST_ROUNDS: usize = 3;
 
 /// The smallest standard deviation of a log-ratio that is believed, as in the race.
 const RESOLUTION: f64 = 0.001;

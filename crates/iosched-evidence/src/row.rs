@@ -72,7 +72,7 @@ impl Source {
     }
 
     /// The source of this name.
-    pub fn from_name(name: &str) -> Option<Source> {
+    pub(crate) fn from_name(name: &str) -> Option<Source> {
         Source::ALL.into_iter().find(|source| source.name() == name)
     }
 }
@@ -140,7 +140,7 @@ pub const LONGEST_TEXT: usize = 200;
 
 impl Row {
     /// The kernel's series: `6.12` of `6.12.48`; empty where no kernel took part.
-    pub fn series(&self) -> &str {
+    pub(crate) fn series(&self) -> &str {
         let second = self.kernel.match_indices('.').nth(1);
         second.map_or(&self.kernel, |(at, _)| &self.kernel[..at])
     }
@@ -172,7 +172,7 @@ impl Row {
     }
 
     /// What is compared, whatever the numbers are: a record may be added again once it has more rounds.
-    pub fn key(&self) -> (&str, &str, &str, &str, &str) {
+    pub(crate) fn key(&self) -> (&str, &str, &str, &str, &str) {
         (
             &self.record,
             &self.fingerprint,
@@ -193,7 +193,7 @@ impl Row {
     const COMMON_TEXTS: usize = 12;
 
     /// What it compares on what, whatever machine did: what is pooled with others of its kind at the narrowest level.
-    pub fn kind(&self) -> impl Hash + use<'_> {
+    pub(crate) fn kind(&self) -> impl Hash + use<'_> {
         let own_load = if *self.load_class == *OWN {
             &*self.fingerprint
         } else {
@@ -215,7 +215,7 @@ impl Row {
     ///
     /// # Errors
     /// The first column that cannot be so, with its value.
-    pub fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         let texts = [
             ("record", &self.record, true),
             ("machine", &self.machine, true),

@@ -451,7 +451,7 @@ impl Record {
     }
 
     /// What the user gave up the last time; `None` if nothing, or if the record is from before schema 3.
-    pub fn given_up(&self) -> Option<&GivenUp> {
+    pub(crate) fn given_up(&self) -> Option<&GivenUp> {
         let resumed = self.entries.iter().rev().find_map(|entry| match entry {
             Entry::Resumed { given_up, .. } => given_up.as_deref(),
             _ => None,
@@ -460,7 +460,7 @@ impl Record {
     }
 
     /// What the run left on its raw device when it ended the last time; `None` if it was killed.
-    pub fn left(&self) -> Option<&Content> {
+    pub(crate) fn left(&self) -> Option<&Content> {
         let mut last = self.entries.iter().rev();
         last.find_map(|entry| match entry {
             Entry::Left { content } => Some(Some(content)),

@@ -77,7 +77,7 @@ pub struct Reach {
 
 impl Order {
     /// Takes in a request of so many sectors, and says where it ends; `before` is where the one before ended.
-    pub fn add(&mut self, before: Option<u64>, start: u64, sectors: u64) -> u64 {
+    pub(crate) fn add(&mut self, before: Option<u64>, start: u64, sectors: u64) -> u64 {
         let end = start.saturating_add(sectors);
         self.requests += 1;
         self.sequential += u64::from(before == Some(start));
@@ -101,7 +101,7 @@ impl Order {
     }
 
     /// The orders of several trials together, without the ways between them; none of none.
-    pub fn merged<'a>(orders: impl Iterator<Item = &'a Order>) -> Option<Order> {
+    pub(crate) fn merged<'a>(orders: impl Iterator<Item = &'a Order>) -> Option<Order> {
         orders.copied().reduce(|a, b| Order {
             requests: a.requests.saturating_add(b.requests),
             sequential: a.sequential.saturating_add(b.sequential),
@@ -177,7 +177,7 @@ impl Parts {
     }
 
     /// The times of several trials together; none of no requests.
-    pub fn merged<'a>(parts: impl Iterator<Item = &'a Parts>) -> Option<Parts> {
+    pub(crate) fn merged<'a>(parts: impl Iterator<Item = &'a Parts>) -> Option<Parts> {
         let mut all = Gathered::default();
         for part in parts {
             all.requests += part.requests;

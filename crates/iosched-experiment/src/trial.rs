@@ -63,7 +63,7 @@ pub struct Phases {
 
 impl Phases {
     /// From the end of the trial before to the end of this one.
-    pub fn total(&self) -> Duration {
+    pub(crate) fn total(&self) -> Duration {
         Duration::from_nanos(self.switch_ns + self.prepare_ns + self.load_ns + self.harness_ns)
     }
 }

@@ -90,7 +90,7 @@ impl Trusted {
 
 /// Refuses a path by which somebody else could make us take another device: its links, and the node at its end. Who is
 /// not root opens what he may open anyway.
-pub fn check_device(path: &Path) -> Result<(), WayError> {
+pub(crate) fn check_device(path: &Path) -> Result<(), WayError> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
     }

@@ -28,7 +28,7 @@ pub struct Sysfs {
 
 impl Sysfs {
     /// The tree whose `block/` and `class/` are directly below `root`.
-    pub fn at(root: impl Into<PathBuf>) -> Sysfs {
+    pub(crate) fn at(root: impl Into<PathBuf>) -> Sysfs {
         Sysfs {
             root: root.into(),
             writes_until_failure: None,
@@ -37,7 +37,7 @@ impl Sysfs {
 
     /// The same tree, whose `n`-th write from now (1 is the next) fails with EIO. For tests.
     #[must_use]
-    pub fn failing_write(mut self, n: u32) -> Sysfs {
+    pub(crate) fn failing_write(mut self, n: u32) -> Sysfs {
         self.writes_until_failure = Some(Arc::new(AtomicI64::new(i64::from(n))));
         self
     }
@@ -115,7 +115,7 @@ impl Sysfs {
 
     /// The entries of a directory of the tree that belongs to no device (`fs/btrfs`), sorted; empty
     /// where there is none.
-    pub fn entries(&self, below: &str) -> Vec<String> {
+    pub(crate) fn entries(&self, below: &str) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.root.join(below)) else {
             return Vec::new();
         };

@@ -289,7 +289,7 @@ pub fn left_by_dead(host: &Host, disks: &[String]) -> Result<Vec<Leftover>, SetE
 }
 
 /// What runs, dead or alive, have yet to put back on these disks.
-pub fn left_on(host: &Host, disks: &[String]) -> Vec<Leftover> {
+pub(crate) fn left_on(host: &Host, disks: &[String]) -> Vec<Leftover> {
     let may_be_there = |disk: &SavedDisk| disk.is_still_there(host).unwrap_or(true);
     let is_ours = |disk: &SavedDisk| disks.contains(&disk.device) && may_be_there(disk);
     journal::leftovers(host)

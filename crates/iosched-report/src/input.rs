@@ -133,7 +133,7 @@ impl Recording {
     }
 
     /// What is wrong in it.
-    pub fn failed(&self, cause: ReadError) -> InputError {
+    pub(crate) fn failed(&self, cause: ReadError) -> InputError {
         InputError::Trace {
             path: self.path.clone(),
             cause,

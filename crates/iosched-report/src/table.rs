@@ -31,7 +31,7 @@ impl Table {
     }
 
     /// The first so many columns stay however narrow it is: what does not fit beside the others goes below them.
-    pub fn keep(&mut self, columns: usize) {
+    pub(crate) fn keep(&mut self, columns: usize) {
         self.kept = columns;
     }
 
@@ -138,7 +138,7 @@ impl Table {
     }
 
     /// The heads of the columns that are not empty, each with the side that its cells lean to.
-    pub fn heads(&self) -> Vec<(&str, Align)> {
+    pub(crate) fn heads(&self) -> Vec<(&str, Align)> {
         let columns = self.filled_columns().into_iter();
         columns
             .map(|column| (self.columns[column].0.as_str(), self.columns[column].1))
@@ -146,7 +146,7 @@ impl Table {
     }
 
     /// The cells below [`Table::heads`], row by row.
-    pub fn rows(&self) -> impl Iterator<Item = Vec<&str>> {
+    pub(crate) fn rows(&self) -> impl Iterator<Item = Vec<&str>> {
         let shown = self.filled_columns();
         self.rows.iter().map(move |row| {
             let cells = shown.iter().map(|&column| row[column].as_str());

@@ -102,7 +102,7 @@ pub struct Bio {
 
 impl Bio {
     /// The position after the last sector.
-    pub fn end(&self) -> Sector {
+    pub(crate) fn end(&self) -> Sector {
         self.start + self.length
     }
 
@@ -186,7 +186,7 @@ impl Request {
     }
 
     /// The position after the last sector.
-    pub fn end(&self) -> Sector {
+    pub(crate) fn end(&self) -> Sector {
         self.start + self.length
     }
 }
@@ -197,7 +197,7 @@ pub struct RequestId(u32);
 
 impl RequestId {
     /// Its place in tables that run beside [`Requests`].
-    pub fn index(self) -> usize {
+    pub(crate) fn index(self) -> usize {
         self.0 as usize
     }
 
@@ -248,7 +248,7 @@ pub struct Requests {
 
 impl Requests {
     /// Adds a request.
-    pub fn add(&mut self, request: Request) -> RequestId {
+    pub(crate) fn add(&mut self, request: Request) -> RequestId {
         let id = match self.free.pop() {
             Some(id) => id,
             None => self.grow(),
@@ -266,7 +266,7 @@ impl Requests {
     }
 
     /// Frees a request's place.
-    pub fn remove(&mut self, id: RequestId) -> Request {
+    pub(crate) fn remove(&mut self, id: RequestId) -> Request {
         let request = self.slots[id.index()]
             .take()
             .expect("a request is freed once");
@@ -277,11 +277,6 @@ impl Requests {
     /// How many exist.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
-    }
-
-    /// True if there is none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 

@@ -48,7 +48,7 @@ impl Interval {
 
     /// The same difference seen from the other side, on the log scale: `a - b` becomes `b - a`.
     #[must_use]
-    pub fn negated(self) -> Interval {
+    pub(crate) fn negated(self) -> Interval {
         Interval {
             estimate: -self.estimate,
             lower: -self.upper,

@@ -51,7 +51,7 @@ use self::error::io_error;
 
 /// Settings of a queue besides the scheduler's own tunables that may be set, in the order in which
 /// they are written.
-pub const SETTINGS: &[&str] = &[
+pub(crate) const SETTINGS: &[&str] = &[
     "async_depth", // in queue/iosched/ before 7.0
     "max_sectors_kb",
     "nomerges",

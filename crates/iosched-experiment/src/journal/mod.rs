@@ -87,7 +87,7 @@ pub struct OwnedResources {
 
 impl OwnedResources {
     /// True if there is nothing to remove.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         let OwnedResources {
             directories,
             mount: _,

@@ -31,7 +31,7 @@ impl TargetMount {
     }
 
     /// True if that file system is mounted there now.
-    pub fn is_mounted(&self, host: &Host) -> bool {
+    pub(crate) fn is_mounted(&self, host: &Host) -> bool {
         let Some(now) = TargetMount::of(host, &self.mount_point) else {
             return false;
         };

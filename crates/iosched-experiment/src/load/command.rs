@@ -207,7 +207,7 @@ impl Settings {
     }
 
     /// What decides, where it is not time and the user does not say which way is better.
-    pub fn objective(&self, is_higher_better: Option<bool>) -> Objective {
+    pub(crate) fn objective(&self, is_higher_better: Option<bool>) -> Objective {
         match (&self.metric, is_higher_better) {
             (Metric::Time, _) => Objective::Time,
             (_, Some(false)) => Objective::NumberLower,
@@ -218,7 +218,7 @@ impl Settings {
 
 impl Metric {
     /// `time`, a JSON pointer (it begins with `/`), or else a regular expression.
-    pub fn parse(text: &str) -> Metric {
+    pub(crate) fn parse(text: &str) -> Metric {
         match text {
             "time" => Metric::Time,
             _ if text.starts_with('/') => Metric::Json(text.into()),

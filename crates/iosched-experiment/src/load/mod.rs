@@ -150,7 +150,7 @@ impl Failure for SpecError {
 
 impl Spec {
     /// The load itself. `name` is what errors call it.
-    pub fn open(&self, name: &str) -> Result<Box<dyn Load>, SpecError> {
+    pub(crate) fn open(&self, name: &str) -> Result<Box<dyn Load>, SpecError> {
         match self {
             Spec::JobFile(text) => Ok(Box::new(job_file::FioLoad::new(name, text)?)),
             Spec::Command(settings) => Ok(Box::new(command::CommandLoad::new(settings)?)),
@@ -187,7 +187,7 @@ pub struct Workplace<'a> {
 
 impl Workplace<'_> {
     /// Whose rights the load has, if not ours.
-    pub fn user(&self) -> Option<&User> {
+    pub(crate) fn user(&self) -> Option<&User> {
         self.scope.user()
     }
 
@@ -249,7 +249,7 @@ pub struct Outcome {
 impl Outcome {
     /// Why it, or what was worked out of it, cannot have been measured, if so: programs print what they like, and a
     /// record takes no such number.
-    pub fn check(&self, metrics: &Metrics) -> Result<(), LoadError> {
+    pub(crate) fn check(&self, metrics: &Metrics) -> Result<(), LoadError> {
         foreign::check_kept(&self.jobs)
             .and_then(|()| foreign::check_kept(metrics))
             .map_err(|cause| LoadError::Impossible { cause })
@@ -267,7 +267,7 @@ pub struct Kept {
 
 impl Kept {
     /// Files of a load's own.
-    pub fn own(bytes: u64) -> Vec<Kept> {
+    pub(crate) fn own(bytes: u64) -> Vec<Kept> {
         vec![Kept { name: None, bytes }]
     }
 

@@ -69,7 +69,7 @@ pub struct Settings<'a> {
 
 impl<'a> Settings<'a> {
     /// Reads `name=value,name=value`; a name that is not `known` is refused.
-    pub fn parse(
+    pub(crate) fn parse(
         load: &'a str,
         text: &'a str,
         known: &[&str],
@@ -95,12 +95,12 @@ impl<'a> Settings<'a> {
     }
 
     /// The text of a setting.
-    pub fn text(&mut self, name: &str) -> Option<&'a str> {
+    pub(crate) fn text(&mut self, name: &str) -> Option<&'a str> {
         self.values.remove(name)
     }
 
     /// A number in this range, or the default.
-    pub fn number<T>(
+    pub(crate) fn number<T>(
         &mut self,
         name: &str,
         range: std::ops::RangeInclusive<T>,
@@ -124,7 +124,7 @@ impl<'a> Settings<'a> {
     }
 
     /// A size in this range, bytes, or the default.
-    pub fn size(
+    pub(crate) fn size(
         &mut self,
         name: &str,
         range: std::ops::RangeInclusive<u64>,
@@ -139,12 +139,12 @@ impl<'a> Settings<'a> {
     }
 
     /// True if the setting is given, and was not taken yet.
-    pub fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }
 
     /// A value that was understood otherwise and refused.
-    pub fn refuse(&self, name: &str, value: &str, cause: impl Into<String>) -> SettingError {
+    pub(crate) fn refuse(&self, name: &str, value: &str, cause: impl Into<String>) -> SettingError {
         SettingError::Value {
             load: self.load.into(),
             setting: name.into(),

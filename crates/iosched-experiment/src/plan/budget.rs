@@ -8,7 +8,7 @@ use iosched_stats::race;
 use super::{Plan, PlanError};
 
 /// What a trial takes besides its load: a switch, dropped caches, fio's start and end.
-pub const TRIAL_OVERHEAD: Duration = Duration::from_millis(800);
+pub(crate) const TRIAL_OVERHEAD: Duration = Duration::from_millis(800);
 
 /// So many rounds are to fit into a budget of time before trials are made shorter: the intervals of four arms
 /// are finite from the fourth round on.
@@ -18,7 +18,7 @@ const WISHED_ROUNDS: u32 = 5;
 const SHORTEST_TENTHS: u32 = 10;
 
 /// How much of the budget of time the runs until steady may take: the rest is for the answer.
-pub const STEADY_SHARE: f64 = 0.5;
+pub(crate) const STEADY_SHARE: f64 = 0.5;
 
 /// Fills in the run times that nobody has chosen.
 ///

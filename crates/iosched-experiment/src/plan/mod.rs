@@ -33,20 +33,21 @@ mod simulated;
 mod target;
 mod wanted;
 
-pub use budget::{STEADY_SHARE, TRIAL_OVERHEAD};
+pub(crate) use budget::{STEADY_SHARE, TRIAL_OVERHEAD};
 pub use error::PlanError;
 pub use own_disk::OwnDisk;
 pub use served::{scheduler_for_own_disk, served_disks};
-pub use wanted::{CommandOptions, PlanRequest, Steady, disks_below, disks_to_switch};
+pub(crate) use wanted::disks_to_switch;
+pub use wanted::{CommandOptions, PlanRequest, Steady, disks_below};
 
 /// Rounds after which a run gives up, where the user does not say.
 pub const DEFAULT_MAX_ROUNDS: u32 = 30;
 
 /// Rounds before the first verdict of a fixed design.
-pub const MIN_FIXED_ROUNDS: u32 = 2;
+pub(crate) const MIN_FIXED_ROUNDS: u32 = 2;
 
 /// The most rounds that a run may have.
-pub const MOST_ROUNDS: u32 = 100_000;
+pub(crate) const MOST_ROUNDS: u32 = 100_000;
 
 /// The most arms of a run: what is worked out of them grows with the square.
 const MOST_ARMS: usize = 1000;
@@ -274,7 +275,7 @@ impl Plan {
 
     /// The raw device that the run writes to, and what writes. What the loads say counts, and not the
     /// record, which may have been edited.
-    pub fn writes_to(&self) -> Option<(&str, String)> {
+    pub(crate) fn writes_to(&self) -> Option<(&str, String)> {
         match &self.target {
             Target::Device { device, .. } => {
                 Some((device, writer(&self.loads, self.precondition)?))
@@ -393,7 +394,12 @@ impl Plan {
 
     /// What is put into the load's job file for a trial. The seed of fio's offsets is the same
     /// for all arms of a round, so that they meet the same requests.
-    pub fn trial_settings(&self, load: usize, round: u32, place: JobTarget) -> TrialSettings {
+    pub(crate) fn trial_settings(
+        &self,
+        load: usize,
+        round: u32,
+        place: JobTarget,
+    ) -> TrialSettings {
         TrialSettings {
             place,
             runtime: self.loads[load].runtime_s.map(Duration::from_secs_f64),
@@ -404,7 +410,7 @@ impl Plan {
 
     /// Zero, negative, missing and non-finite numbers have no logarithm: a trial in which such a
     /// one decides is no measurement.
-    pub fn bad_metric(&self, slot: Slot, metrics: &Metrics) -> Option<VoidReason> {
+    pub(crate) fn bad_metric(&self, slot: Slot, metrics: &Metrics) -> Option<VoidReason> {
         let decisive = self.loads[slot.load].objective;
         let required = self
             .rules
@@ -427,7 +433,7 @@ impl Plan {
     }
 
     /// True if there is such a load and such an arm.
-    pub fn has_slot(&self, slot: Slot) -> bool {
+    pub(crate) fn has_slot(&self, slot: Slot) -> bool {
         slot.load < self.loads.len() && slot.arm < self.arms.len()
     }
 
@@ -437,7 +443,7 @@ impl Plan {
     }
 
     /// Checks a plan that was read from a file: it may have been edited.
-    pub fn check(&self) -> Result<(), PlanError> {
+    pub(crate) fn check(&self) -> Result<(), PlanError> {
         check_rules(&self.rules)?;
         let out = |what, value: String, range| Err(PlanError::OutOfRange { what, value, range });
         if !(2..=MOST_ARMS).contains(&self.arms.len()) || self.baseline >= self.arms.len() {
@@ -501,7 +507,7 @@ impl PlannedLoad {
     ///
     /// # Panics
     /// Never: what it is made of was checked when the plan was made or read.
-    pub fn open(&self) -> Box<dyn Load> {
+    pub(crate) fn open(&self) -> Box<dyn Load> {
         self.spec
             .open(&self.name)
             .expect("the plan holds checked loads")

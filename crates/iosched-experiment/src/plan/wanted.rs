@@ -149,7 +149,7 @@ impl Plan {
 
 /// The disks whose scheduler matters for a target: on every path down, the first layer that has a
 /// scheduler. Below a loop device that has one, its file's disk is left alone.
-pub fn disks_to_switch(host: &Host, target: &Found) -> Result<Vec<String>, PlanError> {
+pub(crate) fn disks_to_switch(host: &Host, target: &Found) -> Result<Vec<String>, PlanError> {
     let mut disks: Vec<String> = Vec::new();
     for device in target.devices() {
         for disk in disks_below(host, device)? {

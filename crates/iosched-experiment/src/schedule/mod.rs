@@ -147,7 +147,7 @@ impl<'a> RunProgress<'a> {
     }
 
     /// Reads what was added to the record.
-    pub fn follow(&mut self, record: &Record) {
+    pub(crate) fn follow(&mut self, record: &Record) {
         let added = &record.entries[self.entries.min(record.entries.len())..];
         // An arm that leaves is taken out of all rounds, the first included.
         let changes_the_past = |entry: &Entry| match entry {
@@ -290,7 +290,7 @@ impl<'a> RunProgress<'a> {
     }
 
     /// Where the race stands after them.
-    pub fn standing(&self) -> &Standing {
+    pub(crate) fn standing(&self) -> &Standing {
         &self.standing
     }
 
@@ -316,7 +316,7 @@ impl<'a> RunProgress<'a> {
     }
 
     /// The same, where something is known of it: a budget of time bounds it, or a whole round has run.
-    pub fn foreseen(&self) -> Option<Duration> {
+    pub(crate) fn foreseen(&self) -> Option<Duration> {
         let is_known = self.rounds > 0 || self.plan.rules.time_budget_s.is_some();
         is_known.then(|| self.at_most())
     }

@@ -149,7 +149,7 @@ impl<R: BufRead> Read for Zstandard<R> {
 }
 
 /// Lines of a file.
-pub struct Lines {
+pub(crate) struct Lines {
     path: PathBuf,
     reader: Box<dyn BufRead + Send>,
     buffer: Vec<u8>,
@@ -161,7 +161,7 @@ pub struct Lines {
 
 impl Lines {
     /// Opens a file.
-    pub fn open(path: &Path) -> Result<Lines, FileError> {
+    pub(crate) fn open(path: &Path) -> Result<Lines, FileError> {
         Ok(Lines::of(path, open(path)?))
     }
 
@@ -180,11 +180,6 @@ impl Lines {
     /// For a text that is kept as it is.
     pub(crate) fn at_most(self, most: u64) -> Lines {
         Lines { most, ..self }
-    }
-
-    /// Which file.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     /// The next line without its end; `None` after the last.

@@ -195,7 +195,7 @@ impl Checked {
     ///
     /// # Errors
     /// It is older than the scheduler, as ours is.
-    pub fn on(&self, version: KernelVersion) -> Result<Checked, SettingsError> {
+    pub(crate) fn on(&self, version: KernelVersion) -> Result<Checked, SettingsError> {
         let mut settings = self.clone();
         settings.kernel.version = version;
         scheduler::build_followed(&settings.spec, &settings.kernel, &settings.initial)?;
@@ -203,7 +203,7 @@ impl Checked {
     }
 
     /// A fresh scheduler, to follow a recording.
-    pub fn build(&self) -> Box<dyn scheduler::Followed> {
+    pub(crate) fn build(&self) -> Box<dyn scheduler::Followed> {
         let built = scheduler::build_followed(&self.spec, &self.kernel, &self.initial);
         built.expect("checked when the settings were")
     }

@@ -65,7 +65,7 @@ impl Field {
     }
 
     /// The number in it; nothing if the record is too short.
-    pub fn number(&self, data: &[u8]) -> Option<u64> {
+    pub(crate) fn number(&self, data: &[u8]) -> Option<u64> {
         let bytes = self.bytes(data)?;
         let raw = little_endian(bytes);
         let unused = 64 - 8 * bytes.len().min(8);
@@ -78,7 +78,7 @@ impl Field {
     }
 
     /// The text in it, up to its end; nothing if the record is too short.
-    pub fn text<'a>(&self, data: &'a [u8]) -> Option<&'a [u8]> {
+    pub(crate) fn text<'a>(&self, data: &'a [u8]) -> Option<&'a [u8]> {
         let bytes = self.bytes(data)?;
         let end = bytes.iter().position(|&byte| byte == 0);
         Some(&bytes[..end.unwrap_or(bytes.len())])
@@ -95,7 +95,7 @@ fn little_endian(bytes: &[u8]) -> u64 {
 
 /// The layout of one kind of event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EventFormat {
+pub(crate) struct EventFormat {
     name: String,
     /// What its records begin with.
     pub id: u16,
@@ -104,7 +104,7 @@ pub struct EventFormat {
 
 impl EventFormat {
     /// Reads an event's `format` file.
-    pub fn parse(text: &str) -> Result<EventFormat, FormatError> {
+    pub(crate) fn parse(text: &str) -> Result<EventFormat, FormatError> {
         let value = |key: &str| text.lines().find_map(|line| line.trim().strip_prefix(key));
         let name = value("name:").map_or("an event", str::trim).to_owned();
         let id = value("ID:").and_then(|id| id.trim().parse().ok());
@@ -117,7 +117,7 @@ impl EventFormat {
     }
 
     /// The field of this name.
-    pub fn field(&self, name: &'static str) -> Result<Field, FormatError> {
+    pub(crate) fn field(&self, name: &'static str) -> Result<Field, FormatError> {
         let missing = || FormatError::Missing {
             what: self.name.clone(),
             field: name,
@@ -126,7 +126,7 @@ impl EventFormat {
     }
 
     /// The field of this name, which not every kernel has.
-    pub fn optional(&self, name: &str) -> Option<Field> {
+    pub(crate) fn optional(&self, name: &str) -> Option<Field> {
         let found = self.fields.iter().find(|(other, _)| other == name);
         found.map(|&(_, field)| field)
     }
@@ -189,7 +189,7 @@ pub struct PageFormat {
 
 impl PageFormat {
     /// Reads `events/header_page`.
-    pub fn parse(text: &str) -> Result<PageFormat, FormatError> {
+    pub(crate) fn parse(text: &str) -> Result<PageFormat, FormatError> {
         let fields = fields("header_page", text)?;
         let field = |name: &'static str| {
             let found = fields.iter().find(|(other, _)| other == name);
@@ -208,7 +208,7 @@ impl PageFormat {
     }
 
     /// Bytes of a page, its header included.
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.data_offset + self.data_size
     }
 }
@@ -225,7 +225,7 @@ pub struct HeaderFormat {
 
 impl HeaderFormat {
     /// Reads `events/header_event`.
-    pub fn parse(text: &str) -> Result<HeaderFormat, FormatError> {
+    pub(crate) fn parse(text: &str) -> Result<HeaderFormat, FormatError> {
         let number = |key: &'static str| {
             let line = text.lines().find(|line| {
                 let before = line.split([':', '=']).next().unwrap_or_default();

@@ -95,7 +95,7 @@ impl<'a> Page<'a> {
     }
 
     /// Records that were lost before this page: at least so many.
-    pub fn lost(&self) -> u64 {
+    pub(crate) fn lost(&self) -> u64 {
         self.lost
     }
 

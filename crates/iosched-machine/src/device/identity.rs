@@ -126,7 +126,7 @@ impl Identity {
 
     /// Whether `now` is the device that this is the identity of. What only one of them says proves
     /// nothing.
-    pub fn recognise(&self, now: &Identity) -> Recognition {
+    pub(crate) fn recognise(&self, now: &Identity) -> Recognition {
         let texts = [
             ("model", &self.model, &now.model),
             ("serial number", &self.serial, &now.serial),
@@ -262,7 +262,7 @@ pub const EMULATED_OVER: &str = "fuse.iosched-over";
 
 impl Device {
     /// True for an emulated disk, and a partition of one, whose content ends with its server.
-    pub fn goes_with_server(&self, host: &Host) -> bool {
+    pub(crate) fn goes_with_server(&self, host: &Host) -> bool {
         let disk = self.disk.as_ref().map(|disk| Device::read(host, disk));
         let disk = match &disk {
             Some(disk) => disk.as_ref().ok(),

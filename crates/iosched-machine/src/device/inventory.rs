@@ -61,7 +61,7 @@ impl Inventory {
     }
 
     /// What a device stands directly on: its disk, its members, what its file lies on.
-    pub fn below(&self, device: &Device) -> Vec<String> {
+    pub(crate) fn below(&self, device: &Device) -> Vec<String> {
         stack::below(self, device)
     }
 

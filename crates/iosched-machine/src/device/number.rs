@@ -23,7 +23,7 @@ impl DeviceNumber {
     }
 
     /// Parses `8:0`.
-    pub fn parse(text: &str) -> Option<DeviceNumber> {
+    pub(crate) fn parse(text: &str) -> Option<DeviceNumber> {
         let (major, minor) = text.trim().split_once(':')?;
         Some(DeviceNumber {
             major: major.parse().ok()?,

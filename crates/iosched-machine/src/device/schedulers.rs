@@ -87,7 +87,7 @@ impl Schedulers {
     ///
     /// `[mq-deadline] kyber none` is a choice; `none` without brackets, or nothing at all, says that
     /// nothing can be configured.
-    pub fn parse(text: &str) -> Schedulers {
+    pub(crate) fn parse(text: &str) -> Schedulers {
         let not_understood = || {
             Schedulers::Nothing(NoChoice::NotUnderstood {
                 text: text.trim().to_owned(),

@@ -45,7 +45,7 @@ pub enum User {
 
 impl User {
     /// The device that is mounted or swapped to.
-    pub fn device(&self) -> &str {
+    pub(crate) fn device(&self) -> &str {
         match self {
             User::Mount { device, .. } | User::Swap { device, .. } => device,
         }
@@ -160,7 +160,7 @@ impl Usage {
     }
 
     /// What depends on this device: itself, its partitions, and all that stands on them.
-    pub fn above(&self, host: &Host, device: &Device) -> Vec<User> {
+    pub(crate) fn above(&self, host: &Host, device: &Device) -> Vec<User> {
         names_above(&LiveSource::new(host), device, self)
             .iter()
             .flat_map(|name| self.direct(name))

@@ -70,7 +70,7 @@ impl Rule {
     }
 
     /// What it says for a load class.
-    pub fn says(&self, class: LoadClass) -> Says {
+    pub(crate) fn says(&self, class: LoadClass) -> Says {
         let special = self.but.iter().find(|(of, _)| *of == class);
         special.map_or(self.general, |(_, says)| *says)
     }

@@ -289,7 +289,7 @@ fn id_of(path: &Path) -> Option<u64> {
 
 impl Turn {
     /// Writes down what will be changed. From now on it may be.
-    pub fn begin(
+    pub(crate) fn begin(
         &self,
         why: Option<String>,
         files: Vec<FileChange>,
@@ -374,12 +374,12 @@ impl Change {
     }
 
     /// Its number.
-    pub fn id(&self) -> u64 {
+    pub(crate) fn id(&self) -> u64 {
         self.entry.id
     }
 
     /// It was made, and left the disks in these states.
-    pub fn done(mut self, after: Vec<QueueState>) -> Result<(), HistoryError> {
+    pub(crate) fn done(mut self, after: Vec<QueueState>) -> Result<(), HistoryError> {
         for (disk, state) in self.entry.disks.iter_mut().zip(after) {
             disk.after = Some(state);
         }
@@ -388,7 +388,7 @@ impl Change {
     }
 
     /// It was not made: nothing of it is left.
-    pub fn forget(self) {
+    pub(crate) fn forget(self) {
         let _ = fs::remove_file(&self.path);
     }
 

@@ -33,12 +33,12 @@ pub struct Turn {
 
 impl Turn {
     /// The machine that may be changed.
-    pub fn host(&self) -> &Host {
+    pub(crate) fn host(&self) -> &Host {
         &self.host
     }
 
     /// Whether the user wants no more of it.
-    pub fn stop(&self) -> &Stop {
+    pub(crate) fn stop(&self) -> &Stop {
         &self.stop
     }
 

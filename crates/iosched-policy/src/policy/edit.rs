@@ -19,7 +19,7 @@ version = 1
 
 /// A rule to be put in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct NewRule {
+pub(crate) struct NewRule {
     /// What it is called; made unlike all others if need be.
     pub name: String,
     /// Which disk.

@@ -189,7 +189,7 @@ impl Match {
     }
 
     /// Why this cannot be asked, if so.
-    pub fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         if *self == Match::default() {
             return Err("it would match every disk: say which are meant".into());
         }
@@ -263,7 +263,7 @@ impl Match {
     }
 
     /// The keys of a udev rule that ask the same; none where udev cannot ask it.
-    pub fn conditions(&self) -> Option<Vec<Condition>> {
+    pub(crate) fn conditions(&self) -> Option<Vec<Condition>> {
         if self.min_size.is_some()
             || self.max_size.is_some()
             || self.r#virtual.is_some()

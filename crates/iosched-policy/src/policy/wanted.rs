@@ -142,12 +142,12 @@ pub(crate) fn by_identity(wanted: &[WantedDisk]) -> Vec<(&Identity, &WantedDisk)
 
 impl WantedDisk {
     /// True if udev can recognise it at the next boot.
-    pub fn is_kept(&self, policy: &Policy) -> bool {
+    pub(crate) fn is_kept(&self, policy: &Policy) -> bool {
         policy.rules[self.rule].matching.conditions().is_some() || !self.disk.identities.is_empty()
     }
 
     /// What of it is not as wanted now.
-    pub fn deviations(&self, sysfs: &Sysfs) -> Result<Vec<Deviation>, SwitchError> {
+    pub(crate) fn deviations(&self, sysfs: &Sysfs) -> Result<Vec<Deviation>, SwitchError> {
         deviations(sysfs, &self.disk.device.name, &self.arm)
     }
 }

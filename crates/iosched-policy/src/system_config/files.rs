@@ -273,7 +273,7 @@ pub(crate) fn is_ours(text: &str) -> bool {
 
 impl FileChange {
     /// What must be done for the file to hold `after` (none: for it to be gone); none if that is so.
-    pub fn plan(
+    pub(crate) fn plan(
         host: &Host,
         path: impl Into<PathBuf>,
         after: Option<String>,
@@ -350,7 +350,7 @@ impl FileChange {
     }
 
     /// Makes the change, on disk when this returns.
-    pub fn install(&self, host: &Host) -> Result<(), FileError> {
+    pub(crate) fn install(&self, host: &Host) -> Result<(), FileError> {
         let installed = self.put(host);
         let is_gone = if installed.is_ok() {
             &self.after

@@ -30,7 +30,7 @@ pub enum Identity {
 
 impl Identity {
     /// The property of udev that holds it, and its value.
-    pub fn property(&self) -> (&'static str, &str) {
+    pub(crate) fn property(&self) -> (&'static str, &str) {
         match self {
             Identity::Map(value) => ("DM_UUID", value),
             // The extension is part of it: several volumes of one controller share the rest.
@@ -68,7 +68,7 @@ impl Properties {
     }
 
     /// Parses a database entry: the lines `E:NAME=value`.
-    pub fn parse(text: &str) -> Properties {
+    pub(crate) fn parse(text: &str) -> Properties {
         Properties(
             text.lines()
                 .filter_map(|line| line.strip_prefix("E:")?.split_once('='))
@@ -79,12 +79,12 @@ impl Properties {
     }
 
     /// A property's value.
-    pub fn get(&self, name: &str) -> Option<&str> {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 
     /// Sets a property, as a rule's assignment does.
-    pub fn set(&mut self, name: &str, value: &str) {
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
         self.0.insert(name.to_owned(), value.to_owned());
     }
 }

@@ -47,11 +47,11 @@ pub(crate) struct Rule {
 
 /// One of several keys must have its value: `KERNEL` like `nvme*`, or `ENV{ID_BUS}` like `ata`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Condition(pub Vec<(String, String)>);
+pub(crate) struct Condition(pub(crate) Vec<(String, String)>);
 
 impl Condition {
     /// A key like a pattern of udev (`*`, `?`, `[a-z]`).
-    pub fn like(key: &str, pattern: &str) -> Condition {
+    pub(crate) fn like(key: &str, pattern: &str) -> Condition {
         Condition::any_like(&[key], pattern)
     }
 
@@ -66,7 +66,7 @@ impl Condition {
     }
 
     /// A disk of exactly this identity.
-    pub fn is(identity: &Identity) -> Condition {
+    pub(crate) fn is(identity: &Identity) -> Condition {
         let (property, value) = identity.property();
         Condition(vec![(
             format!("ENV{{{property}}}"),

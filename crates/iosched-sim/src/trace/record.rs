@@ -91,12 +91,12 @@ pub struct Skipped([u64; Skip::ALL.len()]);
 
 impl Skipped {
     /// Counts one.
-    pub fn add(&mut self, skip: Skip) {
+    pub(crate) fn add(&mut self, skip: Skip) {
         self.0[skip as usize] += 1;
     }
 
     /// Counts all of another one too.
-    pub fn merge(&mut self, other: &Skipped) {
+    pub(crate) fn merge(&mut self, other: &Skipped) {
         for (count, more) in self.0.iter_mut().zip(other.0) {
             *count += more;
         }
@@ -145,7 +145,7 @@ pub struct Labels {
 
 impl Labels {
     /// The device of this name; nothing if there are too many, or too long ones.
-    pub fn device(&mut self, name: &[u8]) -> Option<DeviceId> {
+    pub(crate) fn device(&mut self, name: &[u8]) -> Option<DeviceId> {
         if let Some((last, id)) = &self.last_device
             && last == name
         {

@@ -79,7 +79,7 @@ pub enum Rate {
 impl Rate {
     /// The mean time from an access of this length to the next.
     #[expect(clippy::cast_possible_truncation, reason = "at most a year")]
-    pub fn interval(self, length: Sectors) -> Nanos {
+    pub(crate) fn interval(self, length: Sectors) -> Nanos {
         let second = 1_000_000_000_u128;
         let (amount, per_second) = match self {
             Rate::Accesses(count) => (1, count),

@@ -531,7 +531,7 @@ impl Race {
 
 impl Rules {
     /// Are these rules that a race can be held by?
-    pub fn check(&self) -> Result<(), BadRace> {
+    pub(crate) fn check(&self) -> Result<(), BadRace> {
         if !(1.0..=2.0).contains(&self.margin) {
             return Err(BadRace::Margin(self.margin));
         }

@@ -83,7 +83,7 @@ impl Settings {
     ///
     /// # Errors
     /// A setting that it does not have, or a value that the setting does not take.
-    pub fn parse(text: &str) -> Result<Settings, SettingError> {
+    pub(crate) fn parse(text: &str) -> Result<Settings, SettingError> {
         let mut given = settings::Settings::parse(NAME, text, KNOWN)?;
         let default = Settings::default();
         Ok(Settings {

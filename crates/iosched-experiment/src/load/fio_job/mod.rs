@@ -79,7 +79,7 @@ pub struct TrialSettings {
 
 impl JobFile {
     /// Why it can never have the number that is to decide; `None` if it can.
-    pub fn lacks(&self, objective: Objective) -> Option<&'static str> {
+    pub(crate) fn lacks(&self, objective: Objective) -> Option<&'static str> {
         match objective {
             Objective::Fairness if self.workers() < 2 => Some("it has one worker"),
             Objective::ReadMean | Objective::ReadP99 if !self.reads() => Some("it reads nothing"),
@@ -91,14 +91,14 @@ impl JobFile {
         }
     }
     /// True if any job writes or trims.
-    pub fn writes(&self) -> bool {
+    pub(crate) fn writes(&self) -> bool {
         self.jobs
             .iter()
             .any(|job| direction_writes(job.last("rw", "readwrite").unwrap_or("read")))
     }
 
     /// True if any job reads.
-    pub fn reads(&self) -> bool {
+    pub(crate) fn reads(&self) -> bool {
         self.jobs.iter().any(|job| {
             let direction = job.last("rw", "readwrite").unwrap_or("read");
             !matches!(
@@ -109,7 +109,7 @@ impl JobFile {
     }
 
     /// How many workers fio starts: the sum of `numjobs`.
-    pub fn workers(&self) -> u64 {
+    pub(crate) fn workers(&self) -> u64 {
         self.jobs
             .iter()
             .map(|job| {

@@ -11,7 +11,7 @@ const MOST_OPTIONS: usize = 100_000;
 
 impl JobFile {
     /// Reads and checks a job file. `file` is what errors call it.
-    pub fn parse(file: &str, text: &str) -> Result<JobFile, JobFileError> {
+    pub(crate) fn parse(file: &str, text: &str) -> Result<JobFile, JobFileError> {
         let mut globals = Vec::new();
         let mut jobs: Vec<Job> = Vec::new();
         let mut in_global = false;

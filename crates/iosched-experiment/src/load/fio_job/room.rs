@@ -30,7 +30,7 @@ pub(super) enum Size {
 impl JobFile {
     /// The files of each worker as one, by its name and number, and the bytes that they take in a directory, where a
     /// worker has `file_size` unless its job says otherwise. Jobs of the same name in other job files have the same.
-    pub fn files(&self, file_size: u64) -> Vec<(String, u64)> {
+    pub(crate) fn files(&self, file_size: u64) -> Vec<(String, u64)> {
         let is_told_apart = self.workers() <= MOST_WORKERS;
         let files = self.jobs.iter().flat_map(|job| {
             if is_told_apart {
@@ -53,7 +53,7 @@ impl JobFile {
     }
 
     /// An option that takes all that is free in a directory, as it stands in the file.
-    pub fn fills(&self) -> Option<String> {
+    pub(crate) fn fills(&self) -> Option<String> {
         let mut given = self.jobs.iter().flat_map(|job| &job.assignments);
         given
             .find(|assignment| assignment.fills())

@@ -102,7 +102,7 @@ pub enum Mode {
 }
 
 /// What a load has besides its settings.
-pub struct Parsed {
+pub(crate) struct Parsed {
     /// The load's settings.
     pub settings: Settings,
     /// Time of a trial, if it is given here.
@@ -113,7 +113,7 @@ pub struct Parsed {
 
 impl Settings {
     /// Reads `scale=50,clients=100,…`, and what `--pg` says.
-    pub fn parse(text: &str, connection: Option<&str>) -> Result<Parsed, PgbenchSpecError> {
+    pub(crate) fn parse(text: &str, connection: Option<&str>) -> Result<Parsed, PgbenchSpecError> {
         let mut given = settings::Settings::parse("pgbench", text, KNOWN)?;
         let transactions = match given.number("transactions", 1..=u64::from(u32::MAX), 0)? {
             0 => None,

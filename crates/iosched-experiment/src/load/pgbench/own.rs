@@ -31,7 +31,7 @@ pub struct OwnDatabases {
 
 impl OwnDatabases {
     /// The server that they are on, as `--pg` says.
-    pub fn connection(&self) -> &str {
+    pub(crate) fn connection(&self) -> &str {
         &self.connection
     }
 
@@ -108,7 +108,7 @@ impl OwnDatabases {
     }
 
     /// Drops what a run left, and gives its names: none where nothing is there.
-    pub fn undo(&self) -> Result<Vec<String>, NotUndone> {
+    pub(crate) fn undo(&self) -> Result<Vec<String>, NotUndone> {
         let failed = |cause: String| {
             Err(NotUndone {
                 thing: format!("databases {}_… on the server of --pg", self.prefix),

@@ -117,7 +117,7 @@ impl Scenario {
     ///
     /// # Errors
     /// A setting that it does not have.
-    pub fn parse(text: &str) -> Option<Result<Scenario, SettingError>> {
+    pub(crate) fn parse(text: &str) -> Option<Result<Scenario, SettingError>> {
         let (name, settings) = text.split_once(':').unwrap_or((text, ""));
         Some(match name {
             real_responsiveness::NAME => {

@@ -18,7 +18,7 @@ impl Meter {
     }
 
     /// So much was done.
-    pub fn advance(&self, bytes: u64) {
+    pub(crate) fn advance(&self, bytes: u64) {
         self.done.fetch_add(bytes, Ordering::Relaxed);
     }
 

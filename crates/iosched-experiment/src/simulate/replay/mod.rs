@@ -157,12 +157,12 @@ impl Trace {
     }
 
     /// The processes, for [`iosched_sim::simulate::replay`].
-    pub fn jobs(&self) -> &[Job] {
+    pub(crate) fn jobs(&self) -> &[Job] {
         &self.jobs
     }
 
     /// What was found.
-    pub fn report(&self) -> &TraceReport {
+    pub(crate) fn report(&self) -> &TraceReport {
         &self.report
     }
 
@@ -175,7 +175,11 @@ impl Trace {
     }
 
     /// The accesses from the beginning. What goes wrong with them during the run is in `failed` after it.
-    pub fn replay(&self, meter: &Arc<Meter>, failed: &Failed) -> Result<Replay, ReplayError> {
+    pub(crate) fn replay(
+        &self,
+        meter: &Arc<Meter>,
+        failed: &Failed,
+    ) -> Result<Replay, ReplayError> {
         if let Some(spill) = &self.spill {
             let steps = (0..self.jobs.len()).map(|process| {
                 let steps = spill.steps(process, meter, failed);

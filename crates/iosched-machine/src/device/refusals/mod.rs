@@ -111,7 +111,7 @@ impl Refusal {
     }
 
     /// What is written on the device, if that is the reason.
-    pub fn signature(&self) -> Option<&Signature> {
+    pub(crate) fn signature(&self) -> Option<&Signature> {
         match self {
             Refusal::Signature { signature, .. } => Some(signature),
             _ => None,

@@ -312,7 +312,7 @@ pub struct Writing {
 
 impl HddParameters {
     /// Time of one turn.
-    pub fn turn(&self) -> Nanos {
+    pub(crate) fn turn(&self) -> Nanos {
         Nanos::new(60_000_000_000 / u64::from(self.rpm))
     }
 

@@ -64,7 +64,8 @@ impl SeekCurve {
     }
 
     /// Mean time of a move between two random cylinders of `cylinders`.
-    pub fn mean(&self, cylinders: u32) -> Nanos {
+    #[cfg(test)]
+    pub(crate) fn mean(&self, cylinders: u32) -> Nanos {
         // The density of the distance x (as a share of the whole) is 2 (1 - x).
         let steps = 10_000;
         let sum: f64 = (0..steps)
