@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
+use iosched_sim::quantity;
 
 /// A copied tree, which is there: what a command remembers would make it else.
 pub(crate) fn tree() -> impl TypedValueParser<Value = PathBuf> {
@@ -26,23 +27,12 @@ impl FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Span, String> {
-        let (number, unit) = split_unit(text);
-        let seconds_each = match unit {
-            "" | "s" => 1.0,
-            "ms" => 1e-3,
-            "m" | "min" => 60.0,
-            "h" => 3600.0,
-            "d" => 86400.0,
-            _ => return Err(format!("{unit:?} is no unit of time: use ms, s, m, h or d")),
-        };
-        let seconds = number
-            .parse::<f64>()
-            .map_err(|_| "a time looks like 90s, 10m or 2h".to_owned())?
-            * seconds_each;
-        if !(seconds > 0.0 && seconds < 1e9) {
+        let time = quantity::time(text, 1_000_000_000).ok_or("a time looks like 90s, 10m or 2h")?;
+        let time = Duration::from_nanos(time.as_nanos());
+        if time.is_zero() || time.as_secs() >= 1_000_000_000 {
             return Err("a time must be above 0 and below 30 years".into());
         }
-        Ok(Span(Duration::from_secs_f64(seconds)))
+        Ok(Span(time))
     }
 }
 
@@ -67,13 +57,6 @@ impl FromStr for Margin {
         }
         Ok(Margin(1.0 + percent / 100.0))
     }
-}
-
-fn split_unit(text: &str) -> (&str, &str) {
-    let end = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
-    (&text[..end], text[end..].trim())
 }
 
 /// Splits `none,bfq:low_latency=0,slice_idle=0` into schedulers with their tunables: a piece with `=` and no `:` still
@@ -105,6 +88,8 @@ mod tests {
         assert_eq!("10m".parse(), Ok(Span(Duration::from_secs(600))));
         assert_eq!("500ms".parse(), Ok(Span(Duration::from_millis(500))));
         assert_eq!("90".parse(), Ok(Span(Duration::from_secs(90))));
+        assert_eq!("1.5h".parse(), Ok(Span(Duration::from_secs(5400))));
+        assert_eq!("2 min".parse(), Ok(Span(Duration::from_secs(120))));
         assert!("ten".parse::<Span>().is_err() && "0".parse::<Span>().is_err());
         assert!("-1s".parse::<Span>().is_err() && "nan".parse::<Span>().is_err());
         assert_eq!("2%".parse(), Ok(Margin(1.02)));

@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use iosched_sim::disk::{DiskModel, DriveQueue, Model, ModelError, ModelOptions};
+use iosched_sim::quantity;
 use iosched_sim::units::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -159,26 +160,12 @@ impl Spec {
     }
 }
 
-/// Reads a size as people write it: `512M`, `32G`, `4T`, `1536k`, or bytes. Powers of 1024.
+/// Reads a size as people write it: `512M`, `32G`, `1.5T`, `1536k`, or bytes. Powers of 1024.
 pub fn parse_size(text: &str) -> Result<Bytes, String> {
-    let why = || format!("`{text}` is no size: write a number with K, M, G or T, for example 32G");
-    let trimmed = text.trim();
-    let digits = trimmed.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = trimmed[digits.len()..].to_ascii_lowercase();
-    let shift = match unit.as_str() {
-        "" | "b" => 0,
-        "k" | "kib" => 10,
-        "m" | "mib" => 20,
-        "g" | "gib" => 30,
-        "t" | "tib" => 40,
-        _ => return Err(why()),
-    };
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(why());
-    }
-    let number: u64 = digits.parse().map_err(|_| why())?;
-    let bytes = number.checked_mul(1 << shift).filter(|&bytes| bytes > 0);
-    bytes.map(Bytes::new).ok_or_else(why)
+    let bytes = quantity::bytes(text.trim()).filter(|&bytes| bytes > 0);
+    bytes.map(Bytes::new).ok_or_else(|| {
+        format!("`{text}` is no size: write a number with K, M, G or T, for example 32G")
+    })
 }
 
 /// The name of an order inside the drive.
@@ -264,21 +251,12 @@ mod tests {
         assert_eq!(parse_size("4T"), Ok(Bytes::from_gib(4096)));
         assert_eq!(parse_size("64KiB"), Ok(Bytes::from_kib(64)));
         assert_eq!(parse_size("4096"), Ok(Bytes::from_kib(4)));
+        assert_eq!(parse_size("1.5G"), Ok(Bytes::from_mib(1536)));
     }
 
     #[test]
     fn what_is_no_size_is_refused() {
-        for bad in [
-            "",
-            "G",
-            "-1G",
-            "1.5G",
-            "0",
-            "32X",
-            "99999999999T",
-            "1 G",
-            "٣G",
-        ] {
+        for bad in ["", "G", "-1G", "0", "32X", "99999999999T", "1 G", "٣G"] {
             assert!(parse_size(bad).is_err(), "{bad:?}");
         }
     }

@@ -4,6 +4,7 @@
 //! of its load, scheduler, disk and seed. Modules in the order data passes:
 //!
 //! - [`units`]: points and lengths of time and of disk
+//! - [`quantity`]: sizes and times as people write them
 //! - [`random`]: streams of chance from the run's seed
 //! - [`request`]: bios and requests
 //! - [`scheduler`]: noop, deadline, cfq; none, mq-deadline, kyber, bfq
@@ -28,6 +29,7 @@ pub mod disk;
 mod event_queue;
 pub mod histogram;
 mod list;
+pub mod quantity;
 pub mod random;
 mod reciprocal;
 pub mod request;

@@ -273,11 +273,6 @@ impl Requests {
         self.free.push(id);
         request
     }
-
-    /// How many exist.
-    pub fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
-    }
 }
 
 impl std::ops::Index<RequestId> for Requests {

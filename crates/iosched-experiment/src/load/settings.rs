@@ -5,7 +5,11 @@ use std::str::FromStr;
 
 use iosched_emulate::spec::parse_size;
 use iosched_machine::failure::{Failure, exit};
-use iosched_sim::units::Bytes;
+use iosched_sim::quantity;
+use iosched_sim::units::{Bytes, Nanos};
+
+/// Nanoseconds.
+const SECOND: u64 = 1_000_000_000;
 
 /// Why a load's settings cannot be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -138,6 +142,30 @@ impl<'a> Settings<'a> {
         parsed.ok_or_else(|| self.refuse(name, text, "a size such as 4k, 16m or 1g is wanted"))
     }
 
+    /// A time of whole seconds in this range, or the default: `90`, `90s`, `2m`.
+    pub(crate) fn seconds(
+        &mut self,
+        name: &str,
+        range: std::ops::RangeInclusive<u64>,
+        default: u64,
+    ) -> Result<u64, SettingError> {
+        let Some(text) = self.text(name) else {
+            return Ok(default);
+        };
+        let nanos = quantity::time(text, SECOND).map(Nanos::as_nanos);
+        let whole = nanos.filter(|nanos| nanos.is_multiple_of(SECOND));
+        let seconds = whole.map(|nanos| nanos / SECOND);
+        let seconds = seconds.filter(|seconds| range.contains(seconds));
+        seconds.ok_or_else(|| {
+            let cause = format!(
+                "{} to {} seconds are wanted, for example 90 or 2m",
+                range.start(),
+                range.end()
+            );
+            self.refuse(name, text, cause)
+        })
+    }
+
     /// True if the setting is given, and was not taken yet.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
@@ -168,6 +196,16 @@ mod tests {
             error,
             "l: b=9 is not possible: a number from 1 to 5 is wanted"
         );
+    }
+
+    #[test]
+    fn times_take_units_and_are_whole_seconds() {
+        let known = ["a", "b", "c", "d"];
+        let mut settings = Settings::parse("l", "a=90,b=2m,c=1.5", &known).unwrap();
+        assert_eq!(settings.seconds("a", 1..=100, 0), Ok(90));
+        assert_eq!(settings.seconds("b", 1..=200, 0), Ok(120));
+        assert!(settings.seconds("c", 1..=200, 0).is_err());
+        assert_eq!(settings.seconds("d", 1..=200, 7), Ok(7));
     }
 
     #[test]

@@ -16,7 +16,7 @@
 
 use std::time::Duration;
 
-use iosched_sim::workload::fio_job::value;
+use iosched_sim::quantity;
 
 use crate::objective::Objective;
 
@@ -165,7 +165,7 @@ impl Job {
 
 /// fio's time: a number without a unit counts in seconds.
 fn parse_time(text: &str) -> Option<Duration> {
-    let time = value::time(text, 1_000_000_000)?;
+    let time = quantity::time(text, 1_000_000_000)?;
     Some(Duration::from_nanos(time.as_nanos()))
 }
 

@@ -3,7 +3,7 @@
 //! Follows fio's `setup_files` (3.33): each worker has `nrfiles` files that share its `size`, or of `filesize` each, and a
 //! file reaches up to `offset` + its size. Taken as the most that it can be: fio may write less.
 
-use iosched_sim::workload::fio_job::value;
+use iosched_sim::quantity;
 
 use super::{Assignment, Job, JobFile};
 
@@ -162,7 +162,7 @@ pub(super) fn parse_size(text: &str) -> Option<Size> {
 fn parse_one(text: &str) -> Option<Size> {
     match text.strip_suffix('%') {
         Some(share) => share.trim().parse::<f64>().ok().map(|_| Size::Percent),
-        None => value::bytes(text).map(Size::Bytes),
+        None => quantity::bytes(text).map(Size::Bytes),
     }
 }
 

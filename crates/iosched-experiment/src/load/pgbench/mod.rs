@@ -119,7 +119,7 @@ impl Settings {
             0 => None,
             number => Some(number),
         };
-        let seconds = given.number("time", 1..=1_000_000, 0)?;
+        let seconds = given.seconds("time", 1..=1_000_000, 0)?;
         if seconds > 0 && transactions.is_some() {
             let seconds = seconds.to_string();
             let refused = given.refuse("time", &seconds, "transactions are given too");

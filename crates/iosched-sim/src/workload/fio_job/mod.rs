@@ -13,7 +13,7 @@ mod error;
 pub mod lines;
 mod section;
 mod setting;
-pub mod value;
+mod value;
 
 pub use error::JobError;
 use lines::{Item, Line};

@@ -4,6 +4,7 @@ use super::super::{Mix, Rate};
 use super::error::JobError;
 use super::section::Section;
 use super::value::{self, Size};
+use crate::quantity;
 use crate::request::PriorityClass;
 use crate::units::{Bytes, Nanos, Sectors};
 
@@ -205,7 +206,7 @@ impl Setting<'_> {
             "" => Sectors::ZERO,
             _ if random => return Err(self.bad(allowed)),
             skip => {
-                let size = value::bytes(skip).filter(|size| size.is_multiple_of(512));
+                let size = quantity::bytes(skip).filter(|size| size.is_multiple_of(512));
                 Bytes::new(size.ok_or_else(|| self.bad(allowed))?).to_sectors()
             }
         };
@@ -262,6 +263,6 @@ impl Setting<'_> {
 
     fn time(&self, unit: u64) -> Result<Nanos, JobError> {
         let allowed = "a time like 10, 500ms, 30s, 2m";
-        value::time(self.value, unit).ok_or_else(|| self.bad(allowed))
+        quantity::time(self.value, unit).ok_or_else(|| self.bad(allowed))
     }
 }
