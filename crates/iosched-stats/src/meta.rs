@@ -96,15 +96,12 @@ impl RandomEffects {
         }
         let fixed = Weighted::at(studies, 0.0);
         let df = (k - 1) as f64;
-        let tau_squared = ((fixed.q - df) / fixed.scale()).max(0.0);
+        let tau_squared = ((fixed.q - df) / fixed.scale).max(0.0);
         let random = Weighted::at(studies, tau_squared);
-        let standard_error = random.hartung_knapp();
-        let upper = 0.5 + self.confidence / 2.0;
-        let half_width = student_t_quantile(upper, df) * standard_error;
         Some(Pooled {
             studies: k,
-            mean: Interval::around(random.mean, half_width),
-            standard_error,
+            mean: self.interval_of_mean(&random),
+            standard_error: random.hartung_knapp(),
             tau_squared,
             q: fixed.q,
             i_squared: if fixed.q > 0.0 {
@@ -122,6 +119,23 @@ impl RandomEffects {
                 }
             }),
         })
+    }
+
+    /// The interval of the mean alone, which costs little; none below two machines.
+    pub fn mean(&self, studies: &[Study]) -> Option<Interval> {
+        if studies.len() < 2 {
+            return None;
+        }
+        let fixed = Weighted::at(studies, 0.0);
+        let df = (studies.len() - 1) as f64;
+        let tau_squared = ((fixed.q - df) / fixed.scale).max(0.0);
+        Some(self.interval_of_mean(&Weighted::at(studies, tau_squared)))
+    }
+
+    fn interval_of_mean(&self, at: &Weighted) -> Interval {
+        let upper = 0.5 + self.confidence / 2.0;
+        let t = student_t_quantile(upper, (at.studies - 1) as f64);
+        Interval::around(at.mean, t * at.hartung_knapp())
     }
 
     /// The mixture of what each value of tau² predicts.
@@ -204,8 +218,8 @@ struct Weighted {
     mean: f64,
     /// Sum of the weights.
     weight: f64,
-    /// Sum of their squares.
-    weight_squared: f64,
+    /// `DerSimonian` and Laird's denominator.
+    scale: f64,
     /// Sum of the weighted squares of what is off the mean: Cochran's Q where tau² is 0.
     q: f64,
     /// What Q loses for each unit of tau².
@@ -213,27 +227,40 @@ struct Weighted {
 }
 
 impl Weighted {
+    /// Standard errors may differ by many orders of magnitude: so no difference is taken of two numbers that one weight makes
+    /// almost equal, neither of weights nor of effects.
     fn at(studies: &[Study], tau_squared: f64) -> Weighted {
-        let weights = || {
-            let weight = move |study: &Study| 1.0 / (study.variance + tau_squared);
-            studies.iter().map(move |study| (study, weight(study)))
-        };
-        let weight: f64 = weights().map(|(_, weight)| weight).sum();
-        let mean = weights().map(|(study, w)| w * study.effect).sum::<f64>() / weight;
-        let off = |study: &Study| (study.effect - mean).powi(2);
+        let of = |study: &Study| 1.0 / (study.variance + tau_squared);
+        let weights = || studies.iter().map(move |study| (study, of(study)));
+        let heaviest = weights().enumerate();
+        let heaviest = heaviest.max_by(|a, b| a.1.1.total_cmp(&b.1.1));
+        let (heaviest, (center, most)) = heaviest.expect("there are studies");
+        let others = weights()
+            .enumerate()
+            .filter(|(index, _)| *index != heaviest);
+        let others: f64 = others.map(|(_, (_, w))| w).sum();
+        let weight = most + others;
+        // From the effect that weighs most, near which the mean is.
+        let from_center = |study: &Study| study.effect - center.effect;
+        let shift = weights().map(|(study, w)| w * from_center(study));
+        let shift = shift.sum::<f64>() / weight;
+        let off = |study: &Study| (from_center(study) - shift).powi(2);
+        let scale = weights().enumerate().map(|(index, (_, w))| {
+            let rest = if index == heaviest {
+                others
+            } else {
+                weight - w
+            };
+            w * (rest / weight)
+        });
         Weighted {
             studies: studies.len(),
-            mean,
+            mean: center.effect + shift,
             weight,
-            weight_squared: weights().map(|(_, w)| w * w).sum(),
+            scale: scale.sum(),
             q: weights().map(|(study, w)| w * off(study)).sum(),
             slope: weights().map(|(study, w)| w * w * off(study)).sum(),
         }
-    }
-
-    /// `DerSimonian` and Laird's denominator.
-    fn scale(&self) -> f64 {
-        self.weight - self.weight_squared / self.weight
     }
 
     /// The standard error of the mean by Hartung and Knapp, not below the usual one.
@@ -463,7 +490,85 @@ mod tests {
         assert!(average > 0.95, "{average}");
     }
 
+    /// `DerSimonian` and Laird's mean and tau², from sums over pairs alone: nothing in them cancels.
+    fn by_pairs(studies: &[Study]) -> (f64, f64) {
+        let k = studies.len();
+        let weights: Vec<f64> = studies.iter().map(|study| 1.0 / study.variance).collect();
+        let total: f64 = weights.iter().sum();
+        let (mut q, mut scale) = (0.0, 0.0);
+        for first in 0..k {
+            for second in first + 1..k {
+                let product = weights[first] / total * weights[second];
+                q += product * (studies[first].effect - studies[second].effect).powi(2);
+                scale += 2.0 * product;
+            }
+        }
+        let tau_squared = ((q - (k - 1) as f64) / scale).max(0.0);
+        let weights = studies
+            .iter()
+            .map(|study| 1.0 / (study.variance + tau_squared));
+        let weights: Vec<f64> = weights.collect();
+        let weighted = weights
+            .iter()
+            .zip(studies)
+            .map(|(w, study)| w * study.effect);
+        (
+            weighted.sum::<f64>() / weights.iter().sum::<f64>(),
+            tau_squared,
+        )
+    }
+
+    #[test]
+    fn one_error_that_is_far_smaller_than_the_others_makes_no_nonsense() {
+        let found = [0.0, 20.0, -20.0, 20.0, -20.0].into_iter();
+        let studies = |error: f64| -> Vec<Study> {
+            let errors = [1e-9, error, error, error, error].into_iter();
+            let both = found.clone().zip(errors);
+            both.map(|(effect, error)| Study {
+                effect,
+                variance: error * error,
+            })
+            .collect()
+        };
+        let mut method = RandomEffects::new(0.95);
+        for error in [5.0, 0.1, 1e-9] {
+            let studies = studies(error);
+            let pooled = method.pool(&studies).unwrap();
+            let (mean, tau_squared) = by_pairs(&studies);
+            assert!(
+                (pooled.tau_squared / tau_squared - 1.0).abs() < 1e-9,
+                "{pooled:?}"
+            );
+            assert!((pooled.mean.estimate - mean).abs() < 1e-9, "{pooled:?}");
+            assert_eq!(method.mean(&studies), Some(pooled.mean));
+        }
+    }
+
     proptest! {
+        /// Whatever a row of a dataset may have.
+        #[test]
+        fn what_is_found_is_finite_and_that_of_the_pairs_however_different_the_errors_are(
+            studies in prop::collection::vec((-12.0..12.0_f64, -9.0..1.3_f64), 3..12),
+            error in -9.0..1.3_f64,
+            are_alike: bool,
+        ) {
+            let studies = studies.iter().enumerate().map(|(index, (effect, own))| {
+                let error = if are_alike && index > 0 { error } else { *own };
+                Study { effect: *effect, variance: 10_f64.powf(error).powi(2) }
+            });
+            let studies: Vec<Study> = studies.collect();
+            let pooled = RandomEffects::new(0.95).pool(&studies).unwrap();
+            let (mean, tau_squared) = by_pairs(&studies);
+            let near = |a: f64, b: f64| (a - b).abs() <= 1e-6 * (a.abs() + b.abs()).max(1e-9);
+            prop_assert!(near(pooled.tau_squared, tau_squared), "{pooled:?} {tau_squared}");
+            prop_assert!((pooled.mean.estimate - mean).abs() < 1e-6, "{pooled:?} {mean}");
+            for Interval { estimate, lower, upper } in [pooled.mean, pooled.prediction.unwrap()] {
+                prop_assert!(lower.is_finite() && upper.is_finite(), "{pooled:?}");
+                prop_assert!(lower <= estimate && estimate <= upper, "{pooled:?}");
+            }
+            prop_assert!((0.0..=1.0).contains(&pooled.i_squared), "{pooled:?}");
+        }
+
         #[test]
         fn neither_order_nor_scale_nor_a_shift_changes_what_is_found(
             studies in prop::collection::vec((-2.0..2.0_f64, 0.01..1.0_f64), 3..20),
