@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::fixture::{ARMS, Fleet, Size};
-use crate::pool::{Finding, Groups, LEAST_MACHINES, Level, MARGIN};
+use crate::pool::{Answer, Finding, Groups, LEAST_MACHINES, Level, MARGIN};
 
 /// What came out of fleets.
 #[derive(Debug, Default)]
@@ -11,6 +11,14 @@ struct Tally {
     /// Models on a kernel series with eight machines or more, and how often what to take is right within the margin.
     asked: u32,
     right: u32,
+    /// Of these, those with an answer, and how often all that it says to take is right.
+    told: u32,
+    told_right: u32,
+    /// How often the best is among what may be taken.
+    holds_best: u32,
+    /// Models whose best arm is far ahead of the second, and how many of them have an answer.
+    clear: u32,
+    clear_told: u32,
     /// Machines that were not measured, and how many of them the prediction interval holds.
     next: u32,
     held: u32,
@@ -46,8 +54,23 @@ impl Tally {
                 .iter()
                 .copied()
                 .fold(f64::NEG_INFINITY, f64::max);
+            let behind = |arm: &str| best - truth.effects[at(arm)];
+            let is_within = |arm: &str| behind(arm) <= MARGIN.ln();
             self.asked += 1;
-            self.right += u32::from(best - truth.effects[at(&finding.take[0])] <= MARGIN.ln());
+            // Whatever the answer is called, the first arm that it names is the one that is taken.
+            self.right += u32::from(is_within(&finding.candidates()[0]));
+            let mut gaps: Vec<f64> = ARMS.iter().map(|arm| behind(arm)).collect();
+            gaps.sort_by(f64::total_cmp);
+            let is_told = finding.answer == Answer::Take;
+            if is_told {
+                self.told += 1;
+                self.told_right += u32::from(finding.take.iter().all(|arm| is_within(arm)));
+            }
+            self.holds_best += u32::from(finding.candidates().iter().any(|arm| behind(arm) == 0.0));
+            if gaps[1] > 2.0 * MARGIN.ln() && truth.between_machines < 0.1 {
+                self.clear += 1;
+                self.clear_told += u32::from(is_told);
+            }
         }
         for _ in 0..20 {
             let next = fleet.another_machine(&question.drive, &question.kernel);
@@ -85,9 +108,22 @@ fn a_thousand_machines_of_forty_models_are_advised_right() {
     }
     let right = f64::from(tally.right) / f64::from(tally.asked);
     let held = f64::from(tally.held) / f64::from(tally.next);
-    println!("{fleets} fleets: {tally:?}: right {right:.4}, held {held:.4}");
+    let share = |part: u32, of: u32| f64::from(part) / f64::from(of);
+    let told_right = share(tally.told_right, tally.told);
+    let holds_best = share(tally.holds_best, tally.asked);
+    let clear_told = share(tally.clear_told, tally.clear);
+    println!(
+        "{fleets} fleets: {tally:?}: right {right:.4}, held {held:.4}, told right {told_right:.4}, \
+         holds the best {holds_best:.4}, clear ones told {clear_told:.4}"
+    );
     assert!(tally.few > 0 && tally.asked > 30, "{tally:?}");
     assert!(right >= 0.95, "{right}: {tally:?}");
+    assert!(told_right >= 0.95 && holds_best >= 0.95, "{tally:?}");
+    // Who never answers is never wrong: where one arm is clearly the best there is an answer, and so there is for most.
+    assert!(
+        clear_told >= 0.95 && tally.told * 2 > tally.asked,
+        "{tally:?}"
+    );
     assert!(held >= 0.93, "{held}: {tally:?}");
 }
 

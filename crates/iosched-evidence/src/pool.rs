@@ -16,7 +16,7 @@ use crate::row::{Row, Source, Text};
 /// Fewer machines say nothing of the next one.
 pub const LEAST_MACHINES: usize = 5;
 
-/// Arms whose means are no further apart than this ratio are equally good.
+/// Arms that are surely no further apart than this ratio are equally good.
 pub const MARGIN: f64 = 1.05;
 
 /// Of all intervals.
@@ -26,7 +26,7 @@ pub const CONFIDENCE: f64 = 0.95;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
-    /// One model.
+    /// One model, attached in one way: the same drive behind a USB bridge is another.
     Model,
     /// Models that differ in capacity and revision ([`drive::family`]).
     Family,
@@ -50,7 +50,7 @@ impl Level {
     /// The group of a row at this level; none for a drive that does not say what it is.
     pub fn of(self, row: &Row) -> Option<Text> {
         match self {
-            Level::Model if !row.model.is_empty() => Some(row.model.clone()),
+            Level::Model => (!row.model.is_empty()).then(|| row.model.clone()),
             _ => self.of_drive(&row.model, &row.class()),
         }
     }
@@ -77,6 +77,8 @@ pub struct Question {
     pub level: Level,
     /// Their model, family or class.
     pub drive: Text,
+    /// Their class: how they are attached, and whether they rotate.
+    pub class: Text,
     /// What the load stands for.
     pub load_class: Text,
     /// Which load, where it is one of somebody's own; else empty.
@@ -101,8 +103,24 @@ pub struct Finding {
     pub reference: Text,
     /// Every other arm that was measured beside it, the best first, then those of which too little is known.
     pub arms: Vec<ArmFinding>,
-    /// What to take: the best, then those that are as good within [`MARGIN`]. Empty if too little is known.
+    /// What that amounts to.
+    pub answer: Answer,
+    /// What to take: the best, then those that are surely as good within [`MARGIN`]. Empty unless that is the answer.
     pub take: Vec<Text>,
+    /// The best by its mean, then all that may be as good as it. Empty unless that is the answer.
+    pub not_told_apart: Vec<Text>,
+}
+
+/// What is known of a question. None says more than the intervals of the means do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// Too few machines measured two arms.
+    Unknown,
+    /// Another arm may be as good as the one with the best mean, or more than [`MARGIN`] behind it.
+    NotToldApart,
+    /// One arm is better than all others but those that are as good within [`MARGIN`].
+    Take,
 }
 
 /// What is known of an arm, as ratios to the reference: above 1 is better.
@@ -132,7 +150,15 @@ pub struct ArmFinding {
 impl Finding {
     /// Whether anything is known.
     pub fn is_known(&self) -> bool {
-        !self.take.is_empty()
+        self.answer != Answer::Unknown
+    }
+
+    /// The arms that may be taken, the best by its mean first; none if too little is known.
+    pub fn candidates(&self) -> &[Text] {
+        match self.answer {
+            Answer::Take => &self.take,
+            Answer::NotToldApart | Answer::Unknown => &self.not_told_apart,
+        }
     }
 }
 
@@ -392,6 +418,7 @@ fn questions<'a>(
             source: row.source,
             level,
             drive: level.of(row)?,
+            class: row.class().into(),
             load_class: row.load_class.clone(),
             own_load: if *row.load_class == *crate::row::OWN {
                 row.fingerprint.clone()
@@ -446,13 +473,23 @@ impl<'a> Group<'a> {
                 .total_cmp(&estimate(a))
                 .then_with(|| a.arm.cmp(&b.arm))
         });
+        let (answer, arms) = answer(reference, &found, &pairs, method);
+        let of = |wanted: Answer| {
+            if answer == wanted {
+                arms.clone()
+            } else {
+                Vec::new()
+            }
+        };
         Finding {
             machines: self.machines(),
             days: (
                 self.rows.iter().map(|row| row.day).min().unwrap_or(0),
                 self.rows.iter().map(|row| row.day).max().unwrap_or(0),
             ),
-            take: take(reference, &found),
+            answer,
+            take: of(Answer::Take),
+            not_told_apart: of(Answer::NotToldApart),
             question: question.clone(),
             reference: reference.into(),
             arms: found,
@@ -460,21 +497,64 @@ impl<'a> Group<'a> {
     }
 }
 
-/// The best by its mean, then those within the margin of it; nothing if no arm but the reference is known.
-fn take(reference: &str, arms: &[ArmFinding]) -> Vec<Text> {
-    let known = arms
-        .iter()
-        .filter_map(|arm| Some((&*arm.arm, arm.ratio?.estimate)));
-    let mut known: Vec<(&str, f64)> = known.collect();
+/// What the intervals say of all arms that are known, and those that may be taken: the best by its mean first.
+fn answer(
+    reference: &str,
+    arms: &[ArmFinding],
+    pairs: &Pairs<'_>,
+    method: &RandomEffects,
+) -> (Answer, Vec<Text>) {
+    let as_itself = Interval {
+        estimate: 1.0,
+        lower: 1.0,
+        upper: 1.0,
+    };
+    let known = arms.iter().filter_map(|arm| Some((&*arm.arm, arm.ratio?)));
+    let mut known: Vec<(&str, Interval)> = known.collect();
     if known.is_empty() {
-        return Vec::new();
+        return (Answer::Unknown, Vec::new());
     }
     // Before those that are exactly as good: nothing is gained by a change.
-    known.insert(0, (reference, 1.0));
-    known.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let best = known[0].1;
-    let near = known.iter().take_while(|(_, ratio)| best / ratio <= MARGIN);
-    near.map(|(arm, _)| Text::from(arm)).collect()
+    known.insert(0, (reference, as_itself));
+    known.sort_by(|a, b| b.1.estimate.total_cmp(&a.1.estimate));
+    let (best, others) = known.split_first().expect("the reference is there");
+    let mut found = vec![Text::from(best.0)];
+    let mut answer = Answer::Take;
+    for other in others {
+        let ahead = ahead(*best, *other, reference, pairs, method);
+        let is_as_good = ahead.lower >= 1.0 / MARGIN && ahead.upper <= MARGIN;
+        if is_as_good || ahead.lower <= 1.0 {
+            found.push(Text::from(other.0));
+        }
+        if !is_as_good && ahead.lower <= 1.0 {
+            answer = Answer::NotToldApart;
+        }
+    }
+    (answer, found)
+}
+
+/// How many times as good one arm is as another, both with their ratios to the reference.
+fn ahead(
+    one: (&str, Interval),
+    other: (&str, Interval),
+    reference: &str,
+    pairs: &Pairs<'_>,
+    method: &RandomEffects,
+) -> Interval {
+    if one.0 != reference && other.0 != reference {
+        let studies = pairs.studies(one.0, other.0).into_iter();
+        let studies: Vec<Study> = studies.map(|(_, study)| study).collect();
+        let is_enough = studies.len() >= LEAST_MACHINES;
+        if let Some(mean) = is_enough.then(|| method.mean(&studies)).flatten() {
+            return mean.exp();
+        }
+    }
+    // Exact where one of them is the reference, whose interval is 1; otherwise too wide rather than too narrow.
+    Interval {
+        estimate: one.1.estimate / other.1.estimate,
+        lower: one.1.lower / other.1.upper,
+        upper: one.1.upper / other.1.lower,
+    }
 }
 
 #[cfg(test)]
@@ -602,9 +682,74 @@ mod tests {
     }
 
     #[test]
+    fn what_the_interval_does_not_tell_apart_is_not_advised() {
+        // 1.07 (0.74 to 1.57) says neither that kyber is better nor that it is as good.
+        let found = |ratios: [f64; 5]| {
+            let rows = ratios.into_iter().enumerate();
+            let rows = rows.flat_map(|(number, ratio)| machine(number, ratio, 0.2));
+            of_model(&rows.collect::<Vec<_>>())
+        };
+        let unsure = found([1.06, 0.7, 1.7, 1.2, 0.9]);
+        assert_eq!(unsure.answer, Answer::NotToldApart, "{unsure:?}");
+        assert_eq!(unsure.not_told_apart, ["kyber".into(), "none".into()]);
+        assert!(unsure.take.is_empty() && unsure.is_known());
+        assert_eq!(unsure.candidates(), unsure.not_told_apart);
+        let sure = found([1.30, 1.31, 1.29, 1.3, 1.3]);
+        assert_eq!(
+            (sure.answer, &*sure.take),
+            (Answer::Take, &["kyber".into()][..])
+        );
+        assert!(sure.not_told_apart.is_empty());
+    }
+
+    #[test]
+    fn arms_that_no_machine_measured_together_are_told_apart_by_what_both_have_in_common() {
+        let only = |number: usize, arm: &str, ratio: f64| {
+            let mut rows = machine(number, ratio, ratio);
+            let is_with_none = |row: &Row| {
+                let arms = [&*row.arm, &*row.against];
+                arms.contains(&arm) && arms.contains(&"none")
+            };
+            rows.retain(is_with_none);
+            rows
+        };
+        let with = |bfq: f64| {
+            let kyber = (0..6).flat_map(|number| only(number, "kyber", 1.3));
+            let bfq = (6..12).flat_map(|number| only(number, "bfq", bfq));
+            of_model(&kyber.chain(bfq).collect::<Vec<_>>())
+        };
+        let apart = with(0.8);
+        assert_eq!(
+            (apart.answer, &*apart.take),
+            (Answer::Take, &["kyber".into()][..])
+        );
+        let close = with(1.28);
+        assert_eq!(
+            close.not_told_apart,
+            ["kyber".into(), "bfq".into()],
+            "{close:?}"
+        );
+    }
+
+    #[test]
+    fn a_model_behind_another_bridge_is_another_drive() {
+        let mut rows = machines(10);
+        rows.iter_mut()
+            .skip(15)
+            .for_each(|row| row.transport = "usb".into());
+        let mut groups = Groups::of(&rows, |question| question.level == Level::Model);
+        let found = groups.findings();
+        let of: Vec<_> = found
+            .iter()
+            .map(|found| (&*found.question.class, found.machines))
+            .collect();
+        assert_eq!(of, [("nvme-ssd", 5), ("usb-ssd", 5)]);
+    }
+
+    #[test]
     fn arms_that_are_as_good_are_named_too() {
         let rows: Vec<Row> = (0..6)
-            .flat_map(|number| machine(number, 1.03, 0.5))
+            .flat_map(|number| machine(number, 1.02, 0.5))
             .collect();
         assert_eq!(of_model(&rows).take, ["kyber".into(), "none".into()]);
         let same: Vec<Row> = (0..6)

@@ -431,15 +431,9 @@ fn of_load(record: &Record, load: usize, common: &Row) -> Vec<Row> {
     );
     let latencies = table(Objective::P99);
     let processors = table(Objective::Cpu);
-    let label = |arm: usize| -> Text {
-        visible::line(&plan.arm_label(arm))
-            .chars()
-            .take(LONGEST_TEXT / 4)
-            .collect::<String>()
-            .into()
-    };
+    let label = |arm: usize| arm_text(&visible::line(&plan.arm_label(arm)));
     let labels: BTreeMap<usize, Text> = (0..plan.arms.len()).map(|arm| (arm, label(arm))).collect();
-    // Two arms that are the same (A/A) say nothing of schedulers; nor do labels that were cut to the same.
+    // Two arms that are the same (A/A) say nothing of schedulers.
     let pairs = pairs.into_iter().filter(|pair| {
         plan.arms[pair.arm] != plan.arms[pair.against] && labels[&pair.arm] != labels[&pair.against]
     });
@@ -456,6 +450,19 @@ fn of_load(record: &Record, load: usize, common: &Row) -> Vec<Row> {
             ..common.clone()
         })
         .collect()
+}
+
+/// An arm as a row has it: whole if there is room, and otherwise with a digest for what is cut, so that no two settings are
+/// taken for one.
+fn arm_text(label: &str) -> Text {
+    const DIGITS: usize = 16;
+    if label.len() <= LONGEST_TEXT {
+        return label.into();
+    }
+    let mut ends = (0..LONGEST_TEXT - DIGITS).rev();
+    let cut = ends.find(|at| label.is_char_boundary(*at)).unwrap_or(0);
+    let digest = &sha256(label.as_bytes())[..DIGITS];
+    format!("{}~{digest}", &label[..cut]).into()
 }
 
 /// Two arms of a load.
@@ -736,6 +743,37 @@ mod tests {
             assert!(error.to_string().contains(expected), "{error}");
             assert!(error.hint().is_some());
         }
+    }
+
+    #[test]
+    fn settings_that_differ_are_different_arms_however_long_they_are() {
+        for tunables in [4, 30] {
+            let mut record = record(4);
+            for (number, last) in ["1", "2"].into_iter().enumerate() {
+                let all = (0..tunables).map(|tunable| format!("long_tunable_{tunable}"));
+                let all = all.chain(["slice_idle".to_owned()]);
+                record.header.plan.arms[number].tunables =
+                    all.map(|name| (name, last.to_owned())).collect();
+            }
+            let rows = reduced(&record);
+            let arms: std::collections::BTreeSet<&str> = rows
+                .iter()
+                .flat_map(|row| [&*row.arm, &*row.against])
+                .collect();
+            assert_eq!((rows.len(), arms.len()), (3, 3), "{arms:?}");
+            let is_whole = |arm: &&&str| arm.contains("slice_idle=");
+            assert_eq!(
+                arms.iter().filter(is_whole).count() == 2,
+                tunables == 4,
+                "{arms:?}"
+            );
+        }
+        // No more than the column takes, between characters.
+        let long = "é".repeat(300);
+        assert!(
+            arm_text(&long).len() <= LONGEST_TEXT
+                && arm_text(&long) != arm_text(&(long.clone() + "x"))
+        );
     }
 
     #[test]

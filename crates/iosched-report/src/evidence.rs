@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use iosched_evidence::pool::{ArmFinding, Finding, LEAST_MACHINES, Level};
-use iosched_evidence::row::{Row, Source};
+use iosched_evidence::pool::{Answer, ArmFinding, Finding, LEAST_MACHINES, Level};
+use iosched_evidence::row::{Row, Source, Text};
 use iosched_stats::Interval;
 
 use crate::table::{Align, Table};
@@ -82,10 +82,49 @@ pub fn rows(rows: &[Row], width: usize) -> String {
                     ratio(row.cpu_ratio),
                 ]);
             }
-            text += &table.render_first(8);
+            let whole = table.render_first(8);
+            if whole.lines().all(|line| line.chars().count() <= width) {
+                text += &whole;
+            } else {
+                // Arms with many tunables leave no room for columns.
+                let rows = of_load.iter().map(|row| row_in_words(row, width));
+                text += &rows.collect::<String>();
+            }
         }
     }
     text
+}
+
+/// A comparison in lines, for arms that are too long for a table.
+fn row_in_words(row: &Row, width: usize) -> String {
+    let indent = "    ";
+    let room = width.saturating_sub(indent.len());
+    // An arm has no blanks: where it is longer than a line it is broken between its tunables.
+    let arm = |arm: &str| {
+        if arm.chars().count() + 2 > room {
+            arm.replace(',', ", ")
+        } else {
+            arm.to_owned()
+        }
+    };
+    let is_baseline = if row.is_baseline { " (baseline)" } else { "" };
+    let mut words = format!(
+        "{} against {}{is_baseline}: ratio {:.3}, log-ratio {:.4}, error {:.4}, rounds {}",
+        arm(&row.arm),
+        arm(&row.against),
+        row.log_ratio.exp(),
+        row.log_ratio,
+        row.standard_error,
+        row.rounds
+    );
+    for (name, ratio) in [("p99", row.p99_ratio), ("CPU", row.cpu_ratio)] {
+        if let Some(ratio) = ratio {
+            let _ = write!(words, ", {name} {ratio:.3}");
+        }
+    }
+    let folded = fold(&words, room);
+    let lines = folded.lines().map(|line| format!("{indent}{line}\n"));
+    lines.collect()
 }
 
 /// Tells what is known of each question, one after the other.
@@ -94,7 +133,8 @@ pub fn findings(findings: impl Iterator<Item = Finding>, width: usize, mut tell:
     for finding in findings {
         let mut text = String::new();
         let question = &finding.question;
-        let of = (question.source, question.level, question.drive.clone());
+        let drives = (question.drive.clone(), question.class.clone());
+        let of = (question.source, question.level, drives);
         if drive.as_ref() != Some(&of) {
             if drive.is_some() {
                 text.push('\n');
@@ -113,17 +153,14 @@ pub fn findings(findings: impl Iterator<Item = Finding>, width: usize, mut tell:
     }
 }
 
-/// `ST4000DM004-2CV104 (model)`.
+/// `ST4000DM004-2CV104 (model, sata-hdd)`.
 pub(crate) fn drive_words(finding: &Finding) -> String {
     let question = &finding.question;
-    let level = match question.level {
-        Level::Model => "model",
-        Level::Family => "family",
-        Level::Class => "class",
-    };
-    let source = match question.source {
-        Source::Measured => String::new(),
-        other => format!(", {}", other.name()),
+    let level = question.level.name();
+    let source = match (question.source, question.level) {
+        (Source::Measured, Level::Model) => format!(", {}", question.class),
+        (Source::Measured, _) => String::new(),
+        (other, _) => format!(", {}", other.name()),
     };
     format!("{} ({level}{source})", question.drive)
 }
@@ -159,16 +196,21 @@ fn machines(count: usize) -> String {
     }
 }
 
-/// `take kyber`, or why it is not known.
+/// `take kyber`, which arms are not told apart, or why nothing is known.
 pub(crate) fn answer(finding: &Finding) -> String {
-    let Some((best, near)) = finding.take.split_first() else {
-        return format!("unknown (at least {LEAST_MACHINES} machines must have measured two arms)");
-    };
-    if near.is_empty() {
-        return format!("take {best}");
+    let names = |arms: &[Text]| enumerate(arms.iter().map(|arm| &**arm));
+    match finding.answer {
+        Answer::Unknown => {
+            format!("unknown (at least {LEAST_MACHINES} machines must have measured two arms)")
+        }
+        Answer::NotToldApart => format!("not told apart: {}", names(&finding.not_told_apart)),
+        Answer::Take => match finding.take.split_first() {
+            Some((best, near)) if !near.is_empty() => {
+                format!("take {best}; within 5 % of it: {}", names(near))
+            }
+            best => format!("take {}", best.map_or("", |(best, _)| best)),
+        },
     }
-    let near = enumerate(near.iter().map(|arm| &**arm));
-    format!("take {best}; within 5 % of it: {near}")
 }
 
 /// `1.30 (1.24 to 1.36)`.

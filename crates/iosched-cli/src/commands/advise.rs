@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use iosched_evidence::dataset::{DEFAULT, Dataset, DatasetError};
-use iosched_evidence::pool::{ArmFinding, Finding, LEAST_MACHINES, MARGIN};
+use iosched_evidence::pool::{Answer, ArmFinding, Finding, LEAST_MACHINES, MARGIN};
 use iosched_machine::device::{Inventory, Target};
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::host::Host;
@@ -73,7 +73,7 @@ fn load_class() -> impl TypedValueParser<Value = LoadClass> {
 
 /// What `--json` prints.
 #[derive(Serialize)]
-struct Answer {
+struct Advised {
     /// Of this format; a new number only when a field changes its meaning or goes.
     schema: u32,
     load_class: LoadClass,
@@ -101,7 +101,7 @@ pub(crate) fn run(args: &AdviseArgs, output: &Output) -> Outcome {
         named(args, &host, &policy, &mut evidence)?
     };
     if output.is_json() {
-        output.json(&Answer {
+        output.json(&Advised {
             schema: 1,
             load_class: class,
             disks,
@@ -299,11 +299,14 @@ fn elsewhere_words(elsewhere: Option<&Elsewhere>) -> String {
     };
     let finding = &known.finding;
     let question = &finding.question;
+    let machines = machines_words(told_machines(finding));
+    let proposed = known.proposed.iter();
+    let proposed = proposed.map(|arm| proposed_word(&arm.arm, arm.is_offered));
     let mut text = format!(
-        "{}, by {} on {} machines with this {} ({}), Linux {}",
-        proposed_words(&known.proposed),
+        "{}{}, by {} on {machines} with this {} ({}), Linux {}",
+        answer_words(finding),
+        proposed.collect::<Vec<_>>().join(" or "),
         question.objective,
-        finding.machines,
         question.level.name(),
         question.drive,
         question.kernel,
@@ -329,13 +332,41 @@ fn elsewhere_words(elsewhere: Option<&Elsewhere>) -> String {
             ratio.estimate, ratio.lower, ratio.upper
         );
     }
+    for other in &known.otherwise {
+        let apart = match other.answer {
+            Answer::NotToldApart => "not told apart: ",
+            Answer::Take | Answer::Unknown => "",
+        };
+        let arms: Vec<&str> = other.proposed.iter().map(|arm| &**arm).collect();
+        let _ = write!(
+            text,
+            "; but by {} on {}: {apart}{}",
+            other.objective,
+            machines_words(other.machines),
+            arms.join(" or "),
+        );
+    }
     text + &others
+}
+
+/// What stands before the arms that may be taken.
+fn answer_words(finding: &Finding) -> &'static str {
+    match finding.answer {
+        Answer::NotToldApart => "not told apart: ",
+        Answer::Take | Answer::Unknown => "",
+    }
+}
+
+/// Machines that measured the best arm beside what it is compared with.
+fn told_machines(finding: &Finding) -> usize {
+    let machines = told_arms(finding).iter().map(|arm| arm.machines);
+    machines.max().unwrap_or(finding.machines)
 }
 
 /// The best arm; where that is what the others are compared with, each of them: they say how far they are behind.
 fn told_arms(finding: &Finding) -> &[ArmFinding] {
     let mut arms = finding.arms.iter();
-    let best = arms.find(|arm| Some(&arm.arm) == finding.take.first());
+    let best = arms.find(|arm| Some(&arm.arm) == finding.candidates().first());
     best.map_or(&finding.arms[..], std::slice::from_ref)
 }
 
@@ -350,7 +381,7 @@ fn simulated_words(simulated: &Simulated) -> String {
             percent(MARGIN - 1.0)
         )
     } else {
-        proposed_words(&simulated.proposed)
+        answer_words(finding).to_owned() + &proposed_words(&simulated.proposed)
     };
     let mut text = format!(
         "{take}, by {} on {} simulated machines with the disk model {}",
@@ -377,15 +408,18 @@ fn taken(rule: &RuleOfThumb) -> String {
 
 /// `kyber or bfq (not offered here)`.
 fn proposed_words(proposed: &[Proposed]) -> String {
-    let names = proposed.iter().map(|proposed| {
-        let lacking = if proposed.is_offered {
-            ""
-        } else {
-            " (not offered here)"
-        };
-        format!("{}{lacking}", proposed.scheduler)
-    });
+    let names = proposed.iter();
+    let names = names.map(|proposed| proposed_word(&proposed.scheduler, proposed.is_offered));
     names.collect::<Vec<_>>().join(" or ")
+}
+
+fn proposed_word(arm: &str, is_offered: bool) -> String {
+    let lacking = if is_offered {
+        ""
+    } else {
+        " (not offered here)"
+    };
+    format!("{arm}{lacking}")
 }
 
 fn machines_words(machines: usize) -> String {

@@ -457,7 +457,11 @@ fn show(args: &ShowArgs, output: &Output) -> Outcome {
     let rows = &dataset.rows;
     let drives = args.model.as_deref().map(|model| drives(rows, model));
     let is_wanted = |question: &Question| {
-        let of_drive = (question.level, question.drive.clone());
+        let of_drive = (
+            question.level,
+            question.drive.clone(),
+            question.class.clone(),
+        );
         drives.as_ref().is_none_or(|them| them.contains(&of_drive))
             && args
                 .load_class
@@ -503,7 +507,7 @@ fn show(args: &ShowArgs, output: &Output) -> Outcome {
 }
 
 /// The models that have a text in their names, and what these belong to.
-fn drives(rows: &[Row], model: &str) -> BTreeSet<(Level, Text)> {
+fn drives(rows: &[Row], model: &str) -> BTreeSet<(Level, Text, Text)> {
     let model = model.to_lowercase();
     let mut drives = BTreeSet::new();
     let mut last: Option<&Row> = None;
@@ -514,7 +518,8 @@ fn drives(rows: &[Row], model: &str) -> BTreeSet<(Level, Text)> {
         }
         last = Some(row);
         if row.model.to_lowercase().contains(&model) {
-            let of = |level: Level| Some((level, level.of(row)?));
+            let class = Text::from(row.class());
+            let of = |level: Level| Some((level, level.of(row)?, class.clone()));
             drives.extend(Level::ALL.into_iter().filter_map(of));
         }
     }

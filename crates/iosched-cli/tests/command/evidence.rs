@@ -138,7 +138,10 @@ fn records_are_added_once_and_what_they_say_together_is_shown() {
     let text = done(&[
         "evidence", "show", &at, "--model", "st4000", "--kernel", "6.12",
     ]);
-    assert!(text.contains("ST4000DM004-2CV104 (model)\n"), "{text}");
+    assert!(
+        text.contains("ST4000DM004-2CV104 (model, sata-hdd)\n"),
+        "{text}"
+    );
     assert!(
         text.contains("general by throughput, Linux 6.12, 7 machines, "),
         "{text}"
@@ -166,7 +169,7 @@ fn a_page_has_the_same_with_forest_plots() {
     assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
     for shown in [
         "Evidence of fleet",
-        "ST4000DM004-2CV104 (model)",
+        "ST4000DM004-2CV104 (model, sata-hdd)",
         "machine 6",
         "next machine",
         "take bfq",

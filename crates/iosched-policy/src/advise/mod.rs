@@ -64,7 +64,7 @@ pub struct Advice {
 /// That a disk has another scheduler than it should.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Differs {
-    /// Each of these would do.
+    /// Each of these would do, with its tunables where it has any.
     pub should: Vec<String>,
     /// By what.
     pub by: Basis,
@@ -250,8 +250,14 @@ impl Machine {
                 measured_elsewhere.as_ref(),
                 &rule_of_thumb,
             ),
-            to_settle: (!rule_of_thumb.is_required && disk.device.kind != Kind::Optical)
-                .then(|| self.to_settle(&disk.device, class)),
+            to_settle: (!rule_of_thumb.is_required && disk.device.kind != Kind::Optical).then(
+                || {
+                    let elsewhere = measured_elsewhere.as_ref();
+                    let known = elsewhere.and_then(|elsewhere| elsewhere.known.as_ref());
+                    let arms = known.map(|known| known.arms_to_measure(active));
+                    self.to_settle(&disk.device, class, &arms.unwrap_or_default())
+                },
+            ),
             device: disk.device.name.clone(),
             model: disk.device.model.clone(),
             size_bytes: disk.device.size_bytes,
@@ -266,8 +272,8 @@ impl Machine {
         }
     }
 
-    /// A file system on the disk is measured in a directory; a bare disk is only read.
-    fn to_settle(&self, device: &Device, class: LoadClass) -> Command {
+    /// A file system on the disk is measured in a directory; a bare disk is only read. No arms are all that it offers.
+    fn to_settle(&self, device: &Device, class: LoadClass, arms: &[String]) -> Command {
         let loads: &[&str] = match class {
             LoadClass::General => &[],
             LoadClass::Database => &["pgbench"],
@@ -290,6 +296,10 @@ impl Machine {
             }
             None => words.push(device.name.clone()),
         }
+        words.extend(
+            arms.iter()
+                .flat_map(|arm| ["--arms".to_owned(), arm.clone()]),
+        );
         Command {
             line: command_line::joined(&words),
             writes_files,
@@ -414,7 +424,10 @@ fn differs(
         .and_then(|elsewhere| elsewhere.known.as_ref())
         .filter(|known| known.judges(active) && !rule.is_required)
     {
-        (known.should().unwrap_or_default(), Basis::MeasuredElsewhere)
+        (
+            known.should(active).unwrap_or_default(),
+            Basis::MeasuredElsewhere,
+        )
     } else {
         let names = rule.take.iter().map(|proposed| proposed.scheduler.clone());
         (names.filter(is_offered).collect(), Basis::RuleOfThumb)

@@ -38,7 +38,7 @@ impl Simulated {
         };
         let mut findings = pool::findings(simulated::rows(), &is_wanted);
         let finding = findings.find(Finding::is_known)?;
-        let take = finding.take.iter();
+        let take = finding.candidates().iter();
         Some(Simulated {
             proposed: take.filter_map(|arm| proposed(arm, offered)).collect(),
             finding,

@@ -23,7 +23,13 @@ pub fn evidence(name: &str, findings: &[Finding]) -> String {
     let mut left = MOST_CHARTS;
     let of_drives = findings.chunk_by(|a, b| {
         let of = |finding: &Finding| (finding.question.source, finding.question.level);
-        of(a) == of(b) && a.question.drive == b.question.drive
+        let drive = |finding: &Finding| {
+            (
+                finding.question.drive.clone(),
+                finding.question.class.clone(),
+            )
+        };
+        of(a) == of(b) && drive(a) == drive(b)
     });
     let sections = of_drives.enumerate().map(|(number, findings)| {
         let charts: Vec<_> = findings
