@@ -15,6 +15,7 @@ import dataclasses
 import io
 import json
 import math
+import operator
 import os
 import tempfile
 from datetime import timedelta
@@ -71,6 +72,14 @@ def _seconds(of: str, time: Time | None) -> float | None:
     return seconds
 
 
+def _integer(of: str, value: Any) -> int:
+    """A whole number, which no fraction is rounded to."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise IoschedError(f"{of} is a whole number, not {value!r}") from None
+
+
 @dataclasses.dataclass(frozen=True)
 class Disk:
     """A disk model, and how the disk departs from it.
@@ -79,7 +88,7 @@ class Disk:
     "shortest-access-first"; `slow_down` lets all that the disk does take so many times as long.
     """
 
-    model: str = "hdd-7200"
+    model: Path = "hdd-7200"
     size: Size | None = None
     queue_depth: int | None = None
     order: str | None = None
@@ -102,10 +111,10 @@ class Scheduler:
 
     def __init__(self, name: str, **tunables: int) -> None:
         self.name = name
-        self.tunables = dict(tunables)
+        self.tunables = {tunable: _integer(f"{name}'s {tunable}", value) for tunable, value in tunables.items()}
 
     def __str__(self) -> str:
-        values = ",".join(f"{name}={int(value)}" for name, value in self.tunables.items())
+        values = ",".join(f"{name}={value}" for name, value in self.tunables.items())
         return f"{self.name}:{values}" if values else self.name
 
     def __repr__(self) -> str:

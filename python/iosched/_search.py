@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 from typing import Any, Callable, Mapping, Sequence, Union
 
-from . import Disk, IoschedError, Path, Record, Scheduler, Simulated, Time, Trace, read_record, schedulers, simulate
+from . import Disk, IoschedError, Path, Record, Scheduler, Simulated, Time, Trace, _integer, read_record, schedulers, simulate
 
 #: The least and the most of a tunable; or the values to choose from.
 Range = Union["tuple[int, int]", Sequence[int]]
@@ -215,7 +215,7 @@ def search(
     try:
         import optuna
     except ImportError:
-        raise IoschedError("a search needs Optuna, which is not installed: pip install 'iosched[search]'") from None
+        raise IoschedError("a search needs Optuna, which is not installed: pip install optuna") from None
     _check(scheduler, space, trials, best, fresh)
     if isinstance(objective, str) and objective not in _OBJECTIVES:
         raise IoschedError(f"no objective is called {objective}; there are: {', '.join(_OBJECTIVES)}, or a function")
@@ -239,7 +239,7 @@ def search(
         return values[setting]
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed % 2**32))
     study.optimize(tried, n_trials=trials)
 
     ranked = sorted(values, key=lambda setting: values[setting], reverse=True)[:best]
@@ -266,6 +266,12 @@ def _check(scheduler: str, space: Mapping[str, Range], trials: int, best: int, f
         if name not in tunables:
             raise IoschedError(f"{scheduler} has no tunable {name}; it has: {', '.join(tunables) or 'none'}")
         least, most = tunables[name]["min"], tunables[name]["max"]
+        try:
+            values = list(range_)
+        except TypeError:
+            raise IoschedError(f"{name}: a pair of the least and the most, or three values and more, not {range_!r}") from None
+        for value in values:
+            _integer(f"{scheduler}'s {name}", value)
         if len(range_) < 2 or not all(least <= value <= most for value in range_) or (len(range_) == 2 and range_[0] > range_[1]):
             raise IoschedError(f"{name}: {range_!r} is no range within {least} to {most}")
     for what, count in (("trials", trials), ("best", best), ("fresh", fresh)):

@@ -18,6 +18,8 @@ import itertools
 import json
 import multiprocessing
 import os
+import pickle
+import re
 import shutil
 import socket
 import sys
@@ -77,18 +79,26 @@ class Sweep:
     def read(self) -> pa.Table:
         """All rows of the dataset."""
         files, place = _file_system(self.out)
+        # Whatever else somebody has put there is none of it.
+        names = [name for name in files.find(place) if _OURS.search(name)]
+        if not names:
+            return pa.table({})
         try:
-            return pq.read_table(place, filesystem=files)
+            return pq.read_table(sorted(names), filesystem=files)
         except (pa.ArrowException, OSError) as cause:
             raise _unreadable(files, place, cause) from None
 
 
+#: A file of a task within a dataset.
+_OURS = re.compile(r"/([0-9a-f]{2})/\1[0-9a-f]{62}\.parquet$")
+
+
 def sweep(
-    traces: Iterable[Trace | Path],
-    schedulers: Sequence[Scheduler | str],
-    disks: Sequence[Disk | str] = ("hdd-7200",),
+    traces: Iterable[Trace | Path] | Trace | Path,
+    schedulers: Iterable[Scheduler | str] | Scheduler | str,
+    disks: Iterable[Disk | Path] | Disk | Path = ("hdd-7200",),
     *,
-    out: str,
+    out: Path,
     address: str | None = None,
     workers: int | None = None,
     progress: bool = False,
@@ -97,7 +107,8 @@ def sweep(
     """Simulates each recording under each scheduler over each disk, and keeps the results as a Parquet dataset in `out`.
 
     Recordings and `out` are paths or addresses that fsspec knows (`s3://...`); what is not a local file is copied to the
-    worker while it is needed. `address` is a Ray cluster's ("auto" for the one that this machine belongs to); without one
+    worker while it is needed. A directory stands for the recordings in it and below (of an object store where its address
+    ends with `/`, or is all that is given), of blktrace's files for each CPU the first. `address` is a Ray cluster's ("auto" for the one that this machine belongs to); without one
     the tasks run in `workers` processes here. `options` are those of `simulate`, as `until` and `seed`.
 
     Begun again with the same arguments it goes on where it was; a recording counts by its name, whatever is in it. A task that
@@ -105,17 +116,24 @@ def sweep(
     `IoschedError` for options that no task can have; a recording that cannot be simulated is in `failed`, and the others go
     on.
     """
-    given = _checked(options)
-    models = [disk if isinstance(disk, Disk) else Disk(os.fspath(disk)) for disk in disks]
+    # Each is gone through for every recording; recordings once, as they come.
+    arms = [str(scheduler) for scheduler in _several(schedulers, (str, Scheduler))]
+    models = [_rooted(disk) for disk in _several(disks, (str, os.PathLike, Disk))]
+    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
+        raise IoschedError(f"workers: a number from 1 on, not {workers!r}")
+    given = _checked(options, arms)
     tasks = (
-        Task(dataclasses.replace(trace, path=_absolute(trace.path)), str(scheduler), disk, given)
-        for trace in (trace if isinstance(trace, Trace) else Trace(trace) for trace in traces)
-        for scheduler in schedulers
+        Task(trace, scheduler, disk, given)
+        for trace in _recordings(traces)
+        for scheduler in arms
         for disk in models
     )
     out = _absolute(out)
     files, place = _file_system(out)
-    files.makedirs(place, exist_ok=True)
+    try:
+        files.makedirs(place, exist_ok=True)
+    except OSError as cause:
+        raise IoschedError(f"cannot make the directory {out}: {cause.strerror or cause}") from None
     before = 0
     # Of all tasks only those that have no file: they run now, or cannot be done.
     running: set[str] = set()
@@ -127,7 +145,7 @@ def sweep(
             name = task.digest
             if name in running or name in refused:
                 continue
-            if files.exists(_file_of(place, task)):
+            if files.isfile(_file_of(place, task)):
                 before += 1
                 continue
             running.add(name)
@@ -136,7 +154,7 @@ def sweep(
     run = _on_ray(address, out) if address is not None else _here(workers, out)
     done, failed = 0, []
     for task, error in run(missing()):
-        if error is None and not files.exists(_file_of(place, task)):
+        if error is None and not files.isfile(_file_of(place, task)):
             error = f"its rows did not come to {out}: workers on other machines need a place that all share"
         running.discard(task.digest)
         if error is None:
@@ -149,6 +167,61 @@ def sweep(
     if progress:
         print(file=sys.stderr)
     return Sweep(out, done, before, failed)
+
+
+def _several(given: Any, one: tuple[type, ...]) -> list[Any]:
+    """What was given, as a list: one thing alone, too."""
+    return [given] if isinstance(given, one) else list(given)
+
+
+def _rooted(disk: Disk | Path) -> Disk:
+    """A disk whose file is found from any directory."""
+    disk = disk if isinstance(disk, Disk) else Disk(_named(disk))
+    model = _named(disk.model)
+    return dataclasses.replace(disk, model=os.path.abspath(model) if model.endswith(".toml") else model)
+
+
+def _recordings(traces: Iterable[Trace | Path] | Trace | Path) -> Iterator[Trace]:
+    """Each recording, those of a directory in its place."""
+    is_one = isinstance(traces, (str, os.PathLike, Trace))
+    for given in [traces] if is_one else traces:  # type: ignore[union-attr]
+        trace = given if isinstance(given, Trace) else Trace(given)  # type: ignore[arg-type]
+        path = _absolute(trace.path)
+        # Of an object store that is a request: no list of recordings costs one for each.
+        if ("://" in path and not is_one and not path.endswith("/")) or not _is_directory(path):
+            yield dataclasses.replace(trace, path=path)
+            continue
+        for name in _below(path):
+            yield dataclasses.replace(trace, path=name)
+
+
+def _is_directory(path: str) -> bool:
+    if "://" not in path:
+        return os.path.isdir(path)
+    files, place = _file_system(path)
+    return bool(files.isdir(place))
+
+
+#: The file of one CPU of several that blktrace wrote, which are one recording.
+_OF_CPU = re.compile(r"(.*\.blktrace)\.[0-9]+$")
+
+
+def _below(directory: str) -> Iterator[str]:
+    """The recordings of a directory and those below it, in order, but none that is hidden."""
+    files, place = _file_system(directory)
+    for at, below, names in files.walk(place):
+        below_here = sorted(name for name in below if not name.startswith("."))
+        if isinstance(below, list):
+            below[:] = below_here
+        seen: set[str] = set()
+        for name in sorted(names):
+            of_cpu = _OF_CPU.match(name)
+            recording = of_cpu[1] if of_cpu else name
+            if name.startswith(".") or recording in seen:
+                continue
+            seen.add(recording)
+            path = f"{at.rstrip('/')}/{name}"
+            yield path if "://" not in directory else files.unstrip_protocol(path)
 
 
 def _unreadable(files: Any, place: str, cause: Exception) -> IoschedError:
@@ -167,8 +240,8 @@ def _unreadable(files: Any, place: str, cause: Exception) -> IoschedError:
 _Results = Iterator["tuple[Task, str | None]"]
 
 
-def _checked(options: dict[str, Any]) -> str:
-    """The options of `simulate` as JSON, if it has them."""
+def _checked(options: dict[str, Any], schedulers: Sequence[str]) -> str:
+    """The options of `simulate` as JSON, if it has them and one of the schedulers takes them."""
     own = ("load", "disk", "schedulers", "events")
     known = [name for name in inspect.signature(simulate).parameters if name not in own]
     for name in options:
@@ -177,19 +250,34 @@ def _checked(options: dict[str, Any]) -> str:
     given: dict[str, Any] = {
         name: value.total_seconds() if isinstance(value, timedelta) else value for name, value in options.items()
     }
-    try:
-        # What is wrong with all tasks is said once.
-        simulate("random-read", "null", "noop", **{**given, "until": 1e-6})
-        if "until" in given:
-            simulate("random-read", "null", "noop", until=min(given["until"], 1e-6))
-        return json.dumps(given, sort_keys=True)
-    except (TypeError, ValueError) as cause:
-        raise IoschedError(f"options of a sweep: {cause}") from None
+    # What is wrong with all tasks is said once.
+    error: IoschedError | None = None
+    for scheduler in schedulers:
+        try:
+            simulate("random-read", "null", scheduler, **{**given, "until": 1e-6})
+            if "until" in given:
+                simulate("random-read", "null", scheduler, **{**given, "until": min(given["until"], 1e-6)})
+            return json.dumps(given, sort_keys=True)
+        except (TypeError, ValueError, OverflowError) as cause:
+            raise IoschedError(f"options of a sweep: {cause}") from None
+        except IoschedError as cause:
+            error = error or cause
+    if error is not None:
+        raise error
+    return json.dumps(given, sort_keys=True)
+
+
+def _named(place: Any) -> str:
+    """A path or an address as text."""
+    name = os.fspath(place) if isinstance(place, os.PathLike) else place
+    if not isinstance(name, str):
+        raise IoschedError(f"{place!r} is neither a path nor an address")
+    return name
 
 
 def _absolute(place: Path) -> str:
     """The same place from any directory: a local path from the root, an address as it is."""
-    place = os.fspath(place)
+    place = _named(place)
     return place if "://" in place else os.path.abspath(place)
 
 
@@ -229,7 +317,11 @@ def _here(workers: int | None, out: str) -> Callable[[Iterator[Task]], _Results]
                             break
                         finished, _ = concurrent.futures.wait(waiting, return_when=concurrent.futures.FIRST_COMPLETED)
                         for future in finished:
-                            error = future.result()
+                            try:
+                                error = future.result()
+                            except (pickle.PicklingError, AttributeError, TypeError) as cause:
+                                error = f"it cannot be given to another process: {cause}"
+                            # Not before: a task whose worker died is done again.
                             yield waiting.pop(future), error
                 except BrokenProcessPool:
                     for task in waiting.values():
@@ -250,10 +342,12 @@ def _on_ray(address: str, out: str) -> Callable[[Iterator[Task]], _Results]:
     try:
         ray: Any = importlib.import_module("ray")
     except ImportError:
-        raise IoschedError("a cluster needs Ray, which is not installed: pip install 'iosched[ray]'") from None
+        raise IoschedError("a cluster needs Ray, which is not installed: pip install 'ray[default]'") from None
 
     def run(tasks: Iterator[Task]) -> _Results:
-        if not ray.is_initialized():
+        if ray.is_initialized():
+            _check_cluster(ray, address)
+        else:
             try:
                 _reach(address)
                 ray.init(address=address, log_to_driver=False)
@@ -272,6 +366,25 @@ def _on_ray(address: str, out: str) -> Callable[[Iterator[Task]], _Results]:
     return run
 
 
+def _check_cluster(ray: Any, address: str) -> None:
+    """Fails if this process belongs to another cluster already: Ray has one at a time."""
+    if address == "auto":
+        return
+    there = str(ray.get_runtime_context().gcs_address)
+    if _socket_of(address.rpartition("://")[2]) != _socket_of(there):
+        error = IoschedError(f"this process is connected to the Ray cluster at {there} already, and not to {address}")
+        error.hint = 'call ray.shutdown() before, or give address="auto" for the cluster that it is connected to'
+        raise error
+
+
+def _socket_of(address: str) -> tuple[str, str]:
+    """A host by its number, and the port."""
+    host, _, port = address.rpartition(":")
+    with contextlib.suppress(OSError):
+        host = socket.gethostbyname(host)
+    return host, port
+
+
 def _reach(address: str) -> None:
     """Fails if nobody listens there, of which Ray itself says nothing for minutes."""
     host, _, port = address.rpartition("://")[2].rpartition(":")
@@ -285,7 +398,8 @@ def _next_of(ray: Any, waiting: dict[Any, Task]) -> tuple[Task, str | None]:
     try:
         return task, ray.get(reference)
     except ray.exceptions.RayError as cause:
-        return task, str(cause)
+        # What went wrong in the task itself, and not the way that it came.
+        return task, str(getattr(cause, "cause", None) or cause)
 
 
 def _carry_out(task: Task, out: str) -> str | None:
@@ -301,7 +415,7 @@ def _carry_out(task: Task, out: str) -> str | None:
     settings = {"trace": task.trace._request(), "disk": task.disk._request(), "options": json.loads(task.options)}
     for column, value in (
         ("seed", simulated["seed"]),
-        ("disk", task.disk.model),
+        ("disk", os.fspath(task.disk.model)),
         ("trace", os.fspath(task.trace.path)),
         ("settings", json.dumps(settings, sort_keys=True)),
         ("task", name),
@@ -309,21 +423,35 @@ def _carry_out(task: Task, out: str) -> str | None:
         table = table.add_column(0, column, [pa.array([value] * size)])
     contents = io.BytesIO()
     pq.write_table(table, contents, row_group_size=max(size, 1))
+    try:
+        _keep(contents.getvalue(), task, out)
+    except OSError as cause:
+        # The next task has no more room than this one.
+        raise IoschedError(f"cannot write to {out}: {cause.strerror or cause}") from None
+    return None
+
+
+def _keep(contents: bytes, task: Task, out: str) -> None:
+    """Puts the rows of a task into the dataset, as a whole."""
     files, place = _file_system(out)
     final = _file_of(place, task)
     directory = os.path.dirname(final)
     files.makedirs(directory, exist_ok=True)
     # Elsewhere than in a directory of ours an object appears as a whole by itself.
-    if "file" in _protocols(files):
-        new = f"{directory}/.{name}.{uuid.uuid4().hex}"
+    if "file" not in _protocols(files):
+        files.pipe_file(final, contents)
+        return
+    new = f"{directory}/.{task.digest}.{uuid.uuid4().hex}"
+    try:
         with open(new, "wb") as file:
-            file.write(contents.getvalue())
+            file.write(contents)
             file.flush()
             os.fsync(file.fileno())
         os.replace(new, final)
-    else:
-        files.pipe_file(final, contents.getvalue())
-    return None
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(new)
+        raise
 
 
 @contextlib.contextmanager
@@ -348,7 +476,7 @@ def _file_system(address: str) -> tuple[Any, str]:
     try:
         fsspec: Any = importlib.import_module("fsspec")
     except ImportError:
-        raise IoschedError("a sweep needs fsspec, which is not installed: pip install 'iosched[sweep]'") from None
+        raise IoschedError("a sweep needs fsspec, which is not installed: pip install fsspec") from None
     try:
         files, place = fsspec.core.url_to_fs(address)
     except (ImportError, ValueError) as cause:

@@ -183,6 +183,17 @@ def test_a_record_of_a_newer_version_and_a_damaged_one_are_named(tmp_path):
             iosched.read_record(tmp_path)
 
 
+def test_a_dataset_of_evidence_is_read_as_docs_evidence_md_says(tmp_path):
+    fleet = tmp_path / "fleet"
+    record = Path(os.environ["IOSCHED_REPOSITORY"]) / "docs/example-record"
+    command = [os.environ["IOSCHED"], "evidence", "add", str(record), "--to", str(fleet), "--yes"]
+    subprocess.run(command, check=True, capture_output=True)
+    by_pandas = pandas.read_parquet(fleet)
+    by_polars = polars.read_parquet(f"{fleet}/*/*.parquet", hive_partitioning=True)
+    assert len(by_pandas) == len(by_polars) > 0
+    assert set(by_pandas.columns) == set(by_polars.columns) and "class" in by_polars.columns
+
+
 def test_an_older_python_than_is_served_is_told_so():
     wheel = Path(os.environ["IOSCHED_WHEEL"])
     assert importlib.metadata.metadata("iosched")["Requires-Python"] == ">=3.9"

@@ -117,6 +117,132 @@ def test_options_that_no_task_can_have_are_refused_before_any(traces, tmp_path, 
     assert not (tmp_path / "out").exists()
 
 
+def test_schedulers_and_disks_that_can_be_gone_through_once_are_there_for_each_recording(traces, tmp_path):
+    swept = iosched.sweep(
+        iter(traces[:3]), (name for name in ("noop", "deadline")), iter(["hdd-7200", "ssd-sata"]), out=tmp_path / "out", workers=1
+    )
+    assert (swept.done, swept.failed) == (12, [])
+
+
+def test_one_thing_alone_is_one_thing(traces, tmp_path):
+    for number, (what, scheduler, disk) in enumerate(
+        [(traces[0], "noop", "hdd-7200"), (traces[0].path, iosched.Scheduler("noop"), iosched.Disk("hdd-7200"))]
+    ):
+        swept = iosched.sweep(what, scheduler, disk, out=tmp_path / str(number), workers=1)
+        assert swept.done + len(swept.failed) == 1
+
+
+def test_a_directory_stands_for_the_recordings_in_it(traces, tmp_path):
+    below = tmp_path / "traces" / "below"
+    below.mkdir(parents=True)
+    for number, name in enumerate(["a.txt", "b.txt", ".hidden"]):
+        shutil.copy(traces[number].path, tmp_path / "traces" / name)
+    shutil.copy(traces[3].path, below / "c.txt")
+    for number, given in enumerate(
+        [str(tmp_path / "traces"), tmp_path / "traces", iosched.Trace(tmp_path / "traces", wrap=True), [tmp_path / "traces"]]
+    ):
+        swept = iosched.sweep(given, "noop", iosched.Disk(size="1T"), out=tmp_path / str(number), workers=1)
+        done = swept.read()["trace"].to_pylist() if swept.done else []
+        names = {Path(name).name for name in [*done, *(task.trace.path for task, _ in swept.failed)]}
+        assert names == {"a.txt", "b.txt", "c.txt"}, number
+    from iosched._sweep import _recordings
+
+    # blktrace's files for each CPU are one recording; of an object store a directory is known by its slash.
+    import fsspec
+
+    store = fsspec.filesystem("memory")
+    for name in ("x.blktrace.0", "x.blktrace.1", "y.txt"):
+        store.pipe_file(f"/recordings/{name}", b"")
+    assert [trace.path for trace in _recordings(["memory://recordings/"])] == ["memory:///recordings/x.blktrace.0", "memory:///recordings/y.txt"]
+    assert [trace.path for trace in _recordings(["memory://recordings"])] == ["memory://recordings"]
+
+
+def test_a_disk_of_ones_own_is_found_from_anywhere_and_named_in_the_rows(traces, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = subprocess.run([os.environ["IOSCHED"], "emulate", "models", "--toml", "hdd-7200"], capture_output=True, check=True)
+    Path("mine.toml").write_bytes(made.stdout)
+    swept = iosched.sweep(traces[0], "noop", [iosched.Disk(Path("mine.toml"))], out="out", workers=1)
+    assert (swept.done, swept.failed) == (1, [])
+    assert set(swept.read()["disk"].to_pylist()) == {str(tmp_path / "mine.toml")}
+
+
+def test_an_option_that_one_scheduler_alone_takes_is_an_option(traces, tmp_path):
+    swept = iosched.sweep(traces[0], ["cfq"], out=tmp_path / "out", workers=1, initial="average=3")
+    assert (swept.done, swept.failed) == (1, [])
+    with pytest.raises(iosched.IoschedError, match="initial|average|start"):
+        iosched.sweep(traces[0], ["noop"], out=tmp_path / "none", workers=1, initial="average=3")
+
+
+@pytest.mark.parametrize("given", [{"workers": -1}, {"workers": "2"}, {"workers": 0}, {"traces": [None]}, {"disks": [5]}, {"out": None}])
+def test_what_cannot_be_is_one_error_of_ours(traces, tmp_path, given):
+    arguments = {"traces": traces[:1], "schedulers": ["noop"], "out": tmp_path / "out", **given}
+    with pytest.raises(iosched.IoschedError):
+        iosched.sweep(**arguments)
+
+
+def test_a_place_that_cannot_be_written_is_one_error_and_leaves_nothing(traces, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(iosched.IoschedError, match="cannot make the directory"):
+        iosched.sweep(traces[0], "noop", out=tmp_path / "file")
+    full = tmp_path / "full"
+    full.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(full)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("needs root")
+    try:
+        with pytest.raises(iosched.IoschedError, match=f"cannot write to {full}/out: No space left"):
+            iosched.sweep(traces[:6], SCHEDULERS, out=full / "out", workers=2)
+        assert [name for _, _, names in os.walk(full) for name in names if name.startswith(".")] == []
+    finally:
+        subprocess.run(["umount", str(full)], check=True)
+
+
+def test_what_somebody_else_put_into_a_dataset_is_none_of_it(traces, tmp_path):
+    out = tmp_path / "out"
+    swept = iosched.sweep(traces[:2], ["noop"], out=out, workers=1)
+    whole = rows(swept)
+    (out / "README.txt").write_text("x")
+    (out / "zz.parquet").write_text("PAR1")
+    assert rows(swept) == whole
+    # What has a file's name and is none is no task that was done.
+    [first, _] = sorted(out.rglob("*/*.parquet"))
+    first.unlink()
+    first.mkdir()
+    with pytest.raises(iosched.IoschedError, match="cannot write to"):
+        iosched.sweep(traces[:2], ["noop"], out=out, workers=1)
+    assert iosched.sweep([], ["noop"], out=tmp_path / "empty").read().num_rows == 0
+
+
+def test_a_recording_that_cannot_be_given_to_a_process_fails_by_name(traces, tmp_path):
+    class Mine(iosched.Trace):
+        pass
+
+    swept = iosched.sweep([Mine(traces[0].path, wrap=True), traces[1]], ["noop"], out=tmp_path / "out", workers=1)
+    assert swept.done + len(swept.failed) == 2 and swept.done >= 1
+    assert all("another process" in error for _, error in swept.failed)
+
+
+def test_a_process_of_one_cluster_says_so_when_another_is_named():
+    from iosched._sweep import _check_cluster
+
+    context = types.SimpleNamespace(gcs_address="127.0.0.1:6379")
+    ray = types.SimpleNamespace(get_runtime_context=lambda: context)
+    for same in ("auto", "127.0.0.1:6379", "localhost:6379"):
+        _check_cluster(ray, same)
+    with pytest.raises(iosched.IoschedError, match="at 127.0.0.1:6379 already, and not to 10.0.0.1:6379") as failed:
+        _check_cluster(ray, "10.0.0.1:6379")
+    assert "ray.shutdown()" in failed.value.hint
+
+
+def test_a_tunable_is_a_whole_number():
+    with pytest.raises(iosched.IoschedError, match="fifo_batch is a whole number, not 1.9"):
+        iosched.Scheduler("deadline", fifo_batch=1.9)
+    assert str(iosched.Scheduler("deadline", fifo_batch=True)) == "deadline:fifo_batch=1"
+    for space in ({"fifo_batch": (1, 2.5)}, {"fifo_batch": [1, 2, "3"]}, {"fifo_batch": 5}):
+        with pytest.raises(iosched.IoschedError, match="fifo_batch"):
+            iosched.search("deadline", space, until=0.1)
+
+
 def test_what_was_asked_for_tells_rows_apart(traces, tmp_path):
     disks = [iosched.Disk("hdd-7200", queue_depth=depth) for depth in (1, 32)]
     out = str(tmp_path / "q[1]")
@@ -142,7 +268,7 @@ def test_a_sweep_keeps_no_names_of_tasks(tmp_path, monkeypatch):
         def makedirs(self, *_, **__):
             pass
 
-        def exists(self, name):
+        def isfile(self, name):
             self.asked += 1
             return self.asked % 3 != 2
 
@@ -253,7 +379,7 @@ def test_a_cluster_that_does_not_answer_is_one_clear_error_with_any_ray(traces, 
     with pytest.raises(iosched.IoschedError, match="no Ray cluster answers at 127.0.0.1:1: .*refused"):
         iosched.sweep(traces, ["noop"], out=str(tmp_path / "out"), address="127.0.0.1:1")
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(iosched.IoschedError, match=r"not installed: pip install 'iosched\[ray\]'"):
+    with pytest.raises(iosched.IoschedError, match=r"not installed: pip install 'ray\[default\]'"):
         iosched.sweep(traces, ["noop"], out=str(tmp_path / "out"), address="127.0.0.1:1")
 
 
