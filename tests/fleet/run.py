@@ -182,6 +182,12 @@ def lint(args, results: list[str]) -> None:
         say(results, f"ok      ansible-lint passes {name}" if passed else f"FAILED  ansible-lint of {name}\n{done.stdout}")
 
 
+def units(_args, results: list[str]) -> None:
+    """What the modules make of answers that iosched does not give."""
+    ran = subprocess.run([sys.executable, "-B", str(ROOT / "tests/fleet/test_command.py")], capture_output=True, text=True)
+    say(results, "ok      tests of the modules' command" if ran.returncode == 0 else f"FAILED  tests of the modules' command\n{ran.stderr[-4000:]}")
+
+
 def sanity(args, results: list[str]) -> None:
     """ansible-test's checks of a copy of the collection. Most of its tools come from PyPI, in versions that it wants."""
     cache = home() / ".ansible/test/cache"
@@ -228,7 +234,7 @@ from pip._internal.cli.main import main
 
 sys.exit(main(["install", "--upgrade", "--force-reinstall", *sys.argv[1:]]))
 """
-PARTS = {"fleet": fleet, "lint": lint, "sanity": sanity}
+PARTS = {"units": units, "fleet": fleet, "lint": lint, "sanity": sanity}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -22,10 +22,14 @@ class Iosched:
     def version(self):
         """As in `0.1.0`."""
         _code, output, _errors = self.module.run_command([self.path, "--version"], check_rc=True)
-        return output.split()[-1]
+        words = output.split()
+        if len(words) != 2 or words[0] != "iosched":
+            self.module.fail_json(msg=f"{self.path} is not iosched: `--version` printed {output[:200]!r}")
+        return words[1]
 
-    def json(self, *arguments, known_as=()):
-        """What `iosched --json ARGUMENTS` prints. The module fails where it fails.
+    def json(self, *arguments, lists=(), known_as=()):
+        """What `iosched --json ARGUMENTS` prints. The module fails where it fails, and where what it prints is no object that has
+        these lists.
 
         `known_as` has pairs: text that may stand in a message, and what the user knows it as.
         """
@@ -35,10 +39,17 @@ class Iosched:
             for text, name in known_as:
                 error, hint = error.replace(text, name), hint.replace(text, name)
             self.module.fail_json(msg=f"{error}; {hint}" if hint else error, rc=code)
+        what = f"`iosched --json {arguments[0]}` of {self.path} printed"
         try:
-            return json.loads(output)
+            answer = json.loads(output)
         except ValueError:
-            self.module.fail_json(msg=f"`iosched --json {arguments[0]}` of {self.path} printed no JSON: {output[:200]!r}")
+            self.module.fail_json(msg=f"{what} no JSON: {output[:200]!r}")
+        if not isinstance(answer, dict):
+            self.module.fail_json(msg=f"{what} no object: {output[:200]!r}")
+        for name in lists:
+            if not isinstance(answer.get(name), list):
+                self.module.fail_json(msg=f"{what} no list of {name}: another version of iosched? {output[:200]!r}")
+        return answer
 
 
 def read_error(text):
@@ -46,6 +57,6 @@ def read_error(text):
     lines = text.strip().splitlines()
     try:
         error = json.loads(lines[-1])
-        return error["error"], error["hint"] or ""
+        return str(error["error"]), str(error["hint"] or "")
     except (IndexError, KeyError, TypeError, ValueError):
         return text.strip() or "iosched failed without a word", ""

@@ -114,10 +114,10 @@ def main():
     devices = module.params["devices"]
     facts = {
         "version": iosched.version(),
-        "devices": iosched.json("list", "--", *devices)["devices"],
+        "devices": iosched.json("list", "--", *devices, lists=["devices"])["devices"],
     }
     if module.params["advice"]:
-        answer = iosched.json("advise", "--load-class", module.params["load_class"], "--", *devices)
+        answer = iosched.json("advise", "--load-class", module.params["load_class"], "--", *devices, lists=["disks"])
         facts["advice"] = answer["disks"]
     module.exit_json(changed=False, ansible_facts={"iosched": facts})
 

@@ -133,6 +133,10 @@ def main():
     )
 
 
+# What is read of the command's report.
+LISTS = ["files", "disks", "adjusted"]
+
+
 def put_in_force(module, iosched, text):
     """Makes the text the machine's policy, or says what that would be; what the command reports."""
     options = ["--dry-run"] if module.check_mode else ["--yes"]
@@ -146,7 +150,7 @@ def put_in_force(module, iosched, text):
         candidate = os.path.join(directory, "policy.toml")
         with open(candidate, "w", encoding="utf-8") as file:
             file.write(text)
-        return iosched.json("persist", "--policy", candidate, *options, known_as=[(candidate, "the policy")])
+        return iosched.json("persist", "--policy", candidate, *options, lists=LISTS, known_as=[(candidate, "the policy")])
 
 
 def changes_of(disk, is_later):
