@@ -31,24 +31,27 @@ impl Waited {
     }
 }
 
-const PARTS: [(&str, Part); 3] = [
-    ("in the queue", |waited| {
+/// In the order in which they lie in a bar, each with its colour.
+const PARTS: [(&str, usize, Part); 3] = [
+    ("before the queue", 6, |waited| {
+        (0.0, waited.queue().0, None)
+    }),
+    ("in the queue", 4, |waited| {
         let (begins, ends) = waited.queue();
         (begins, ends, waited.tails_ns.map(|tails| tails.0))
     }),
-    ("at the disk", |waited| {
+    ("at the disk", 5, |waited| {
         let (_, begins) = waited.queue();
         let ends = begins + waited.service_ns;
         (begins, ends, waited.tails_ns.map(|tails| tails.1))
     }),
-    ("before the queue", |waited| (0.0, waited.queue().0, None)),
 ];
 
 /// The series, a row for each bar; what is known of no bar is none.
 pub(super) fn series(bars: &[Waited]) -> Vec<Series> {
     let is_whole = bars.iter().any(|waited| waited.before_ns.is_some());
-    let parts = PARTS.into_iter().take(if is_whole { 3 } else { 2 });
-    let series = parts.enumerate().map(|(slot, (name, part))| {
+    let parts = PARTS.into_iter().skip(usize::from(!is_whole));
+    let series = parts.map(|(name, slot, part)| {
         let point = |(row, waited): (usize, &Waited)| {
             let (from, to, tail) = part(waited);
             let mean = milliseconds(to - from);
@@ -63,7 +66,7 @@ pub(super) fn series(bars: &[Waited]) -> Vec<Series> {
         };
         Series {
             name: name.to_owned(),
-            slot: slot + 4,
+            slot,
             form: Form::Bars(0.66),
             points: bars.iter().enumerate().map(point).collect(),
         }
