@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use iosched_machine::device::open_exclusively;
 use iosched_machine::host::Host;
-use iosched_machine::process::{ProcessFd, close_inherited, signal_until_ended};
+use iosched_machine::process::{ProcessFd, Stop, close_inherited, signal_until_ended};
 use iosched_machine::sysfs::Sysfs;
 use iosched_sim::disk::Model;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -160,7 +160,7 @@ fn start(spec: &Spec, place: &Place, lock: File) -> Result<(State, Child), Emula
     // It may well be ready, and not know that we could not hear of it; one that is stuck is not asked.
     let is_stuck = matches!(failure, EmulateError::NotReady { .. });
     let signals = [Signal::TERM, Signal::KILL].map(|signal| (signal, SETUP_TIMEOUT));
-    signal_until_ended(&mut server, &signals[usize::from(is_stuck)..]);
+    signal_until_ended(&mut server, &signals[usize::from(is_stuck)..], &Stop::new());
     Err(failure)
 }
 

@@ -6,6 +6,7 @@ use std::io;
 use iosched_sim::scheduler::SchedulerError;
 
 use crate::command_line::Remedy;
+use crate::visible;
 
 /// Exit codes of the command `iosched`. Documented in the manual page and in `iosched --help`;
 /// numbers never change their meaning.
@@ -73,11 +74,29 @@ pub trait Failure: std::error::Error {
     }
 }
 
+/// An error with its causes, as a clause of a message: `cannot run fio: Permission denied (os error 13)`. Of what is longer
+/// than a few lines the beginning.
+pub fn in_one_line(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let error_text = error.to_string();
+        if !text.ends_with(&error_text) {
+            text = format!("{text}: {error_text}");
+        }
+        cause = error.source();
+    }
+    visible::beginning_of(&text)
+}
+
 /// What to do about a file that cannot be written for want of room: none if that is not the cause.
 pub fn room_hint(error: &io::Error) -> Option<&'static str> {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some("make room there"),
-        io::ErrorKind::FileTooLarge => Some("let files become larger: ulimit -f unlimited"),
+        // What we ourselves do not read, or write, for its size has no number of the system's.
+        io::ErrorKind::FileTooLarge if error.raw_os_error().is_some() => {
+            Some("let files become larger: ulimit -f unlimited")
+        }
         _ => None,
     }
 }

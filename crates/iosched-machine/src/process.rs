@@ -29,6 +29,7 @@ mod descendants;
 mod numbers;
 mod output;
 mod owner;
+pub(crate) mod patience;
 mod pidfd;
 mod remains;
 mod scope;
@@ -47,6 +48,7 @@ pub use stat::ProcessStat;
 pub use user::User;
 pub use user::as_user;
 
+use crate::visible;
 use output::Outputs;
 use scope::Child;
 
@@ -305,38 +307,60 @@ impl Daemon {
         self.child.process.try_wait().ok().flatten()
     }
 
-    /// Ends it: each signal in turn with the time that it may take, then SIGKILL. True if it says
-    /// that it ended well.
-    pub fn end(&mut self, signals: &[(Signal, Duration)]) -> bool {
-        signal_until_ended(&mut self.child.process, signals);
+    /// Ends it: each signal in turn with the time that it may take, which is cut to a moment once a stop is wanted, then
+    /// SIGKILL. True if it says that it ended well.
+    pub fn end(&mut self, signals: &[(Signal, Duration)], stop: &Stop) -> bool {
+        signal_until_ended(&mut self.child.process, signals, stop);
         if !std::mem::replace(&mut self.is_over, true) {
             self.child.end_all();
             let _ = self.child.reap();
         }
         self.has_ended().is_some_and(|status| status.success())
     }
+
+    /// True if it was ended by SIGKILL, and could tidy up nothing.
+    pub fn was_killed(&mut self) -> bool {
+        self.has_ended()
+            .is_some_and(|status| status.signal() == Some(Signal::KILL.as_raw()))
+    }
 }
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        self.end(&[]);
+        self.end(&[], &Stop::new());
     }
 }
 
-/// Sends a child each signal in turn with the time that it may take to end.
+/// What a signal gets of its time when a stop is wanted.
+const WHEN_STOPPED: Duration = Duration::from_secs(10);
+
+/// Sends a child each signal in turn with the time that it may take to end, which is cut to a moment once a stop is
+/// wanted. A child that somebody has stopped is set going, so that it sees the signal.
 pub fn signal_until_ended(
     child: &mut std::process::Child,
     signals: &[(Signal, Duration)],
+    stop: &Stop,
 ) -> Option<ExitStatus> {
     let has_ended = |child: &mut std::process::Child| child.try_wait().ok().flatten();
     for &(signal, limit) in signals {
         if let Some(status) = has_ended(child) {
             return Some(status);
         }
-        // Fails only if it has ended.
-        let _ = rustix::process::kill_process(rustix::process::Pid::from_child(child), signal);
-        let deadline = Instant::now() + limit;
-        while Instant::now() < deadline && has_ended(child).is_none() {
+        let pid = rustix::process::Pid::from_child(child);
+        for signal in [signal, Signal::CONT] {
+            // Fails only if it has ended.
+            let _ = rustix::process::kill_process(pid, signal);
+        }
+        let sent = Instant::now();
+        let is_over = || {
+            let limit = if stop.is_wanted() {
+                limit.min(WHEN_STOPPED)
+            } else {
+                limit
+            };
+            sent.elapsed() >= limit
+        };
+        while !is_over() && has_ended(child).is_none() {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -355,17 +379,18 @@ pub fn describe(status: ExitStatus) -> String {
     }
 }
 
+/// Where memory runs out, others are ended before us as long as there are: we put back what we change. Without the right
+/// to ask for that it stays as it is.
+pub fn be_spared_for_want_of_memory() {
+    // Ordinary processes have 0, and what is never ended has -1000.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "-900");
+}
+
 /// The last lines of a program's output that have something in them, in one line; of long ones the beginning.
 pub fn last_lines(text: &str, count: usize) -> String {
-    const LONGEST: usize = 1000;
     let lines = text.lines().rev().map(str::trim);
     let lines = lines.filter(|line| !line.is_empty()).take(count);
-    let mut lines: Vec<String> = lines
-        .map(|line| match line.char_indices().nth(LONGEST) {
-            Some((end, _)) => format!("{}…", &line[..end]),
-            None => line.to_owned(),
-        })
-        .collect();
+    let mut lines: Vec<String> = lines.map(visible::beginning_of).collect();
     lines.reverse();
     if lines.is_empty() {
         return "it said nothing".into();

@@ -103,6 +103,15 @@ fn picture_of(c: char) -> char {
     }
 }
 
+/// A line of what a program said, as it goes into a message: of a long one the beginning.
+pub fn beginning_of(line: &str) -> String {
+    const LONGEST: usize = 1000;
+    match line.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

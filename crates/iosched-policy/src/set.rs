@@ -4,7 +4,7 @@
 //! journal holds the state before, and an error, a signal or a crash puts it back.
 
 use iosched_experiment::journal::{
-    self, Journal, JournalError, Leftover, OwnedResources, SavedDisk, Undone,
+    self, Journal, JournalError, Leftover, OwnedResources, Parts, SavedDisk, Undone,
 };
 use iosched_experiment::plan::{PlanError, disks_below};
 use iosched_machine::command_line::Remedy;
@@ -262,14 +262,19 @@ impl Settled {
     }
 }
 
-/// Puts back what dead runs left of these disks; a live one that will put them back is an error.
+/// Puts back what dead runs left of these disks, the disks first; a live one that will put them back is an error.
 pub fn settle(host: &Host, disks: &[String]) -> Result<Vec<Settled>, SetError> {
     let left = left_by_dead(host, disks)?.into_iter();
-    let settled = left.map(|leftover| Settled {
-        undone: leftover.undo(host),
-        leftover,
-    });
-    Ok(settled.collect())
+    let mut settled: Vec<Settled> = left
+        .map(|leftover| Settled {
+            undone: leftover.undo_disks(host),
+            leftover,
+        })
+        .collect();
+    for Settled { leftover, undone } in &mut settled {
+        undone.extend(leftover.undo(host, Parts::All));
+    }
+    Ok(settled)
 }
 
 /// What dead runs left of these disks.

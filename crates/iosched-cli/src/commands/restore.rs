@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use clap::Args;
 use iosched_emulate as emulate;
 use iosched_emulate::{Condition, EmulateError};
-use iosched_experiment::journal::{self, Foreseen, Leftover, NotUnderstood, RunState, Undone};
+use iosched_experiment::journal::{
+    self, Foreseen, Leftover, NotUnderstood, Parts, RunState, Undone,
+};
 use iosched_machine::capture;
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::host::Host;
@@ -43,6 +45,10 @@ pub(crate) struct RestoreArgs {
     /// Say what would be put back, and change nothing
     #[arg(long)]
     dry_run: bool,
+
+    /// Leave databases on servers of `tune --pg` for another time, as iosched-restore.service does at boot
+    #[arg(long)]
+    no_databases: bool,
 }
 
 #[derive(Serialize)]
@@ -102,8 +108,21 @@ pub(crate) fn run(args: &RestoreArgs, output: &Output) -> Outcome {
     }
     journal::remove_unfinished(&host);
     let (leftovers, not_understood) = journal::read_all(&host);
-    let runs = leftovers.iter();
-    let runs: Vec<RunReport> = runs.map(|leftover| restore(&host, leftover)).collect();
+    let parts = if args.no_databases {
+        Parts::ButDatabases
+    } else {
+        Parts::All
+    };
+    // The disks of all of them first: what else one of them left may have to be waited for.
+    let mut runs: Vec<RunReport> = leftovers
+        .iter()
+        .map(|leftover| put_disks_back(&host, leftover))
+        .collect();
+    for (run, leftover) in runs.iter_mut().zip(&leftovers) {
+        if !run.still_running {
+            run.undone.extend(leftover.undo(&host, parts));
+        }
+    }
     let undo_finished = undo::finish(&host, &Stop::new(), output)?;
     let (emulated_disks_cleared, emulated_disks_left) = match emulate::remove_remains() {
         Ok(removal) => {
@@ -256,9 +275,9 @@ fn print_forecast(forecast: &Forecast, output: &Output) {
     }
 }
 
-/// Puts back what a run left, unless it is alive and does so itself. One that was killed may still be in a system call,
-/// whose effect is to be put back too.
-fn restore(host: &Host, leftover: &Leftover) -> RunReport {
+/// Puts the disks back that a run left changed, unless it is alive and does so itself. One that was killed may still be in a
+/// system call, whose effect is to be put back too.
+fn put_disks_back(host: &Host, leftover: &Leftover) -> RunReport {
     let is_to_end = leftover.is_waiting_to_revert(host);
     let does_not_end = match leftover.run {
         RunState::Dead | RunState::OutOfSight => false,
@@ -278,7 +297,7 @@ fn restore(host: &Host, leftover: &Leftover) -> RunReport {
         undone: if still_running {
             Vec::new()
         } else {
-            leftover.undo(host)
+            leftover.undo_disks(host)
         },
     }
 }

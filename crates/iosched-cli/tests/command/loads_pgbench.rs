@@ -583,3 +583,122 @@ fn the_databases_of_a_killed_run_go_with_restore_and_with_the_next_run() {
     assert!(mounted.names() == ["theirs"], "{:?}", mounted.names());
     assert_eq!(mounted.disk.scheduler(), "none");
 }
+
+/// A server and its children, by pid.
+fn family(server: u32) -> Vec<u32> {
+    let output = Command::new("ps")
+        .args(["-o", "pid=", "--ppid", &server.to_string()])
+        .output()
+        .unwrap();
+    let children = String::from_utf8(output.stdout).unwrap();
+    let children = children.split_whitespace().map(|pid| pid.parse().unwrap());
+    std::iter::once(server).chain(children).collect()
+}
+
+fn send(signal: &str, pids: &[u32]) {
+    for pid in pids {
+        // One that has ended meanwhile is no matter.
+        let _ = Command::new("kill")
+            .args([signal, &pid.to_string()])
+            .status();
+    }
+}
+
+/// Asks a run to end, and waits until it has: the disk is as it was before anything else is waited for.
+fn interrupt(mut run: Child, mounted: &Mounted) -> String {
+    send("-INT", &[run.id()]);
+    assert!(wait_until(|| mounted.disk.scheduler() == "none"));
+    assert!(wait_until(|| run.try_wait().unwrap().is_some()));
+    String::from_utf8(run.wait_with_output().unwrap().stderr).unwrap()
+}
+
+#[test]
+fn a_server_of_the_users_that_stops_answering_keeps_neither_the_scheduler_nor_a_command() {
+    if !has_postgres() {
+        return;
+    }
+    let mounted = Mounted::new(512 * MIB);
+    let server = Server::start(&mounted.at);
+    let records = tempfile::tempdir().unwrap();
+    let connection = server.connection();
+    let run = iosched_process()
+        .args([
+            "tune",
+            mounted.path(),
+            "--load",
+            "pgbench:scale=1,clients=2,time=20",
+        ])
+        .args(["--pg", &connection, "--arms", "mq-deadline,bfq", "--out"])
+        .arg(records.path().join("r"))
+        .env("PGPASSWORD", "right")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let is_in_a_trial = || {
+        mounted.disk.scheduler() != "none"
+            && !server.ask("SELECT 1 FROM pg_stat_database WHERE datname LIKE '%_trial' AND xact_commit > 50").is_empty()
+    };
+    assert!(wait_until(is_in_a_trial));
+    let stopped = family(server.child.id());
+    send("-STOP", &stopped);
+    let said = interrupt(run, &mounted);
+    let restore = || {
+        iosched()
+            .arg("restore")
+            .env("PGPASSWORD", "right")
+            .output()
+            .unwrap()
+    };
+    let kept = restore();
+    send("-CONT", &stopped);
+    assert!(said.contains("has not answered"), "{said}");
+    let kept_said = String::from_utf8(kept.stdout).unwrap();
+    assert_eq!(kept.status.code(), Some(1), "{kept_said}");
+    assert!(kept_said.contains("has not answered"), "{kept_said}");
+    let databases = || server.ask("SELECT datname FROM pg_database WHERE datname LIKE 'iosched%'");
+    assert_ne!(databases(), "", "what is there to drop");
+    // As at boot: nobody is asked, and the names are kept.
+    let at_boot = iosched()
+        .args(["restore", "--no-databases"])
+        .output()
+        .unwrap();
+    assert_eq!(at_boot.status.code(), Some(1));
+    assert_ne!(databases(), "");
+    let dropped = restore();
+    assert_eq!(dropped.status.code(), Some(0));
+    assert_eq!(databases(), "");
+}
+
+#[test]
+fn a_server_of_our_own_that_somebody_stops_is_ended_all_the_same() {
+    if !has_postgres() {
+        return;
+    }
+    let mounted = Mounted::new(512 * MIB);
+    let records = tempfile::tempdir().unwrap();
+    let run = iosched_process()
+        .args([
+            "tune",
+            mounted.path(),
+            "--load",
+            "pgbench:scale=1,clients=2,time=20",
+        ])
+        .args(["--arms", "mq-deadline,bfq", "--out"])
+        .arg(records.path().join("r"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    assert!(wait_until(
+        || mounted.disk.scheduler() != "none" && is_measuring(&mounted)
+    ));
+    let servers = processes_with(&format!("-D {}", mounted.path()));
+    assert!(!servers.is_empty());
+    let stopped: Vec<u32> = servers.into_iter().flat_map(family).collect();
+    send("-STOP", &stopped);
+    let said = interrupt(run, &mounted);
+    assert!(said.contains("interrupted"), "{said}");
+    assert_nothing_is_left(&mounted);
+    iosched().arg("restore").assert().success();
+}

@@ -297,10 +297,17 @@ impl Journal {
         self.entry.ours.databases = left;
     }
 
+    /// Puts the disks back. Those that could not be are tried once more with the rest ([`Journal::undo`]).
+    pub fn undo_disks(&mut self) -> Vec<Undone> {
+        let (undone, left) = self.entry.undo_disks(&self.host);
+        self.entry.disks = left;
+        undone.into_iter().filter(Undone::is_settled).collect()
+    }
+
     /// Puts everything back and, when that worked, removes the file.
     pub fn undo(mut self) -> Vec<Undone> {
         self.is_open = false;
-        undo_file(&self.host, &self.path, &self.entry)
+        undo_file(&self.host, &self.path, &self.entry, Parts::All)
     }
 
     /// Removes the file without putting anything back: the change is meant to stay.
@@ -412,7 +419,7 @@ impl<'a> Held<'a> {
     /// Puts back what it says.
     pub fn undo(self) -> Vec<Undone> {
         match durable::read_entry(self.path, SCHEMA) {
-            Ok(entry) => undo_file(self.host, self.path, &entry),
+            Ok(entry) => undo_file(self.host, self.path, &entry, Parts::All),
             Err(cause) => vec![Undone::Failed {
                 thing: self.path.display().to_string(),
                 cause,
@@ -425,7 +432,7 @@ impl Drop for Journal {
     /// A run that ends by an error or a panic puts things back all the same.
     fn drop(&mut self) {
         if self.is_open {
-            let _ = undo_file(&self.host, &self.path, &self.entry);
+            let _ = undo_file(&self.host, &self.path, &self.entry, Parts::All);
         }
     }
 }
@@ -640,7 +647,30 @@ impl Leftover {
 
     /// Puts back what the dead run left, and removes the file when that worked. One command at a time: what another
     /// has put back since the entry was read is not put back again, and may have been changed on purpose by now.
-    pub fn undo(&self, host: &Host) -> Vec<Undone> {
+    pub fn undo(&self, host: &Host, parts: Parts) -> Vec<Undone> {
+        self.in_turn(|entry| undo_file(host, &self.path, entry, parts))
+    }
+
+    /// Puts the disks back that the dead run left changed, and nothing else: what else there is may have to be waited for.
+    /// Those that could not be are tried once more with the rest ([`Leftover::undo`]).
+    pub fn undo_disks(&self, host: &Host) -> Vec<Undone> {
+        self.in_turn(|entry| {
+            let (undone, disks) = entry.undo_disks(host);
+            let undone: Vec<Undone> = undone.into_iter().filter(Undone::is_settled).collect();
+            if !undone.is_empty() {
+                let left = Entry {
+                    disks,
+                    ..entry.clone()
+                };
+                // If it cannot be written, they are put back once more.
+                let _ = durable::write_whole(&self.path, &left);
+            }
+            undone
+        })
+    }
+
+    /// Does something with the entry as it is now, once nobody else does; nothing if somebody has put all of it back.
+    fn in_turn(&self, work: impl FnOnce(&Entry) -> Vec<Undone>) -> Vec<Undone> {
         let failed = |cause: String| {
             vec![Undone::Failed {
                 thing: self.path.display().to_string(),
@@ -649,11 +679,11 @@ impl Leftover {
         };
         let _turn = match turn_at(&self.path) {
             Ok(Some(file)) => file,
-            Ok(None) => return Vec::new(), // somebody has put all of it back
+            Ok(None) => return Vec::new(),
             Err(error) => return failed(error.to_string()),
         };
         match durable::read_entry(&self.path, SCHEMA) {
-            Ok(entry) => undo_file(host, &self.path, &entry),
+            Ok(entry) => work(&entry),
             Err(cause) => failed(cause),
         }
     }
@@ -699,9 +729,18 @@ const DEATH_PATIENCE: Duration = Duration::from_secs(20);
 /// So long is another command waited for that puts the same things back.
 const TURN_PATIENCE: Duration = Duration::from_secs(60);
 
+/// What of an entry is to be put back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parts {
+    /// All of it.
+    All,
+    /// What is on this machine: databases, for which a server has to be asked, stay in the entry.
+    ButDatabases,
+}
+
 /// Puts back what an entry says. Its file goes when all is done, and else keeps what is not.
-fn undo_file(host: &Host, path: &Path, entry: &Entry) -> Vec<Undone> {
-    let (mut undone, left) = entry.undo(host);
+fn undo_file(host: &Host, path: &Path, entry: &Entry, parts: Parts) -> Vec<Undone> {
+    let (mut undone, left) = entry.undo(host, parts);
     let result = match &left {
         None => durable::remove(path),
         Some(left) => durable::write_whole(path, left),
@@ -716,10 +755,21 @@ fn undo_file(host: &Host, path: &Path, entry: &Entry) -> Vec<Undone> {
 }
 
 impl Entry {
+    /// Puts the disks back, and says which are still to be.
+    fn undo_disks(&self, host: &Host) -> (Vec<Undone>, Vec<SavedDisk>) {
+        let mut undone = Vec::new();
+        let Ok(now) = boot_id(host) else {
+            return (undone, self.disks.clone());
+        };
+        let same_boot = now == self.boot_id;
+        let left = Rest(&mut undone).of(&self.disks, |disk| Some(disk.undo(host, same_boot)));
+        (undone, left)
+    }
+
     /// Ends what the loads left running, then puts every disk back and removes what is ours; with it goes what is
     /// still to be done, if anything is. While a process of a load goes on, it may still write: then only the disks are put
     /// back.
-    fn undo(&self, host: &Host) -> (Vec<Undone>, Option<Entry>) {
+    fn undo(&self, host: &Host, parts: Parts) -> (Vec<Undone>, Option<Entry>) {
         let same_boot = match boot_id(host) {
             Ok(now) => now == self.boot_id,
             Err(error) => {
@@ -758,7 +808,10 @@ impl Entry {
             };
             return (undone, Some(left));
         }
-        let databases = rest.of(databases, Undone::of_databases);
+        let databases = rest.of(databases, |own| match parts {
+            Parts::All => Undone::of_databases(own),
+            Parts::ButDatabases => Some(own.not_asked().into()),
+        });
         let directories = rest.of(directories, |path| {
             remove_directory(host, path, user.as_ref(), mount.as_ref())
         });
@@ -1082,7 +1135,7 @@ mod tests {
             RunState::Dead,
             "this /proc knows no such process"
         );
-        let undone = found[0].undo(&host);
+        let undone = found[0].undo(&host, Parts::All);
         assert!(
             matches!(&undone[..], [Undone::Restored { .. }]),
             "{undone:?}"
@@ -1097,9 +1150,9 @@ mod tests {
         let host = machine(dir.path());
         killed(Journal::open(&host, &["sda".into()], &[], OwnedResources::default()).unwrap());
         let read = leftovers(&host);
-        leftovers(&host)[0].undo(&host);
+        leftovers(&host)[0].undo(&host, Parts::All);
         host.sysfs().write("sda", "queue/nr_requests", "8").unwrap(); // and is to stay so
-        assert_eq!(read[0].undo(&host), []);
+        assert_eq!(read[0].undo(&host, Parts::All), []);
         assert_eq!(host.sysfs().read("sda", "queue/nr_requests").unwrap(), "8");
     }
 
@@ -1255,7 +1308,7 @@ mod tests {
         killed(Journal::open(&host, &["sda".into()], &[], OwnedResources::default()).unwrap());
         host.sysfs().write("sda", "diskseq", "8").unwrap();
         host.sysfs().write("sda", "queue/nr_requests", "8").unwrap();
-        let undone = leftovers(&host)[0].undo(&host);
+        let undone = leftovers(&host)[0].undo(&host, Parts::All);
         assert_eq!(
             undone,
             [Undone::Gone {
@@ -1307,7 +1360,7 @@ mod tests {
         };
         killed(Journal::open(&host, &["sda".into()], &[], made).unwrap());
         fs::write(host.proc("sys/kernel/random/boot_id"), "boot-2\n").unwrap();
-        let undone = leftovers(&host)[0].undo(&host);
+        let undone = leftovers(&host)[0].undo(&host, Parts::All);
         assert!(matches!(
             &undone[..],
             [Undone::Rebooted { .. }, Undone::Removed { .. }]
@@ -1396,7 +1449,7 @@ mod tests {
         let journal = Journal::open(&host, &["sda".into()], &[], ours).unwrap();
         let path = journal.path().to_owned();
         killed(journal);
-        let undone = leftovers(&host)[0].undo(&host);
+        let undone = leftovers(&host)[0].undo(&host, Parts::All);
         assert!(
             matches!(
                 &undone[..],

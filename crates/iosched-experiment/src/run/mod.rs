@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use iosched_emulate as emulate;
 use iosched_machine::clock::unix_time;
+use iosched_machine::failure::in_one_line;
 use iosched_machine::host::Host;
 use iosched_machine::lock::{self, Lock};
-use iosched_machine::process::{ChildError, LoadProcesses, Owner, Scope, Stop, User};
+use iosched_machine::process::{self, ChildError, LoadProcesses, Owner, Scope, Stop, User};
 use iosched_switch::{QueueState, SwitchError};
 use rand::Rng;
 
@@ -90,6 +91,7 @@ pub fn run(
     let progress = RunProgress::of(&plan, recorder.record());
     let time_left = progress.time_left();
     let stop = &stop.at(time_left.map(|left| options.begun + left));
+    process::be_spared_for_want_of_memory();
     let locks = plan.disks.iter().map(|disk| lock::lock(host, disk));
     let _locks = locks.collect::<Result<Vec<Lock>, _>>()?;
     let mut claim = permission::claim(host, recorder.record())?;
@@ -130,12 +132,14 @@ pub fn run(
     let made = site.make(&mut claim, options.user.as_ref(), stop);
     let outcome = made.and_then(|()| runner.all_trials());
     let outcome = outcome.or_else(|error| runner.end_of_time(error));
+    // The disks first: whatever a load needs to tidy up, or keeps us from tidying up, no scheduler waits for it.
+    let mut undone = journal.as_mut().map_or_else(Vec::new, Journal::undo_disks);
     runner.loads.iter_mut().for_each(|load| load.clean_up());
     runner.scope.end();
     if let Some(journal) = &mut journal {
         journal.leave_databases(databases(&runner.loads, options));
     }
-    let undone = journal.map_or_else(Vec::new, Journal::undo);
+    undone.extend(journal.map_or_else(Vec::new, Journal::undo));
     permission::note_what_is_left(host, recorder);
     observer.event(&Event::Restored { undone: &undone });
     let is_gone = undone.iter().any(|one| matches!(one, Undone::Gone { .. }));
@@ -354,7 +358,7 @@ impl Runner<'_> {
             slot,
             sequence,
             reason: VoidReason::LoadFailed {
-                message: error.to_string(),
+                message: in_one_line(error),
             },
             elapsed_s: self.mark.elapsed().as_secs_f64(),
         }))

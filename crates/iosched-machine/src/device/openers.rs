@@ -11,11 +11,12 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::{Device, DeviceNumber};
 use crate::host::Host;
 use crate::lossy;
-use crate::process;
+use crate::process::{self, patience::ask_each};
 
 /// A process that has a device open.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +43,7 @@ pub struct Openers {
 /// Looks for processes that have one of the devices open, other than those in `except`.
 pub fn openers(host: &Host, devices: &[Device], except: &[i32]) -> Openers {
     let name = |device: usize| devices[device].name.clone();
-    look_for(host, &Sought::Devices(devices), name, except)
+    look_for(host, Sought::Devices(devices.to_vec()), name, except)
 }
 
 /// Looks for processes that have this file open, other than those in `except`: by the numbers of its file system and
@@ -55,12 +56,12 @@ pub(super) fn openers_of_file(
 ) -> Openers {
     let sought = Sought::File { device, inode };
     let name = |_: usize| path.display().to_string();
-    look_for(host, &sought, name, except)
+    look_for(host, sought, name, except)
 }
 
 /// What is looked for.
-enum Sought<'a> {
-    Devices(&'a [Device]),
+enum Sought {
+    Devices(Vec<Device>),
     /// A file, by the numbers of its file system and its own.
     File {
         device: u64,
@@ -70,7 +71,7 @@ enum Sought<'a> {
 
 fn look_for(
     host: &Host,
-    sought: &Sought<'_>,
+    sought: Sought,
     name: impl Fn(usize) -> String,
     except: &[i32],
 ) -> Openers {
@@ -85,44 +86,74 @@ fn look_for(
     };
     let mut look = Look {
         is_live: host.is_live(),
-        sought,
+        sought: Arc::new(sought),
         mounts: HashMap::new(),
     };
-    for pid in processes {
-        if except.contains(&pid) {
-            continue;
-        }
-        let process = host.proc(&pid.to_string());
-        match look.uses(&process) {
-            Ok(uses) => openers
-                .found
-                .extend(uses.into_iter().map(|(device, writes)| Opener {
-                    device: name(device),
-                    command: command_of(&process),
-                    pid,
-                    writes,
-                })),
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                openers
-                    .not_looked_at
-                    .get_or_insert((process.join("fd"), error));
-            }
-            Err(_) => {} // it has ended
-        }
+    let others: Vec<i32> = processes
+        .into_iter()
+        .filter(|pid| !except.contains(pid))
+        .collect();
+    let of_host = host.clone();
+    let answers = ask_each(&others, move |pid| {
+        let process = of_host.proc(&pid.to_string());
+        let uses = look.uses(&process)?;
+        Ok((uses, command_of(&process)))
+    });
+    for (pid, answer) in others.into_iter().zip(answers) {
+        openers.add(host, pid, answer, &name);
     }
     openers
 }
 
+/// What a process uses, devices by index, each with whether it can write to it; and its command.
+type Uses = (HashMap<usize, bool>, String);
+
+impl Openers {
+    /// What was found of a process; nothing if it did not answer.
+    fn add(
+        &mut self,
+        host: &Host,
+        pid: i32,
+        answer: Option<io::Result<Uses>>,
+        name: impl Fn(usize) -> String,
+    ) {
+        let process = host.proc(&pid.to_string());
+        match answer {
+            Some(Ok((uses, command))) => {
+                self.found
+                    .extend(uses.into_iter().map(|(device, writes)| Opener {
+                        device: name(device),
+                        command: command.clone(),
+                        pid,
+                        writes,
+                    }));
+            }
+            Some(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.not_looked_at
+                    .get_or_insert((process.join("fd"), error));
+            }
+            Some(Err(_)) => {} // it has ended
+            None => {
+                let error = io::Error::other(
+                    "this process does not answer: a server of a file that it has mapped hangs, as it seems",
+                );
+                self.not_looked_at.get_or_insert((process, error));
+            }
+        }
+    }
+}
+
 /// What is looked for, and what is known of the machine's mounts.
-struct Look<'a> {
+#[derive(Clone)]
+struct Look {
     /// False for a copied tree: its links lead nowhere, or to devices of this machine.
     is_live: bool,
-    sought: &'a Sought<'a>,
+    sought: Arc<Sought>,
     /// What is mounted, by the mount's number, for each mount namespace.
     mounts: HashMap<PathBuf, HashMap<u64, Mounted>>,
 }
 
-impl Look<'_> {
+impl Look {
     /// What a process has open (devices by index, the file as 0), each with whether it can write to it.
     fn uses(&mut self, process: &Path) -> io::Result<HashMap<usize, bool>> {
         let mut uses = HashMap::new();
@@ -159,24 +190,24 @@ impl Look<'_> {
             return None; // a socket, a pipe
         }
         if !self.is_live {
-            let Sought::Devices(devices) = self.sought else {
+            let Sought::Devices(devices) = &*self.sought else {
                 return None;
             };
             return devices.iter().position(|device| device.node() == target);
         }
-        let sought = self.sought;
+        let sought = Arc::clone(&self.sought);
         let mounted = on.and_then(|on| self.mount(process, on));
         let may_hang = mounted.is_some_and(Mounted::may_hang);
         // The file system of the file that is sought has answered already.
-        let has_answered = match *sought {
-            Sought::File { device, .. } => mounted.is_some_and(|mounted| mounted.device == device),
+        let has_answered = match &*sought {
+            Sought::File { device, .. } => mounted.is_some_and(|mounted| mounted.device == *device),
             Sought::Devices(_) => false,
         };
         if may_hang && !has_answered {
             return None;
         }
         let metadata = fs::metadata(link).ok()?;
-        match sought {
+        match &*sought {
             Sought::Devices(devices) => {
                 let number = DeviceNumber::of_raw(Some(metadata).filter(is_block)?.rdev());
                 devices.iter().position(|device| device.number == number)
@@ -210,6 +241,7 @@ enum On {
 }
 
 /// A line of a table of mounts.
+#[derive(Clone)]
 struct Mounted {
     /// Type of the file system.
     kind: String,
@@ -371,6 +403,20 @@ mod tests {
     }
 
     #[test]
+    fn who_does_not_answer_is_named_and_not_taken_for_nobody() {
+        let mut openers = Openers::default();
+        let name = |_: usize| "sda".to_owned();
+        let host = Host::live();
+        let ended = io::ErrorKind::NotFound.into();
+        openers.add(&host, 3, Some(Err(ended)), name);
+        assert!(openers.not_looked_at.is_none());
+        openers.add(&host, 4, None, name);
+        let (process, error) = openers.not_looked_at.unwrap();
+        assert_eq!(process, Path::new("/proc/4"));
+        assert!(error.to_string().contains("does not answer"), "{error}");
+    }
+
+    #[test]
     fn a_file_system_whose_server_may_be_gone_is_not_asked_of_descriptors_and_mappings() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
@@ -388,17 +434,17 @@ mod tests {
         fs::write(at("fdinfo/3"), "flags:\t0100002\nmnt_id:\t29\n").unwrap();
         let maps = "7f0000000000-7f0000001000 rw-s 00000000 ff:fffff 7 /mnt/file\n";
         fs::write(at("maps"), maps).unwrap();
-        let sought = Sought::File {
+        let sought = Arc::new(Sought::File {
             device: metadata.dev(),
             inode: metadata.ino(),
-        };
+        });
         for (kind, is_found) in [("ext4", true), ("nfs4", false), ("fuse.sshfs", false)] {
             let mountinfo = format!("29 1 255:1048575 / /mnt rw - {kind} there rw\n");
             fs::write(at("mountinfo"), mountinfo).unwrap();
             for only in ["fd/3", "map_files/7f0000000000-7f0000001000"] {
                 let mut look = Look {
                     is_live: true,
-                    sought: &sought,
+                    sought: Arc::clone(&sought),
                     mounts: HashMap::new(),
                 };
                 let on = match only {
@@ -410,7 +456,7 @@ mod tests {
             }
             let mut look = Look {
                 is_live: true,
-                sought: &sought,
+                sought: Arc::clone(&sought),
                 mounts: HashMap::new(),
             };
             assert_eq!(look.uses(dir.path()).unwrap().len(), usize::from(is_found));

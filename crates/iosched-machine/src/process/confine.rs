@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Gid, Signal, Uid, set_parent_process_death_signal};
 use rustix::thread::{set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
@@ -49,6 +50,7 @@ pub(super) fn confine(
                 // While this is still ours to do: `0` is the process that writes.
                 rustix::io::write(procs, b"0")?;
             }
+            be_killed_first();
             rustix::process::setsid()?;
             close_descriptors_on_exec(last);
             if let Some(lent) = lent {
@@ -68,6 +70,15 @@ pub(super) fn confine(
                 Err(Errno::SRCH.into())
             }
         });
+    }
+}
+
+/// Where memory runs out, a load goes before us, who put back what it is measured under. What was set with `CAP_SYS_RESOURCE`
+/// nobody lowers again who lacks it.
+fn be_killed_first() {
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    if let Ok(file) = rustix::fs::open(c"/proc/self/oom_score_adj", flags, Mode::empty()) {
+        let _ = rustix::io::write(file, b"1000");
     }
 }
 
@@ -329,6 +340,42 @@ mod tests {
             let status = command.status().unwrap();
             assert_eq!(status.signal(), Some(signal), "{status}");
         }
+    }
+
+    #[test]
+    fn a_child_is_killed_before_us_where_memory_runs_out_and_cannot_change_that() {
+        let ours = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap();
+        let theirs = |script: &str, user: Option<&User>| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            confine(&mut command, user, None, None, Signal::KILL);
+            let output = command.output().unwrap();
+            String::from_utf8(output.stdout).unwrap()
+        };
+        assert_eq!(theirs("cat /proc/self/oom_score_adj", None), "1000\n");
+        if !rustix::process::geteuid().is_root() {
+            iosched_testing::lacks("root");
+            return;
+        }
+        let nobody = User::find("nobody").unwrap().unwrap();
+        assert_eq!(
+            theirs("cat /proc/self/oom_score_adj", Some(&nobody)),
+            "1000\n"
+        );
+        // In most containers root lacks the right to do it for good.
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let rights = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+        let rights = u64::from_str_radix(rights.unwrap().trim(), 16).unwrap();
+        let is_permanent = rights & (1 << 24) != 0; // CAP_SYS_RESOURCE
+        if !is_permanent {
+            return;
+        }
+        let lower = "echo 0 > /proc/self/oom_score_adj; cat /proc/self/oom_score_adj";
+        assert_eq!(theirs(lower, Some(&nobody)), "1000\n");
+        assert_eq!(
+            std::fs::read_to_string("/proc/self/oom_score_adj").unwrap(),
+            ours
+        );
     }
 
     #[test]

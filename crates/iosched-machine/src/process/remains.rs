@@ -8,7 +8,6 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
@@ -16,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cgroup;
 use super::numbers::numbers;
+use super::patience::ask_each;
 use super::pidfd::signal_if;
 use super::stat::ProcessStat;
 use crate::host::Host;
@@ -29,12 +29,6 @@ const BY_ITSELF: Duration = Duration::from_secs(5);
 
 /// How long SIGKILL may take.
 const KILLED_WITHIN: Duration = Duration::from_secs(10);
-
-/// How long reading the environment of a process may take.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
-
-/// So many that do not answer are waited for.
-const MOST_UNANSWERED: usize = 10;
 
 /// How often those who are to end are looked at.
 const STEP: Duration = Duration::from_millis(20);
@@ -190,36 +184,16 @@ fn mark_in(environment: &[u8]) -> Option<&[u8]> {
     })
 }
 
-/// The environments of those that have one to read. The kernel reads it in the process' own memory, and who has mapped a
-/// file there that is not answered for can make that wait for ever: such a process is passed over, and the thread that
-/// asked it ends with us. After `MOST_UNANSWERED` of them nobody else is asked.
+/// The environments of those that have one to read, but for those that do not answer.
 fn environments(host: &Host, pids: Vec<Pid>) -> Vec<(Pid, Vec<u8>)> {
-    let mut found = Vec::new();
-    let pids: Arc<[Pid]> = pids.into();
-    let (mut next, mut unanswered) = (0, 0);
-    while next < pids.len() && unanswered < MOST_UNANSWERED {
-        let (sender, receiver) = mpsc::channel();
-        let (host, all) = (host.clone(), Arc::clone(&pids));
-        let read = move || {
-            for &pid in &all[next..] {
-                let path = host.proc(&format!("{}/environ", pid.as_raw_nonzero()));
-                if sender.send((pid, fs::read(path))).is_err() {
-                    return;
-                }
-            }
-        };
-        let Ok(_) = std::thread::Builder::new().spawn(read) else {
-            return found;
-        };
-        while let Ok((pid, environment)) = receiver.recv_timeout(ANSWERED_WITHIN) {
-            next += 1;
-            found.extend(environment.ok().map(|environment| (pid, environment)));
-        }
-        if next < pids.len() {
-            (next, unanswered) = (next + 1, unanswered + 1);
-        }
-    }
-    found
+    let of_host = host.clone();
+    let answers = ask_each(&pids, move |pid| {
+        fs::read(of_host.proc(&format!("{}/environ", pid.as_raw_nonzero())))
+    });
+    let answers = pids.into_iter().zip(answers);
+    answers
+        .filter_map(|(pid, answer)| Some((pid, answer?.ok()?)))
+        .collect()
 }
 
 /// `dd (pid 4711)`.

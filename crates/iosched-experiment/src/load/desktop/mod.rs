@@ -11,11 +11,11 @@ mod activity;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
-use std::thread::ScopedJoinHandle;
+use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use iosched_machine::beneath::Directory;
-use iosched_machine::process::{Stop, as_user};
+use iosched_machine::process::{Stop, User, as_user};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rustix::fs::{Advice, fadvise};
@@ -175,19 +175,26 @@ impl Desktop {
         tick: &mut dyn FnMut(Duration),
     ) -> Result<(Vec<Duration>, Besides, Duration), LoadError> {
         let directory = at.directory_of(NAME);
-        let files = Files::open(&directory, at).map_err(FioError::Files)?;
+        let files = Files::open(&directory, self.settings.size, at).map_err(FioError::Files)?;
         let package = directory.join(PACKAGE);
         let end = Stop::new();
         let begun = Instant::now();
+        let (files, package, ends) = (&files, &package, &end);
         std::thread::scope(|threads| {
-            let copy = threads.spawn(|| activity::copy(&files.copied, &files.copy, &end));
-            let video = threads.spawn(|| activity::play(&files.video, &end));
-            let reads = threads.spawn(|| {
-                let settled = begun + SETTLING;
-                activity::read_here_and_there(&files.small_reads, seed, settled, &end)
-            });
-            let commits = threads.spawn(|| activity::commit(&files.profile, seed, &end));
-            let package = threads.spawn(|| as_user(at.user(), || activity::unpack(&package, &end)));
+            // Whatever happens here, what has begun ends: the scope waits for it.
+            let _ends = AskAtEnd(&end);
+            let all = Beside {
+                threads,
+                user: at.user(),
+            };
+            let settled = begun + SETTLING;
+            let copy = all.begin(|| activity::copy(&files.copied, &files.copy, ends))?;
+            let video = all.begin(|| activity::play(&files.video, ends))?;
+            let reads = all.begin(move || {
+                activity::read_here_and_there(&files.small_reads, seed, settled, ends)
+            })?;
+            let commits = all.begin(move || activity::commit(&files.profile, seed, ends))?;
+            let package = all.begin(|| activity::unpack(package, ends))?;
             let is_over = || {
                 copy.is_finished()
                     || video.is_finished()
@@ -214,16 +221,45 @@ impl Desktop {
     }
 }
 
+/// Asks for the end when it goes.
+struct AskAtEnd<'a>(&'a Stop);
+
+impl Drop for AskAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.ask();
+    }
+}
+
+/// Where what goes on beside the starts runs, and with whose file rights.
+struct Beside<'scope, 'env> {
+    threads: &'scope Scope<'scope, 'env>,
+    user: Option<&'scope User>,
+}
+
+impl<'scope> Beside<'scope, '_> {
+    /// Begins something. With the user's rights its files grow as the user's do: no further than into what the file
+    /// system keeps for root.
+    fn begin<T: Send + 'scope>(
+        &self,
+        work: impl FnOnce() -> io::Result<T> + Send + 'scope,
+    ) -> Result<ScopedJoinHandle<'scope, io::Result<T>>, LoadError> {
+        let user = self.user;
+        let thread = Builder::new().spawn_scoped(self.threads, move || as_user(user, work));
+        Ok(thread.map_err(FioError::Files)?)
+    }
+}
+
 fn joined<T>(thread: ScopedJoinHandle<'_, io::Result<T>>) -> io::Result<T> {
     thread.join().expect("it does not panic")
 }
 
 impl Files {
-    fn open(directory: &Path, at: &Workplace<'_>) -> io::Result<Files> {
+    /// Those of large files of `size` bytes.
+    fn open(directory: &Path, size: u64, at: &Workplace<'_>) -> io::Result<Files> {
         as_user(at.user(), || {
             let directory = Directory::open(directory)?;
             Ok(Files {
-                copied: directory.open_file(COPIED.as_ref())?,
+                copied: of_size(directory.open_file(COPIED.as_ref())?, size)?,
                 copy: directory.open_file_to_write(COPY.as_ref())?,
                 video: directory.open_file(VIDEO.as_ref())?,
                 small_reads: directory.open_file(SMALL_READS.as_ref())?,
@@ -239,6 +275,16 @@ impl Files {
         }
         Ok(())
     }
+}
+
+/// A file, if it is as large as it was made. Its user may have made it larger, and its copy would fill the disk.
+fn of_size(file: File, size: u64) -> io::Result<File> {
+    if file.metadata()?.len() == size {
+        return Ok(file);
+    }
+    Err(io::Error::other(format!(
+        "{COPIED} has another size than it was made with"
+    )))
 }
 
 /// Writes a file that is no hole and does not shrink, unless it is there.
@@ -344,7 +390,7 @@ impl Load for Desktop {
 
     /// Also where we may not empty the whole page cache.
     fn start(&mut self, at: &Workplace<'_>, _turn: &Turn<'_>) -> Result<(), LoadError> {
-        let files = Files::open(&at.directory_of(NAME), at);
+        let files = Files::open(&at.directory_of(NAME), self.settings.size, at);
         let forgotten = files.and_then(|files| files.forget());
         Ok(forgotten.map_err(FioError::Files)?)
     }
@@ -425,5 +471,51 @@ mod tests {
             (flow.ios, flow.bytes, flow.latency_max_ns),
             (3, 3 * 4096, 3_000_000)
         );
+    }
+
+    #[test]
+    fn what_has_begun_ends_where_the_next_cannot_begin() {
+        let end = Stop::new();
+        let begun: Result<(), LoadError> = std::thread::scope(|threads| {
+            let _ends = AskAtEnd(&end);
+            let all = Beside {
+                threads,
+                user: None,
+            };
+            all.begin(|| {
+                while !end.is_wanted() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Ok(())
+            })?;
+            Err(FioError::Files(io::ErrorKind::WouldBlock.into()).into())
+        });
+        assert!(begun.is_err());
+    }
+
+    #[test]
+    fn what_goes_on_beside_the_starts_has_the_users_file_rights() {
+        if !iosched_testing::is_root() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let nobody = User::find("nobody").unwrap().unwrap();
+        let made = std::thread::scope(|threads| {
+            let all = Beside {
+                threads,
+                user: Some(&nobody),
+            };
+            joined(all.begin(|| File::create(dir.path().join("x"))).unwrap())
+        });
+        assert_eq!(made.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+    }
+
+    #[test]
+    fn a_file_that_somebody_made_larger_is_not_copied() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(4096).unwrap();
+        assert!(of_size(file.try_clone().unwrap(), 4096).is_ok());
+        file.set_len(1 << 40).unwrap();
+        assert!(of_size(file, 4096).is_err());
     }
 }

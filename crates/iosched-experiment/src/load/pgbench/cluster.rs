@@ -35,8 +35,8 @@ const FAST: &[(Signal, Duration)] = &[
 /// How a server is ended whose data nobody needs any more.
 const IMMEDIATE: &[(Signal, Duration)] = &[(Signal::QUIT, Duration::from_secs(10))];
 
-/// How often a server is started to remove what a killed one left.
-const LAST_CLIENTS_TRIES: usize = 25;
+/// So long a server is started again and again to remove what a killed one left. Its user may keep it from doing so.
+const SWEPT_UP_WITHIN: Duration = Duration::from_secs(30);
 
 /// The superuser of the cluster. Nobody but the owner of its directory reaches the socket.
 const SUPERUSER: &str = "iosched";
@@ -120,12 +120,10 @@ impl Cluster {
             });
         }
         let snapshot = as_user(cluster.programs.user(), || {
-            Snapshot::take(&cluster.data(), &root.join("copy"))
+            let most = settings.bytes_kept();
+            Snapshot::take(&cluster.data(), &root.join("copy"), most, at.stop)
         });
-        cluster.snapshot = Some(snapshot.map_err(|source| PgbenchError::Io {
-            path: root.join("copy"),
-            source,
-        })?);
+        cluster.snapshot = Some(snapshot.map_err(|source| cluster.not_copied("copy", source))?);
         Ok(cluster)
     }
 
@@ -234,7 +232,7 @@ impl Cluster {
                     message: self.last_words(),
                 });
             }
-            if self.programs.is_stopped() {
+            if self.programs.stop().is_wanted() {
                 return Err(ChildError::Stopped.into());
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -243,9 +241,10 @@ impl Cluster {
 
     /// True if the server ended well.
     fn end(&mut self, signals: &[(Signal, Duration)]) -> bool {
+        let stop = self.programs.stop();
         self.server
             .take()
-            .is_some_and(|mut server| server.end(signals))
+            .is_some_and(|mut server| server.end(signals, stop))
     }
 
     fn has_died(&mut self) -> bool {
@@ -271,19 +270,31 @@ impl Cluster {
     /// A server that was killed leaves shared memory behind, which the next one on the same data finds
     /// and removes.
     fn sweep_up(&mut self) {
-        self.programs.go_on_after_stop();
+        self.programs.tidy_up_within(SWEPT_UP_WITHIN);
         let is_restored = self.reset().is_ok();
-        for _ in 0..LAST_CLIENTS_TRIES {
-            // As long as a client of the dead one lives, the memory is in use.
-            if !is_restored || self.start_with(WHILE_MAKING).is_ok() {
-                return;
-            }
+        // As long as a client of the dead one lives, the memory is in use.
+        while is_restored
+            && !self.programs.stop().is_wanted()
+            && self.start_with(WHILE_MAKING).is_err()
+        {
             std::thread::sleep(Duration::from_millis(200));
         }
+        self.end(IMMEDIATE);
     }
 
     fn data(&self) -> PathBuf {
         self.root.join("data")
+    }
+
+    /// Why a copy was not made to its end.
+    fn not_copied(&self, to: &str, source: io::Error) -> PgbenchError {
+        if self.programs.stop().is_wanted() {
+            return ChildError::Stopped.into();
+        }
+        PgbenchError::Io {
+            path: self.root.join(to),
+            source,
+        }
     }
 }
 
@@ -294,11 +305,9 @@ impl Database for Cluster {
         let Some(snapshot) = &mut self.snapshot else {
             return Ok(());
         };
-        let restored = as_user(self.programs.user(), || snapshot.restore());
-        restored.map_err(|source| PgbenchError::Io {
-            path: self.root.join("data"),
-            source,
-        })?;
+        let stop = self.programs.stop();
+        let restored = as_user(self.programs.user(), || snapshot.restore(stop));
+        restored.map_err(|source| self.not_copied("data", source))?;
         Ok(())
     }
 
@@ -333,10 +342,12 @@ impl Database for Cluster {
     }
 
     fn take_down(&mut self) -> Option<OwnDatabases> {
-        if self.server.is_some() && self.has_died() {
+        let mut server = self.server.take()?;
+        let has_died = server.has_ended().is_some();
+        server.end(IMMEDIATE, self.programs.stop());
+        if has_died || server.was_killed() {
             self.sweep_up();
         }
-        self.end(IMMEDIATE);
         None
     }
 }

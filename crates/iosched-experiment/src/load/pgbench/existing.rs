@@ -11,7 +11,7 @@ use std::process::Command;
 use iosched_machine::process::Scope;
 
 use super::error::PgbenchError;
-use super::own::OwnDatabases;
+use super::own::{OwnDatabases, TIDIED_UP_WITHIN};
 use super::programs::Programs;
 use super::{Database, Settings};
 use crate::load::Workplace;
@@ -128,7 +128,7 @@ impl Database for Existing {
 
     fn take_down(&mut self) -> Option<OwnDatabases> {
         // After Ctrl-C, too: what the user wants to stop is the measuring.
-        self.programs.go_on_after_stop();
+        self.programs.tidy_up_within(TIDIED_UP_WITHIN);
         let dropped = self.own.drop_all(&self.programs);
         dropped.is_err().then(|| self.own.clone())
     }

@@ -112,6 +112,11 @@ pub(crate) struct Parsed {
 }
 
 impl Settings {
+    /// What the database and its copy take.
+    fn bytes_kept(&self) -> u64 {
+        2 * (u64::from(self.scale) * BYTES_PER_SCALE + BYTES_BESIDE)
+    }
+
     /// Reads `scale=50,clients=100,…`, and what `--pg` says.
     pub(crate) fn parse(text: &str, connection: Option<&str>) -> Result<Parsed, PgbenchSpecError> {
         let mut given = settings::Settings::parse("pgbench", text, KNOWN)?;
@@ -410,7 +415,7 @@ impl Load for PgbenchLoad {
 
     /// The database and its copy.
     fn kept(&self, _file_size: u64) -> Vec<Kept> {
-        Kept::own(2 * (u64::from(self.settings.scale) * BYTES_PER_SCALE + BYTES_BESIDE))
+        Kept::own(self.settings.bytes_kept())
     }
 
     fn lacks(&self, objective: Objective) -> Option<&'static str> {

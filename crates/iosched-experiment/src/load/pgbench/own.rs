@@ -1,10 +1,10 @@
 //! The databases that a run makes on a server that is not ours: their names, chosen before anything is
 //! made so that the journal can hold them, and how they go.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use iosched_machine::failure::{Failure, NotUndone};
-use iosched_machine::process::{Scope, Stop, User};
+use iosched_machine::process::{ChildError, Scope, Stop, User};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +16,10 @@ const OURS: &str = "iosched_";
 
 /// How often we look whether our sessions have ended, before their databases are dropped.
 const LOOKS: u32 = 100;
+
+/// So long a server may take until our databases are dropped. One that does not answer by then keeps them, and the journal
+/// their names.
+pub(super) const TIDIED_UP_WITHIN: Duration = Duration::from_secs(30);
 
 /// Two databases on an external server: the template, and what a trial runs on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,11 +111,23 @@ impl OwnDatabases {
         Ok(names)
     }
 
+    /// What is said where the server is not asked to drop them.
+    pub(crate) fn not_asked(&self) -> NotUndone {
+        NotUndone {
+            thing: self.in_words(),
+            cause: "its server is not asked now".into(),
+        }
+    }
+
+    fn in_words(&self) -> String {
+        format!("databases {}_… on the server of --pg", self.prefix)
+    }
+
     /// Drops what a run left, and gives its names: none where nothing is there.
     pub(crate) fn undo(&self) -> Result<Vec<String>, NotUndone> {
         let failed = |cause: String| {
             Err(NotUndone {
-                thing: format!("databases {}_… on the server of --pg", self.prefix),
+                thing: self.in_words(),
                 cause,
             })
         };
@@ -119,9 +135,14 @@ impl OwnDatabases {
             return failed("that is no name that we give".into());
         }
         let scope = Scope::default().with_user(self.user.clone());
-        let programs = Programs::find(&["psql"], &scope, &Stop::new());
+        let stop = Stop::new().at(Some(Instant::now() + TIDIED_UP_WITHIN));
+        let programs = Programs::find(&["psql"], &scope, &stop);
         match programs.and_then(|programs| self.drop_all(&programs)) {
             Ok(names) => Ok(names),
+            Err(PgbenchError::Child(ChildError::Stopped)) => failed(format!(
+                "the server has not answered within {} s",
+                TIDIED_UP_WITHIN.as_secs()
+            )),
             Err(error) => failed(match error.hint() {
                 Some(hint) => format!("{error} ({hint})"),
                 None => error.to_string(),

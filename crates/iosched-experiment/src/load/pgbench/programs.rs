@@ -4,9 +4,10 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use iosched_machine::process::{self, ChildError, Daemon, Finished, Scope, Stop, User};
+use iosched_machine::visible;
 use rustix::process::Signal;
 
 use super::error::PgbenchError;
@@ -103,14 +104,15 @@ impl Programs {
         Daemon::start(&self.scope, command, log, Signal::QUIT)
     }
 
-    /// Whether the user wants us to stop.
-    pub(super) fn is_stopped(&self) -> bool {
-        self.stop.is_wanted()
+    /// What is run from now on tidies up: even if the user wanted us to stop, but no longer than this. A server that
+    /// does not answer would keep us for ever.
+    pub(super) fn tidy_up_within(&mut self, limit: Duration) {
+        self.stop = Stop::new().at(Some(Instant::now() + limit));
     }
 
-    /// What is run from now on is run to its end even if the user wanted us to stop.
-    pub(super) fn go_on_after_stop(&mut self) {
-        self.stop = Stop::new();
+    /// Whether the user wants us to stop, or the time to tidy up is over.
+    pub(super) fn stop(&self) -> &Stop {
+        &self.stop
     }
 
     /// Runs a step of the preparation to its end.
@@ -141,7 +143,27 @@ pub(super) fn what_went_wrong(finished: &Finished) -> String {
     };
     let errors: Vec<&str> = finished.stderr.lines().filter(is_error).collect();
     match errors.first() {
-        Some(first) => (*first).to_owned(),
+        Some(first) => visible::beginning_of(first),
         None => process::last_lines(&finished.stderr, 3),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_servers_long_error_the_beginning_is_told() {
+        let of = |stderr: String| {
+            what_went_wrong(&Finished {
+                status: std::process::ExitStatus::default(),
+                stdout: String::new(),
+                stderr,
+                elapsed: Duration::ZERO,
+            })
+        };
+        assert_eq!(of("x\nERROR: no\n".into()), "ERROR: no");
+        let long = of(format!("ERROR: {}\n", "A".repeat(45_000_000)));
+        assert!(long.starts_with("ERROR: AAA") && long.len() < 2000);
     }
 }

@@ -15,6 +15,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use iosched_machine::beneath::{self, Directory};
+use iosched_machine::process::Stop;
 use rustix::fs::{Gid, Mode, Stat, Uid};
 
 /// What is compared and written at once: a page of PostgreSQL.
@@ -67,8 +68,10 @@ impl Stamp {
 }
 
 impl Snapshot {
-    /// Copies `live` to `copy`, which must not be there. Nobody may write to `live` meanwhile.
-    pub(super) fn take(live: &Path, copy: &Path) -> io::Result<Snapshot> {
+    /// Copies `live`, of at most `most` bytes, to `copy`, which must not be there. Nobody may write to `live` meanwhile; but
+    /// it is its owner's, who may make a file of it that would fill the disk.
+    pub(super) fn take(live: &Path, copy: &Path, most: u64, stop: &Stop) -> io::Result<Snapshot> {
+        let mut bytes = Bytes { left: most, stop };
         let (above, name) = beneath::split(copy)?;
         above.create_directory(name)?;
         let source = Directory::open(live)?;
@@ -83,7 +86,7 @@ impl Snapshot {
                 None
             } else {
                 let from = inner.open_file(Path::new(name))?;
-                Some(copy_file(from, &copies.create_file(name)?)?)
+                Some(copy_file(from, &copies.create_file(name)?, &mut bytes)?)
             };
             let entry = Entry {
                 mode: status.st_mode & 0o7777,
@@ -100,7 +103,7 @@ impl Snapshot {
     }
 
     /// Puts the directory back. Nobody may use it meanwhile. Returns how many bytes were written.
-    pub(super) fn restore(&mut self) -> io::Result<u64> {
+    pub(super) fn restore(&mut self, stop: &Stop) -> io::Result<u64> {
         let live = Directory::open(&self.live)?;
         let copy = Directory::open(&self.copy)?;
         for path in beneath::walk(&live)?.into_iter().rev() {
@@ -132,7 +135,7 @@ impl Snapshot {
                         }
                         other => (other?, false),
                     };
-                    written += content.restore(&file, &copy.open_file(path)?)?;
+                    written += content.restore(&file, &copy.open_file(path)?, stop)?;
                     if is_new {
                         entry.give_owner_and_mode(&file)?;
                     }
@@ -170,10 +173,11 @@ fn inside<'a>(directory: &Directory, path: &'a Path) -> io::Result<(Directory, &
 
 impl Content {
     /// Writes the pages that differ. Returns how many bytes that were.
-    fn restore(&self, file: &File, copy: &File) -> io::Result<u64> {
+    fn restore(&self, file: &File, copy: &File, stop: &Stop) -> io::Result<u64> {
         let mut page = [0; PAGE];
         let mut bytes = 0;
         for (index, &checksum) in self.checksums.iter().enumerate() {
+            go_on(stop)?;
             let at = (index * PAGE) as u64;
             let wanted = usize::try_from(self.length - at).unwrap_or(PAGE).min(PAGE);
             let found = read_page(file, &mut page, at)?.min(wanted);
@@ -189,9 +193,33 @@ impl Content {
     }
 }
 
+/// How much may still be copied.
+struct Bytes<'a> {
+    left: u64,
+    stop: &'a Stop,
+}
+
+impl Bytes<'_> {
+    fn take(&mut self, bytes: u64) -> io::Result<()> {
+        go_on(self.stop)?;
+        let left = self.left.checked_sub(bytes);
+        self.left =
+            left.ok_or_else(|| io::Error::other("the database has become larger than it is made"))?;
+        Ok(())
+    }
+}
+
+/// An error if a stop is wanted.
+fn go_on(stop: &Stop) -> io::Result<()> {
+    if stop.is_wanted() {
+        return Err(io::ErrorKind::Interrupted.into());
+    }
+    Ok(())
+}
+
 /// Copies a file by reading and writing: a shared extent (reflink) would be copied on the first
 /// write, in the middle of a trial.
-fn copy_file(mut source: File, target: &File) -> io::Result<Content> {
+fn copy_file(mut source: File, target: &File, bytes: &mut Bytes<'_>) -> io::Result<Content> {
     let mut page = [0; PAGE];
     let mut checksums = Vec::new();
     let mut length = 0;
@@ -200,6 +228,7 @@ fn copy_file(mut source: File, target: &File) -> io::Result<Content> {
         if found == 0 {
             break;
         }
+        bytes.take(found as u64)?;
         target.write_all_at(&page[..found], length)?;
         checksums.push(checksum_of(&page[..found]));
         length += found as u64;
@@ -273,17 +302,22 @@ mod tests {
         let live = dir.path().join("live");
         example(&live);
         let before = content(&live);
-        let mut snapshot = Snapshot::take(&live, &dir.path().join("copy")).unwrap();
-        assert_eq!(snapshot.restore().unwrap(), 0, "nothing was changed");
+        let mut snapshot =
+            Snapshot::take(&live, &dir.path().join("copy"), u64::MAX, &Stop::new()).unwrap();
+        assert_eq!(
+            snapshot.restore(&Stop::new()).unwrap(),
+            0,
+            "nothing was changed"
+        );
         let large = OpenOptions::new()
             .write(true)
             .open(live.join("base/1/large"))
             .unwrap();
         large.write_all_at(b"x", PAGE as u64 + 5).unwrap();
-        assert_eq!(snapshot.restore().unwrap(), PAGE as u64);
+        assert_eq!(snapshot.restore(&Stop::new()).unwrap(), PAGE as u64);
         assert_eq!(content(&live), before);
         assert_eq!(
-            snapshot.restore().unwrap(),
+            snapshot.restore(&Stop::new()).unwrap(),
             0,
             "what was restored is known again"
         );
@@ -353,14 +387,36 @@ mod tests {
             let live = dir.path().join("live");
             example(&live);
             let before = content(&live);
-            let mut snapshot = Snapshot::take(&live, &dir.path().join("copy")).unwrap();
+            let mut snapshot = Snapshot::take(&live, &dir.path().join("copy"), u64::MAX, &Stop::new()).unwrap();
             for changes in &rounds {
                 for change in changes {
                     apply(&live, change);
                 }
-                snapshot.restore().unwrap();
+                snapshot.restore(&Stop::new()).unwrap();
                 prop_assert_eq!(&content(&live), &before);
             }
         }
+    }
+
+    #[test]
+    fn what_would_fill_the_disk_is_not_copied_to_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let live = dir.path().join("live");
+        fs::create_dir(&live).unwrap();
+        fs::write(live.join("a"), vec![1; 3 * PAGE]).unwrap();
+        let take = |copy: &str, most, stop: &Stop| {
+            Snapshot::take(&live, &dir.path().join(copy), most, stop)
+        };
+        assert!(take("all", 3 * PAGE as u64, &Stop::new()).is_ok());
+        let hole = File::create(live.join("b")).unwrap();
+        hole.set_len(1 << 40).unwrap();
+        let error = take("hole", 5 * PAGE as u64, &Stop::new()).unwrap_err();
+        assert!(error.to_string().contains("larger"), "{error}");
+        let copied = dir.path().join("hole/b").metadata().unwrap().len();
+        assert_eq!(copied, 2 * PAGE as u64);
+        let stop = Stop::new();
+        stop.ask();
+        let error = take("stopped", u64::MAX, &stop).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::Interrupted);
     }
 }

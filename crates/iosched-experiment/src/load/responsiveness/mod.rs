@@ -10,7 +10,7 @@ pub(in crate::load) mod program;
 pub(in crate::load) mod start;
 
 use std::process::Command;
-use std::thread::ScopedJoinHandle;
+use std::thread::{Builder, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use iosched_machine::host::Host;
@@ -292,9 +292,13 @@ impl Load for Responsiveness {
         });
         let enough = Stop::new();
         let (took, ended) = std::thread::scope(|threads| {
-            let streams = composed
-                .as_deref()
-                .map(|job_file| threads.spawn(|| run_streams(job_file, at.scope, &enough)));
+            let streams = composed.as_deref().map(|job_file| {
+                Builder::new().spawn_scoped(threads, || run_streams(job_file, at.scope, &enough))
+            });
+            let streams = match streams.transpose() {
+                Ok(streams) => streams,
+                Err(error) => return (Err(FioError::Files(error).into()), Ok(())),
+            };
             let are_over = || streams.as_ref().is_some_and(ScopedJoinHandle::is_finished);
             let took = self.starts(at, &are_over, tick);
             enough.ask();
