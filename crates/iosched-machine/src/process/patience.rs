@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 /// How long one answer may take.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
+const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 
 /// So many that do not come are waited for.
 const MOST_UNANSWERED: usize = 10;
@@ -13,6 +13,18 @@ const MOST_UNANSWERED: usize = 10;
 /// Asks each question, one after the other, and gives the answers in their order; none of what is not answered in time, nor
 /// of what was not asked any more. The thread that asked what is not answered stays behind, and ends with us.
 pub(crate) fn ask_each<Q, A>(
+    questions: &[Q],
+    ask: impl FnMut(&Q) -> A + Clone + Send + 'static,
+) -> Vec<Option<A>>
+where
+    Q: Clone + Send + 'static,
+    A: Send + 'static,
+{
+    ask_each_within(ANSWERED_WITHIN, questions, ask)
+}
+
+fn ask_each_within<Q, A>(
+    limit: Duration,
     questions: &[Q],
     ask: impl FnMut(&Q) -> A + Clone + Send + 'static,
 ) -> Vec<Option<A>>
@@ -35,7 +47,7 @@ where
         if std::thread::Builder::new().spawn(asking).is_err() {
             break;
         }
-        while let Ok(answer) = receiver.recv_timeout(ANSWERED_WITHIN) {
+        while let Ok(answer) = receiver.recv_timeout(limit) {
             answers.push(Some(answer));
         }
         if answers.len() < questions.len() {
@@ -77,13 +89,14 @@ mod tests {
         let questions: Vec<usize> = (0..100).collect();
         let asked = Arc::new(Mutex::new(0));
         let count = Arc::clone(&asked);
-        let answers = ask_each(&questions, move |_| {
+        let answers = ask_each_within(Duration::from_millis(10), &questions, move |_| {
             *count.lock().unwrap() += 1;
             drop(hangs.lock());
         });
         assert_eq!(answers.len(), 100);
         assert!(answers.iter().all(Option::is_none));
-        assert_eq!(*asked.lock().unwrap(), MOST_UNANSWERED);
+        // One that was given up may not even have begun.
+        assert!(*asked.lock().unwrap() <= MOST_UNANSWERED);
         drop(ours);
     }
 }
