@@ -77,17 +77,19 @@ pub fn attach(file: &Path, options: &[&str]) -> String {
 
 /// What a new loop device has, of what the kernel keeps for the next file. A `max_sectors_kb` of 0 takes back what
 /// was asked for (Linux 6.9, `blk_validate_limits`); an older kernel refuses it.
-const AS_NEW: [(&str, &str); 6] = [
+const AS_NEW: [(&str, &str); 8] = [
     ("scheduler", "none"),
+    ("nr_requests", "128"),
     ("iostats", "1"),
     ("add_random", "0"),
     ("nomerges", "0"),
     ("rq_affinity", "1"),
     ("max_sectors_kb", "0"),
+    ("read_ahead_kb", "128"), // last: others set it anew
 ];
 
 /// Takes back what somebody set for a device of this name and left there.
-fn set_as_new(name: &str) {
+pub fn set_as_new(name: &str) {
     for (attribute, value) in AS_NEW {
         let path = format!("/sys/block/{name}/queue/{attribute}");
         let is_so = std::fs::read_to_string(&path).is_ok_and(|now| now.trim() == value);

@@ -74,6 +74,25 @@ fn a_disk_that_counts_nothing_is_named() {
 }
 
 #[test]
+fn a_disk_that_breaks_is_not_taken_for_a_bad_scheduler() {
+    let Some(disk) = small_disk() else {
+        return;
+    };
+    let before = disk.whole_queue();
+    let dir = tempfile::tempdir().unwrap();
+    let child = start(&[&disk.name, "--runtime", "60s"], &dir.path().join("r"));
+    assert!(wait_until(|| fio_runs_on(&disk.name)), "fio never ran");
+    // The medium goes, and the disk stays as large as it was.
+    let file = fs::File::options().write(true).open(disk.file()).unwrap();
+    file.set_len(0).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(14), "{stderr}");
+    assert!(stderr.contains("cannot be read at byte"), "{stderr}");
+    assert_eq!(disk.whole_queue(), before);
+}
+
+#[test]
 fn ctrl_c_puts_everything_back_and_the_record_can_be_resumed() {
     let Some(disk) = small_disk() else {
         return;

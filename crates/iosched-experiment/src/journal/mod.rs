@@ -23,7 +23,7 @@ use iosched_machine::failure::{Failure, exit, room_hint};
 use iosched_machine::file_system::OwnFileSystem;
 use iosched_machine::host::Host;
 use iosched_machine::lock::{self, Holder};
-use iosched_machine::process::{LoadProcesses, Owner, OwnerState, User, as_user};
+use iosched_machine::process::{self, LoadProcesses, Owner, OwnerState, User, as_user};
 use iosched_machine::sysfs::Sysfs;
 use iosched_machine::user_files;
 use iosched_switch::{QueueState, SwitchError};
@@ -622,7 +622,9 @@ impl Leftover {
                 OwnerState::OutOfSight => return false,
                 OwnerState::Runs | OwnerState::Dying => {}
             }
-            let _ = rustix::process::kill_process(pid, signal);
+            process::signal_if(pid, signal, || {
+                self.entry.owner.state(host) != OwnerState::Ended
+            });
             self.ends_within(host, END_PATIENCE)
         })
     }

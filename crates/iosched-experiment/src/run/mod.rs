@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use iosched_emulate as emulate;
 use iosched_machine::clock::unix_time;
+use iosched_machine::device;
 use iosched_machine::failure::in_one_line;
 use iosched_machine::host::Host;
 use iosched_machine::lock::{self, Lock};
@@ -422,7 +423,9 @@ impl Runner<'_> {
                 resume: resume(),
             });
         }
-        if let Some(cause) = self.plan.target.failed() {
+        let mut disks = self.plan.disks.iter();
+        let broken = disks.find_map(|disk| device::unreadable(self.host, disk));
+        if let Some(cause) = self.plan.target.failed().or(broken) {
             return Err(RunError::TargetFailed {
                 cause,
                 resume: resume(),

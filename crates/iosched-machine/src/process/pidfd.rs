@@ -71,7 +71,7 @@ impl AsFd for ProcessFd {
 
 /// Signals a process if it is still the one that was found, which is asked once it is held: its number may be
 /// another's by now.
-pub(super) fn signal_if(pid: Pid, signal: Signal, is_wanted: impl FnOnce() -> bool) {
+pub fn signal_if(pid: Pid, signal: Signal, is_wanted: impl FnOnce() -> bool) {
     let held = match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(held) => Some(held),
         Err(error) if is_lacking(error) => None,

@@ -4,7 +4,9 @@ use std::ffi::OsString;
 use std::io;
 use std::panic;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::process::Gid;
 use rustix::thread::set_thread_groups;
@@ -109,16 +111,34 @@ pub fn as_user<T: Send>(
     let Some(user) = user.filter(|user| !user.is_us()) else {
         return work();
     };
+    let work = Mutex::new(Some(work));
+    let work_once = || {
+        take_file_rights(user)?;
+        let work = work.lock().unwrap_or_else(PoisonError::into_inner).take();
+        work.expect("one thread is started")()
+    };
     thread::scope(|threads| {
-        let worker = thread::Builder::new().spawn_scoped(threads, || {
-            take_file_rights(user)?;
-            work()
-        })?;
+        let begun = Instant::now();
+        let worker = loop {
+            match thread::Builder::new().spawn_scoped(threads, work_once) {
+                // A load that has just been killed may have had all the processes that there can be.
+                Err(error)
+                    if error.kind() == io::ErrorKind::WouldBlock
+                        && begun.elapsed() < A_THREAD_WITHIN =>
+                {
+                    thread::sleep(Duration::from_millis(50));
+                }
+                started => break started?,
+            }
+        };
         worker
             .join()
             .unwrap_or_else(|panic| panic::resume_unwind(panic))
     })
 }
+
+/// So long we wait for a thread where there can be no more of them.
+const A_THREAD_WITHIN: Duration = Duration::from_secs(5);
 
 /// Gives this thread the file rights of a user, until it ends.
 fn take_file_rights(user: &User) -> io::Result<()> {

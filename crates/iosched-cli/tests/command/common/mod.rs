@@ -120,20 +120,12 @@ impl LoopDevice {
         file.as_file().set_len(bytes).expect("room for nothing");
         let file = file.into_temp_path();
         let name = loop_device::attach(&file, &["--direct-io=on"]);
-        let disk = LoopDevice { name, file };
-        disk.reset();
-        disk
+        LoopDevice { name, file }
     }
 
-    /// A loop device keeps its queue's settings from one file to the next.
+    /// Takes back what was set for its queue.
     pub(crate) fn reset(&self) {
-        for (file, value) in [
-            ("scheduler", "none"),
-            ("nr_requests", "128"),
-            ("read_ahead_kb", "128"),
-        ] {
-            let _ = fs::write(format!("/sys/block/{}/queue/{file}", self.name), value);
-        }
+        loop_device::set_as_new(&self.name);
     }
 
     /// Detaches it, if a test has not done so, and attaches its file again: another disk of the same name. False if another test was faster:
@@ -167,9 +159,6 @@ impl LoopDevice {
         } else {
             loop_device::attach(&self.file, &[])
         };
-        if !is_there {
-            self.reset();
-        }
         is_there
     }
 
