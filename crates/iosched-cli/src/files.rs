@@ -50,7 +50,11 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
     let failed = |source| failed(path, source);
     if is_standard_output(path) {
         let written = standard_output().and_then(|mut file| file.write_all(bytes));
-        return written.map_err(failed);
+        return match written {
+            // Whoever reads it has read enough.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            written => written.map_err(failed),
+        };
     }
     let mut new = NewFile::at(path).map_err(failed)?;
     new.file().write_all(bytes).map_err(failed)?;

@@ -158,6 +158,7 @@ impl Output {
         if self.json {
             let value = serde_json::json!({
                 "error": failure.to_string(),
+                "because": causes(failure),
                 "hint": failure.hint(),
                 "remedy": remedy(failure),
                 "exit_code": failure.exit_code(),
@@ -168,14 +169,8 @@ impl Output {
         let color = may_color(&std::io::stderr());
         let message = message(failure);
         let mut lines = vec![format!("{} {message}", paint("error:", "1;31", color))];
-        let mut cause = failure.source();
-        while let Some(inner) = cause {
-            let because = self::message(inner);
-            if !message.contains(&because) {
-                lines.push(format!("  because: {because}"));
-            }
-            cause = inner.source();
-        }
+        let because = causes(failure).into_iter();
+        lines.extend(because.map(|because| format!("  because: {because}")));
         if let Some(hint) = failure.hint() {
             lines.push(format!(
                 "{} {}",
@@ -192,6 +187,27 @@ impl Output {
         }
         Self::remark(&lines.join("\n"));
     }
+}
+
+/// What an error comes from, as far as its message does not say so.
+fn causes(failure: &dyn Failure) -> Vec<String> {
+    let said = message(failure);
+    let mut causes = Vec::new();
+    let mut cause = failure.source();
+    while let Some(inner) = cause {
+        let because = message(inner);
+        if !said.contains(&because) {
+            causes.push(because);
+        }
+        cause = inner.source();
+    }
+    causes
+}
+
+/// An error in one sentence, with what it comes from.
+pub(crate) fn in_a_sentence(failure: &dyn Failure) -> String {
+    let parts = std::iter::once(failure.to_string()).chain(causes(failure));
+    parts.collect::<Vec<_>>().join(": ")
 }
 
 /// The whole command line that does what was meant, where it is known.

@@ -838,7 +838,8 @@ pub fn add(directory: &Path, secret: &Secret, rows: &[Row]) -> Result<Vec<PathBu
         classes.entry(row.class()).or_default().push(row);
     }
     let held = user_files::make_directory(directory).map_err(failed(directory))?;
-    let lock = lock::open_private(&held.path().join(LOCK)).map_err(failed(directory))?;
+    let lock = lock::open_private(&held.path().join(LOCK));
+    let lock = lock.map_err(failed(&directory.join(LOCK)))?;
     // Where a file system locks nothing, nobody is kept out.
     if lock::try_lock(&lock).is_ok_and(|is_ours| !is_ours) {
         return Err(DatasetError::Busy {

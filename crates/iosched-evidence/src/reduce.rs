@@ -10,6 +10,7 @@ use iosched_experiment::objective::Objective;
 use iosched_experiment::plan::{Plan, PlannedLoad, Target};
 use iosched_experiment::record::{Header, Record};
 use iosched_experiment::schedule;
+use iosched_experiment::trial::Trial;
 use iosched_machine::facts::DiskFacts;
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::visible;
@@ -123,6 +124,15 @@ pub fn rows(path: &Path, record: &Record, names: &Pseudonyms) -> Result<Vec<Row>
     }
     if rows.is_empty() {
         return Err(ReduceError::TooShort { path: path.into() });
+    }
+    if !matches!(plan.target, Target::Simulated(_)) {
+        let mut trials = record.trials();
+        if let Some(cause) = trials.find_map(Trial::contradiction) {
+            return Err(ReduceError::Impossible {
+                path: path.into(),
+                cause,
+            });
+        }
     }
     for row in &rows {
         row.check().map_err(|cause| ReduceError::Impossible {
@@ -544,7 +554,7 @@ mod tests {
     use iosched_experiment::fixture;
     use iosched_experiment::load::simulated::SimulatedDisk;
     use iosched_experiment::record::Entry;
-    use iosched_experiment::trial::Slot;
+    use iosched_experiment::trial::{Flow, JobResult, Latency, Slot};
     use iosched_machine::facts::MachineFacts;
 
     /// A run of three arms on a machine that has everything a row may not have.
@@ -774,6 +784,61 @@ mod tests {
             arm_text(&long).len() <= LONGEST_TEXT
                 && arm_text(&long) != arm_text(&(long.clone() + "x"))
         );
+    }
+
+    #[test]
+    fn a_host_whose_numbers_are_not_those_of_its_load_is_refused() {
+        type Spoil = fn(&mut Trial);
+        let flow = |bytes_per_s: f64| Flow {
+            ios: 100,
+            bytes: 400_000,
+            bytes_per_s,
+            iops: 100.0,
+            latency_mean_ns: 1e6,
+            latency_max_ns: 2_000_000,
+            latency_bins: vec![(1_000_000, 100)],
+        };
+        let cases: [(Option<&str>, Spoil); 4] = [
+            (None, |_| ()),
+            (Some("throughput is 1.0e-6 times"), |trial| {
+                trial.metrics.throughput_bytes_per_s /= 1e6;
+            }),
+            (Some("iops is"), |trial| trial.metrics.iops = 1e5),
+            (Some("p99 is"), |trial| {
+                trial.metrics.all.as_mut().unwrap().p99_ns *= 1e3;
+            }),
+        ];
+        for (expected, spoil) in cases {
+            let mut record = record(4);
+            for entry in &mut record.entries {
+                let Entry::Trial(trial) = entry else { continue };
+                let throughput = trial.metrics.throughput_bytes_per_s;
+                trial.jobs = vec![JobResult {
+                    name: "a".into(),
+                    read: Some(flow(throughput)),
+                    write: None,
+                    trim: None,
+                    transactions: None,
+                }];
+                trial.metrics.iops = 100.0;
+                trial.metrics.all = Some(Latency {
+                    mean_ns: 1e6,
+                    p50_ns: 1e6,
+                    p99_ns: 1e6,
+                    p999_ns: 1e6,
+                    max_ns: 2e6,
+                });
+                spoil(trial);
+            }
+            let found = rows(Path::new("r"), &record, &Pseudonyms::new("key"));
+            match expected {
+                None => assert!(found.is_ok(), "{found:?}"),
+                Some(expected) => {
+                    let error = found.unwrap_err().to_string();
+                    assert!(error.contains(expected), "{error}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -140,7 +140,7 @@ pub const LONGEST_TEXT: usize = 200;
 
 impl Row {
     /// The kernel's series: `6.12` of `6.12.48`; empty where no kernel took part.
-    pub(crate) fn series(&self) -> &str {
+    pub fn series(&self) -> &str {
         let second = self.kernel.match_indices('.').nth(1);
         second.map_or(&self.kernel, |(at, _)| &self.kernel[..at])
     }
@@ -173,12 +173,14 @@ impl Row {
 
     /// What is compared, whatever the numbers are: a record may be added again once it has more rounds.
     pub(crate) fn key(&self) -> (&str, &str, &str, &str, &str) {
+        // Whichever way round it was written.
+        let (arm, against): (&str, &str) = (&self.arm, &self.against);
         (
             &self.record,
             &self.fingerprint,
             &self.objective,
-            &self.arm,
-            &self.against,
+            arm.min(against),
+            arm.max(against),
         )
     }
 
@@ -257,7 +259,8 @@ impl Row {
             return Err(format!("{} is compared with itself", self.arm));
         }
         let numbers = [
-            ("log_ratio", Some(self.log_ratio), -20.0..=20.0),
+            // A hundred thousand times as good: what is beyond that was measured in other units.
+            ("log_ratio", Some(self.log_ratio), -11.6..=11.6),
             ("standard_error", Some(self.standard_error), 1e-9..=20.0),
             ("rounds", Some(f64::from(self.rounds)), 2.0..=1e6),
             // The year 1990, and 2200.
@@ -269,6 +272,11 @@ impl Row {
         for (name, value, range) in numbers {
             if value.is_some_and(|value| !range.contains(&value)) {
                 let value = value.unwrap_or_default();
+                let value = if value != 0.0 && !(1e-9..1e9).contains(&value.abs()) {
+                    format!("{value:e}")
+                } else {
+                    value.to_string()
+                };
                 return Err(format!(
                     "{name} is {value}, not within {} to {}",
                     range.start(),
@@ -285,7 +293,9 @@ pub(crate) fn numbers_of_release(release: &str) -> Option<String> {
     let end = release.find(|c: char| !(c.is_ascii_digit() || c == '.'));
     let numbers = release[..end.unwrap_or(release.len())].trim_end_matches('.');
     let parts: Vec<&str> = numbers.split('.').take(3).collect();
-    let is_version = parts.len() > 1 && parts.iter().all(|part| part.parse::<u32>().is_ok());
+    // `006.012` would be a series beside 6.12.
+    let is_number = |part: &&str| part.parse::<u32>().is_ok_and(|it| it.to_string() == **part);
+    let is_version = parts.len() > 1 && parts.iter().all(is_number);
     is_version.then(|| parts.join("."))
 }
 
@@ -325,6 +335,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_comparison_is_the_same_whichever_arm_is_written_first() {
+        let (row, mut swapped) = (example(), example());
+        (swapped.arm, swapped.against) = (row.against.clone(), row.arm.clone());
+        assert_eq!(row.key(), swapped.key());
+        swapped.against = "bfq".into();
+        assert_ne!(row.key(), swapped.key());
+    }
+
+    #[test]
     fn a_series_is_two_numbers_of_the_version() {
         for (kernel, series) in [
             ("6.12.48", "6.12"),
@@ -344,7 +363,10 @@ mod tests {
     fn what_cannot_be_is_named_with_its_value() {
         type Spoil = fn(&mut Row);
         assert_eq!(example().check(), Ok(()));
-        let cases: [(&str, Spoil); 9] = [
+        let cases: [(&str, Spoil); 12] = [
+            ("log_ratio is -13.8, not", |row| row.log_ratio = -13.8),
+            ("log_ratio is 1e300, not", |row| row.log_ratio = 1e300),
+            ("kernel is \"006.012\"", |row| row.kernel = "006.012".into()),
             ("standard_error is -0.1", |row| row.standard_error = -0.1),
             ("standard_error is 0,", |row| row.standard_error = 0.0),
             ("log_ratio is NaN", |row| row.log_ratio = f64::NAN),

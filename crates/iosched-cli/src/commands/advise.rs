@@ -25,7 +25,7 @@ use serde::Serialize;
 
 use super::list::{inventory, size};
 use super::{Outcome, boxed};
-use crate::output::Output;
+use crate::output::{Output, in_a_sentence};
 
 /// Arguments of `iosched advise`.
 #[derive(Debug, Args)]
@@ -87,7 +87,8 @@ pub(crate) fn run(args: &AdviseArgs, output: &Output) -> Outcome {
     let inventory = inventory(&host, args.root.as_deref())?; // a root without devices is a mistake, whatever its policy
     let policy = file::read(&host).unwrap_or_else(|error| {
         output.warn(&format!(
-            "warning: what was measured here is not known: {error}"
+            "warning: what was measured here is not known: {}",
+            in_a_sentence(&error)
         ));
         None
     });
@@ -144,7 +145,8 @@ fn evidence(
         Err(DatasetError::Missing { .. }) if args.evidence.is_none() => Ok(Dataset::default()),
         Err(error) if args.evidence.is_none() => {
             output.warn(&format!(
-                "warning: what was measured elsewhere is not known: {error}"
+                "warning: what was measured elsewhere is not known: {}",
+                in_a_sentence(&error)
             ));
             Ok(Dataset::default())
         }

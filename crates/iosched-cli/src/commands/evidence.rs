@@ -20,7 +20,7 @@ use serde::{Serialize, Serializer};
 
 use super::{Outcome, boxed, persist};
 use crate::files;
-use crate::output::Output;
+use crate::output::{Output, in_a_sentence};
 
 /// Arguments of `iosched evidence`.
 #[derive(Debug, Args)]
@@ -61,7 +61,10 @@ Examples:
 
 What would be written is shown first. Of the machine a row has a number that is
 made of its name and a secret that stays in the directory (.machines.key): so
-that a machine counts once, and nobody can tell which it is.")]
+that a machine counts once, and nobody can tell which it is.
+
+A record that cannot be used is named and left out, and the others are added:
+the exit code is 12 then.")]
 struct AddArgs {
     /// Results directories of `iosched tune`
     #[arg(value_name = "RECORD", required = true)]
@@ -171,18 +174,60 @@ struct Added<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     rows: Option<&'a [Row]>,
     files: Vec<PathBuf>,
+    /// Records that cannot be used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_out: Option<&'a [LeftOut]>,
+}
+
+/// What cannot be used, as `--json` names it.
+#[derive(Debug, Serialize)]
+struct LeftOut {
+    /// Which, and why.
+    error: String,
+    /// The way out.
+    hint: Option<String>,
+}
+
+impl LeftOut {
+    fn of(error: &dyn Failure) -> LeftOut {
+        LeftOut {
+            error: in_a_sentence(error),
+            hint: error.hint(),
+        }
+    }
 }
 
 fn add(args: &AddArgs, output: &Output) -> Outcome {
     let secret = dataset::pseudonyms(&args.to).map_err(boxed)?;
     let names = secret.names();
     let mut rows = Vec::new();
+    let mut bad: Vec<Box<dyn Failure>> = Vec::new();
     for path in &args.records {
-        let record = Record::load(path).map_err(boxed)?;
-        rows.extend(reduce::rows(path, &record, &names).map_err(boxed)?);
+        let read = Record::load(path).map_err(boxed);
+        match read.and_then(|record| reduce::rows(path, &record, &names).map_err(boxed)) {
+            Ok(of_record) => rows.extend(of_record),
+            Err(error) => bad.push(error),
+        }
     }
+    // One that cannot be used keeps none of the others out.
+    if bad.len() == args.records.len() {
+        return Err(bad.remove(0));
+    }
+    for error in &bad {
+        warn_of(error.as_ref(), output);
+    }
+    let left_out: Vec<LeftOut> = bad
+        .iter()
+        .map(|error| LeftOut::of(error.as_ref()))
+        .collect();
     let mut room = Room::default();
     let known = existing(&args.to, &mut room, output)?;
+    if secret.is_new() && !known.rows.is_empty() {
+        output.warn(&format!(
+            "warning: {} came without the secret that named its machines: those that are in it already and are added again count twice",
+            quoted_path(&args.to)
+        ));
+    }
     let (new, already_there) = known.new_of(rows);
     room.take(&args.to, &new).map_err(boxed)?;
     if !output.is_json() {
@@ -207,9 +252,14 @@ fn add(args: &AddArgs, output: &Output) -> Outcome {
         new_rows: new.len(),
         rows: Some(&new),
         files,
+        left_out: Some(&left_out),
     };
     say_added(&added, output);
-    Ok(exit::OK)
+    Ok(if left_out.is_empty() {
+        exit::OK
+    } else {
+        exit::BAD_RECORD
+    })
 }
 
 /// The files that now hold these rows, written beside the secret that names their machines; none unless that is wanted.
@@ -271,14 +321,18 @@ fn existing(
     }
 }
 
-/// Names each file that cannot be used, with the way out.
+/// Names each file that cannot be used, with the cause and the way out.
 pub(crate) fn warn(dataset: &Dataset, output: &Output) {
     for error in &dataset.unusable {
-        let hint = error
-            .hint()
-            .map_or(String::new(), |hint| format!("; {hint}"));
-        output.warn(&format!("warning: left out: {error}{hint}"));
+        warn_of(error, output);
     }
+}
+
+fn warn_of(error: &dyn Failure, output: &Output) {
+    let hint = error.hint();
+    let hint = hint.map_or(String::new(), |hint| format!("; {hint}"));
+    let error = in_a_sentence(error);
+    output.warn(&format!("warning: left out: {error}{hint}"));
 }
 
 fn merge(args: &MergeArgs, output: &Output) -> Outcome {
@@ -327,6 +381,7 @@ fn merge(args: &MergeArgs, output: &Output) -> Outcome {
         new_rows: new.len(),
         rows: None,
         files,
+        left_out: None,
     };
     say_added(&added, output);
     Ok(exit::OK)
@@ -341,6 +396,8 @@ struct Shown<'a, Findings: Iterator<Item = Finding>> {
     rows: usize,
     records: usize,
     machines: usize,
+    /// Files that cannot be used.
+    left_out: Vec<LeftOut>,
     #[serde(serialize_with = "one_by_one")]
     findings: RefCell<Findings>,
 }
@@ -362,32 +419,66 @@ enum NothingFound {
     #[error("the evidence in {} has nothing of that kind", path.display())]
     OfThatKind {
         path: PathBuf,
-        /// Some models that it has.
-        models: Vec<String>,
-        more: usize,
+        /// What it has of each kind that was asked for and is not there.
+        has: Vec<String>,
     },
 }
 
 impl NothingFound {
-    fn in_dataset(path: &Path, dataset: &Dataset) -> NothingFound {
-        const NAMED: usize = 8;
+    fn in_dataset(path: &Path, dataset: &Dataset, args: &ShowArgs) -> NothingFound {
         let path = path.to_owned();
         let files = dataset.unusable.len();
         match (dataset.rows.is_empty(), files) {
             (true, 0) => NothingFound::Empty { path },
             (true, _) => NothingFound::LeftOut { path, files },
-            (false, _) => {
-                let models: BTreeSet<&str> = dataset.rows.iter().map(|row| &*row.model).collect();
-                let named = models.iter().filter(|model| !model.is_empty()).take(NAMED);
-                let named: Vec<String> = named.map(|model| (*model).to_owned()).collect();
-                let unnamed = usize::from(models.contains(""));
-                NothingFound::OfThatKind {
-                    path,
-                    more: models.len() - unnamed - named.len(),
-                    models: named,
-                }
-            }
+            (false, _) => NothingFound::OfThatKind {
+                path,
+                has: lacking(&dataset.rows, args),
+            },
         }
+    }
+}
+
+/// What rows have of each kind of which nothing is there that was asked for.
+fn lacking(rows: &[Row], args: &ShowArgs) -> Vec<String> {
+    type Kind<'a> = (&'a str, &'a Option<String>, fn(&Row) -> &str);
+    let kinds: [Kind<'_>; 3] = [
+        ("models", &args.model, |row| &row.model),
+        ("kernel series", &args.kernel, Row::series),
+        ("load classes", &args.load_class, |row| &row.load_class),
+    ];
+    let mut has = Vec::new();
+    for (what, asked, of) in kinds {
+        let Some(asked) = asked else { continue };
+        let there: BTreeSet<&str> = rows.iter().map(of).collect();
+        let is_there = if what == "models" {
+            let asked = asked.to_lowercase();
+            there
+                .iter()
+                .any(|model| model.to_lowercase().contains(&asked))
+        } else {
+            there.contains(asked.as_str())
+        };
+        if !is_there {
+            has.push(named(what, &there));
+        }
+    }
+    has
+}
+
+/// `its models are: A, B and 3 more`.
+fn named(what: &str, there: &BTreeSet<&str>) -> String {
+    const NAMED: usize = 8;
+    let names: Vec<&str> = there
+        .iter()
+        .copied()
+        .filter(|name| !name.is_empty())
+        .collect();
+    let shown = names[..names.len().min(NAMED)].join(", ");
+    match names.len().saturating_sub(NAMED) {
+        _ if names.is_empty() => format!("it has no {what}"),
+        0 => format!("its {what} are: {shown}"),
+        more => format!("its {what} are: {shown} and {more} more"),
     }
 }
 
@@ -400,16 +491,10 @@ impl Failure for NothingFound {
             NothingFound::LeftOut { .. } => {
                 "the warnings above say why, and what can be done".into()
             }
-            NothingFound::OfThatKind { models, .. } if models.is_empty() => {
-                "its drives have no model; without --model all are shown".into()
+            NothingFound::OfThatKind { has, .. } if has.is_empty() => {
+                "it has each of them, but not together: leave one of them out".into()
             }
-            NothingFound::OfThatKind { models, more, .. } => {
-                let models = models.join(", ");
-                match more {
-                    0 => format!("its models are: {models}"),
-                    more => format!("its models are: {models} and {more} more"),
-                }
-            }
+            NothingFound::OfThatKind { has, .. } => has.join("; "),
         })
     }
 
@@ -474,7 +559,7 @@ fn show(args: &ShowArgs, output: &Output) -> Outcome {
     };
     let mut findings = pool::findings(rows, &is_wanted).peekable();
     if findings.peek().is_none() {
-        return Err(boxed(NothingFound::in_dataset(at, &dataset)));
+        return Err(boxed(NothingFound::in_dataset(at, &dataset, args)));
     }
     if let Some(page) = &args.html {
         let mut shown = Vec::new();
@@ -498,6 +583,11 @@ fn show(args: &ShowArgs, output: &Output) -> Outcome {
             rows: rows.len(),
             records: distinct(|row| &row.record),
             machines: distinct(|row| &row.machine),
+            left_out: dataset
+                .unusable
+                .iter()
+                .map(|error| LeftOut::of(error))
+                .collect(),
             findings: findings.into(),
         });
     } else {

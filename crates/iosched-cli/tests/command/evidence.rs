@@ -215,6 +215,165 @@ fn nothing_is_written_that_was_not_shown_and_wanted() {
 }
 
 #[test]
+fn a_record_that_cannot_be_used_keeps_no_other_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let good = record(dir.path(), 1, |_| {});
+    let lying = record(dir.path(), 2, |header| {
+        header["created_unix_s"] = (-5).into();
+    });
+    let damaged = dir.path().join("damaged");
+    fs::create_dir(&damaged).unwrap();
+    fs::write(damaged.join("record.jsonl"), "nonsense\n").unwrap();
+    let at = dir.path().join("fleet");
+    let [good, lying, damaged, at] = [&good, &lying, &damaged, &at].map(|it| it.to_str().unwrap());
+    let output = run(&[
+        "evidence", "add", damaged, good, lying, "--to", at, "--yes", "--json",
+    ]);
+    assert_eq!(output.status.code(), Some(12), "{output:?}");
+    let added: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let left_out = added["left_out"].as_array().unwrap();
+    let error = |number: usize| left_out[number]["error"].as_str().unwrap();
+    assert_eq!(left_out.len(), 2, "{added}");
+    assert!(
+        error(0).contains("damaged") && error(1).contains("created_unix_s is -5"),
+        "{added}"
+    );
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said.matches("warning: left out: ").count(), 2, "{said}");
+    assert_eq!(json(&["evidence", "show", at])["records"], 1);
+    // Where none can be used nothing is made.
+    let none = dir.path().join("none");
+    let said = refused(
+        &[
+            "evidence",
+            "add",
+            damaged,
+            "--to",
+            none.to_str().unwrap(),
+            "--yes",
+        ],
+        12,
+    );
+    assert!(said.contains("damaged") && !none.exists(), "{said}");
+}
+
+#[test]
+fn a_dataset_without_its_secret_counts_hosts_anew_and_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dataset(dir.path(), "fleet", 0..2);
+    let more = record(dir.path(), 7, |_| {});
+    let add = [
+        "evidence",
+        "add",
+        more.to_str().unwrap(),
+        "--to",
+        &at,
+        "--dry-run",
+    ];
+    let said = |args: &[&str]| String::from_utf8(run(args).stderr).unwrap();
+    assert!(!said(&add).contains("without the secret"));
+    fs::remove_file(Path::new(&at).join(".machines.key")).unwrap();
+    assert!(said(&add).contains("without the secret"), "{}", said(&add));
+}
+
+#[test]
+fn what_cannot_be_read_is_named_with_its_cause_in_json_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dataset(dir.path(), "fleet", 0..2);
+    let part = Path::new(&at).join("class=sata-hdd");
+    let name = format!("{}.parquet", "ab".repeat(32));
+    std::os::unix::fs::symlink(&name, part.join(&name)).unwrap();
+    let shown = json(&["evidence", "show", &at]);
+    let error = shown["left_out"][0]["error"].as_str().unwrap();
+    assert!(
+        error.contains(&name) && error.contains("symbolic link"),
+        "{error}"
+    );
+    let output = run(&["evidence", "show", &at]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("symbolic link"), "{said}");
+    // An error's cause is a field of its own.
+    let missing = dir.path().join("none");
+    let output = run(&[
+        "evidence",
+        "add",
+        missing.to_str().unwrap(),
+        "--json",
+        "--to",
+        &at,
+    ]);
+    let error: Value = serde_json::from_slice(&output.stderr).unwrap();
+    let because = error["because"].as_array().unwrap();
+    assert!(
+        !because.is_empty() || error["error"].as_str().unwrap().contains("no "),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_is_not_there_is_answered_with_what_is_there_of_that_kind() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dataset(dir.path(), "fleet", 0..2);
+    let said = refused(&["evidence", "show", &at, "--kernel", "6.12.48"], 3);
+    assert!(
+        said.contains("its kernel series are: 6.12\n") && !said.contains("models"),
+        "{said}"
+    );
+    let said = refused(&["evidence", "show", &at, "--load-class", "vm"], 3);
+    assert!(
+        said.contains("its load classes are: backup, general"),
+        "{said}"
+    );
+}
+
+#[test]
+fn arms_with_many_tunables_are_shown_in_80_columns() {
+    let dir = tempfile::tempdir().unwrap();
+    let record = record(dir.path(), 1, |header| {
+        for (number, arm) in header["plan"]["arms"]
+            .as_array_mut()
+            .unwrap()
+            .iter_mut()
+            .enumerate()
+        {
+            let tunables: Vec<Value> = (0..5 * number)
+                .map(|tunable| json!([format!("a_long_tunable_{tunable}"), "1000"]))
+                .collect();
+            arm["tunables"] = tunables.into();
+        }
+    });
+    let at = dir.path().join("fleet");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_iosched"));
+    command
+        .env("COLUMNS", "80")
+        .args(["evidence", "add", "--dry-run"]);
+    let output = command.arg(record).arg("--to").arg(at).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("a_long_tunable_7=1000"), "{text}");
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+}
+
+#[test]
+fn a_page_whose_reader_goes_away_is_no_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dataset(dir.path(), "fleet", 0..6);
+    let mut command = Command::new("sh");
+    let line = "set -e; { \"$0\" evidence show \"$1\" --html - || echo \"$?\" >&2; } | true";
+    let output = command
+        .args(["-c", line, env!("CARGO_BIN_EXE_iosched"), &at])
+        .output()
+        .unwrap();
+    assert_eq!(
+        String::from_utf8(output.stderr)
+            .unwrap()
+            .replace("page: -\n", ""),
+        ""
+    );
+}
+
+#[test]
 fn datasets_are_merged_without_counting_anything_twice() {
     let dir = tempfile::tempdir().unwrap();
     let a = dataset(dir.path(), "a", 0..4);
@@ -307,19 +466,13 @@ fn records_that_cannot_be_are_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let at = dir.path().join("new");
     for (number, (expected, edit)) in (0..).zip(cases) {
-        let good = record(dir.path(), 100 + number, |_| {});
+        record(dir.path(), 100 + number, |_| {});
         let bad = record(dir.path(), number, edit);
-        let args = [
-            good.to_str().unwrap(),
-            bad.to_str().unwrap(),
-            "--to",
-            at.to_str().unwrap(),
-            "--yes",
-        ];
+        let args = [bad.to_str().unwrap(), "--to", at.to_str().unwrap(), "--yes"];
         let said = refused(&[&["evidence", "add"], &args[..]].concat(), 12);
         assert!(said.contains(expected), "{said}");
         assert!(said.contains(&format!("record-{number}")), "{said}");
-        assert!(!at.exists(), "none or all");
+        assert!(!at.exists());
     }
     let said = refused(&["evidence", "show", at.to_str().unwrap()], 3);
     assert!(said.contains("no such directory"), "{said}");
