@@ -67,12 +67,20 @@ fn boot_scripts(host: &Host, units: &Units<'_>, place: &Place<'_>) -> Vec<Write>
         if !host.path(path).is_symlink() {
             let writes = shell::writes_of_script(place, path, &["start"], &[]);
             let is_of_suse = script.starts_with("/etc/init.d/"); // read, whether it may be run or not
-            let runs = is_of_suse || is_executable(host, path);
+            let runs =
+                is_of_suse || is_executable(host, path) && !is_left_by_systemd(host, units, path);
             of_scripts.extend(writes.into_iter().filter(|_| runs));
         }
     }
     of_scripts.extend(cron::writes(host, place));
     of_scripts
+}
+
+/// True of an `rc.local` that systemd starts by a unit, where that is masked or the kernel does not know how to run it.
+fn is_left_by_systemd(host: &Host, units: &Units<'_>, path: &Path) -> bool {
+    let mut names = ["rc-local.service", "rc.local.service"].into_iter();
+    let has_interpreter = || text_of(host, path).is_some_and(|text| text.starts_with("#!"));
+    names.any(|name| units.has(name) && (units.is_masked(name) || !has_interpreter()))
 }
 
 pub(super) fn of_kind(kind: WriterKind, writes: Vec<Write>) -> impl Iterator<Item = Writer> {
@@ -178,7 +186,9 @@ fn init_scripts(host: &Host, units: &Units<'_>, place: &Place<'_>) -> Vec<Write>
             .into_iter()
             .find(|script| host.path(script).exists());
         let script = script.unwrap_or(link);
-        found.extend(shell::writes_of_script(place, &script, &["start"], &[]));
+        if is_executable(host, &script) && !units.is_masked(&format!("{name}.service")) {
+            found.extend(shell::writes_of_script(place, &script, &["start"], &[]));
+        }
     }
     found
 }
@@ -195,6 +205,9 @@ fn openrc_scripts(host: &Host, place: &Place<'_>) -> Vec<Write> {
             }
         } else if !KNOWN.contains(&name.as_str()) {
             let script = Path::new("/etc/init.d").join(&name);
+            if !is_executable(host, &script) {
+                continue;
+            }
             let functions = ["start_pre", "start", "start_post"];
             found.extend(shell::writes_of_script(
                 place,
@@ -281,6 +294,33 @@ mod tests {
         ];
         assert_eq!(written(&files), ["systemd unit, /etc/rc.local:1 bfq"]);
         assert_eq!(written(&files[..1]), [""; 0], "nobody runs it");
+        // Where a unit starts it, the kernel must know how to.
+        let own = (
+            "usr/lib/systemd/system/rc-local.service",
+            "[Service]\nExecStart=/etc/rc.local start\n",
+        );
+        let script = ("etc/rc.local", BFQ);
+        let masked = ("etc/systemd/system/rc-local.service", "");
+        assert_eq!(written(&[script, own]).len(), 1);
+        assert_eq!(written(&[script, own, masked]), [""; 0]);
+        let bare = |files: &[(&str, &str)]| {
+            let line = BFQ.strip_prefix("#!/bin/sh\n").unwrap();
+            let (dir, host) = machine(&[Disk::new("sda")]);
+            for (name, text) in files {
+                write(dir.path(), name, text);
+            }
+            write(dir.path(), "etc/rc.local", line);
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(dir.path().join("etc/rc.local"), mode).unwrap();
+            let disks = disks(&host).unwrap();
+            writers(&host, &Units::of(&host), &disks[0], &[]).len()
+        };
+        assert_eq!(bare(&[own]), 0);
+        assert_eq!(
+            bare(&[]),
+            1,
+            "a shell starts it, and reads what the kernel does not know"
+        );
         // One of an init of old, for which a generator makes a unit.
         let unit =
             "[Unit]\nSourcePath=/etc/init.d/disks\n[Service]\nExecStart=/etc/init.d/disks start\n";
@@ -336,6 +376,11 @@ mod tests {
             written(&[("etc/init.d/disks", of_init), ("etc/rc2.d/K20disks", "")]),
             [""; 0]
         );
+        let may_not_run = of_init.strip_prefix("#!/bin/sh\n").unwrap();
+        for link in ["etc/rc2.d/S20disks", "etc/runlevels/boot/disks"] {
+            let files = [("etc/init.d/disks", may_not_run), (link, "")];
+            assert_eq!(written(&files), [""; 0], "{link}");
+        }
 
         let table = "MAILTO=x\n@reboot root echo bfq > /sys/block/sda/queue/scheduler\n@daily root echo none > /sys/block/sda/queue/scheduler\n";
         assert_eq!(

@@ -213,10 +213,27 @@ impl<'a> Units<'a> {
         words.filter_map(move |word| word.strip_prefix(name)?.strip_prefix('='))
     }
 
-    /// True of a unit that the kernel's command line masks.
-    fn is_masked(&self, name: &str) -> bool {
+    /// True of a unit that the kernel's command line masks, or an empty file of its name.
+    pub(super) fn is_masked(&self, name: &str) -> bool {
+        let is_empty = |(_, text): (PathBuf, String)| text.trim().is_empty();
+        self.is_masked_by_kernel(name) || self.file_of(&[name]).is_some_and(is_empty)
+    }
+
+    fn is_masked_by_kernel(&self, name: &str) -> bool {
         let mut masked = self.parameters("systemd.mask");
         masked.any(|mask| mask == name || name.strip_suffix(".service") == Some(mask))
+    }
+
+    /// The file that counts of those of these names, and its text.
+    fn file_of(&self, names: &[&str]) -> Option<(PathBuf, String)> {
+        let file = names.iter().find_map(|name| {
+            let mut listed = self.listed.iter();
+            listed
+                .find(|(_, names)| names.contains(*name))
+                .map(|(directory, _)| directory.join(name))
+        })?;
+        let text = text_of(self.host, &file).unwrap_or_default();
+        Some((file, text))
     }
 
     /// Adds a unit, with all that it wants itself.
@@ -256,24 +273,17 @@ impl<'a> Units<'a> {
 
     /// The settings of a unit and its drop-ins in the order in which they count; none of one that is not there or masked.
     fn load(&self, name: &str) -> Vec<Setting> {
-        if self.is_masked(name) {
-            return Vec::new();
-        }
         let template = template_of(name);
         let names: Vec<&str> = std::iter::once(name).chain(template.as_deref()).collect();
-        let file = names.iter().find_map(|name| {
-            let mut listed = self.listed.iter();
-            listed
-                .find(|(_, names)| names.contains(*name))
-                .map(|(directory, _)| directory.join(name))
-        });
         let mut settings = Vec::new();
-        if let Some(file) = &file {
-            let text = text_of(self.host, file).unwrap_or_default();
+        if names.iter().any(|name| self.is_masked_by_kernel(name)) {
+            return settings;
+        }
+        if let Some((file, text)) = self.file_of(&names) {
             if text.trim().is_empty() {
                 return settings; // masked
             }
-            read(file, &text, &mut settings);
+            read(&file, &text, &mut settings);
         } else if !name.ends_with(".target") {
             return settings;
         }
