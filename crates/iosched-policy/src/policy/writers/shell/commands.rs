@@ -56,9 +56,7 @@ impl Shell<'_> {
             };
         }
         if let Some(body) = self.functions.get(&words[0]).cloned() {
-            return self.within(words, |shell| {
-                shell.up_to(Leaves::Function, |shell| shell.node(&body))
-            });
+            return self.within(words, |shell| shell.framed(|shell| shell.node(&body)));
         }
         if let Some((_, with_word)) = STARTERS.iter().find(|(starter, _)| *starter == name) {
             let rest = after_options(name, with_word, arguments);
@@ -67,7 +65,7 @@ impl Shell<'_> {
                 [] => Outcome::of(Success::Unknown),
                 [shell, more @ ..] if name == "busybox" && shell == "sh" => {
                     let words = [&["ash".to_owned()], more].concat();
-                    self.shell(&words)
+                    self.shell(&words, line)
                 }
                 _ if is_of_shell => self.deeper(0, |shell| shell.run(rest, line)),
                 _ if matches!(name, "sudo" | "doas") && self.rights == Rights::OfUser => {
@@ -86,7 +84,7 @@ impl Shell<'_> {
         };
         let is_for_scripts = matches!(name, "openrc-run" | "runscript");
         if !is_for_scripts && Named::of(&[name]).is_some() {
-            return self.shell(words);
+            return self.shell(words, line);
         }
         if let Some(success) = self.condition(name, arguments, of_tools) {
             return Outcome::silent(success);
@@ -102,6 +100,14 @@ impl Shell<'_> {
                 leaves: Leaves::Script,
                 ..Outcome::of(Success::Unknown)
             },
+            "break" | "continue" if self.loops == 0 => Outcome::silent(Success::Yes),
+            "return" if self.frames == 0 && self.dialect.is_bash() => {
+                if self.dialect == Dialect::BashAsSh {
+                    // Ends the script as a command of its own, and not before `||`.
+                    self.perhaps_left = self.perhaps_left.max(Leaves::Script);
+                }
+                Outcome::silent(Success::No)
+            }
             "return" | "break" | "continue" => Outcome {
                 leaves: match name {
                     "return" => Leaves::Function,
@@ -118,8 +124,16 @@ impl Shell<'_> {
                 Outcome::of(Success::Yes)
             }
             "export" | "readonly" | "local" | "declare" | "typeset" => {
+                let exports = name == "export" || arguments.iter().any(|word| word == "-x");
                 for argument in arguments {
-                    if let Some((name, value)) = argument.split_once('=') {
+                    let (name, value) = match argument.split_once('=') {
+                        Some((name, value)) => (name, Some(value)),
+                        None => (argument.as_str(), None),
+                    };
+                    if exports {
+                        self.exported.insert(name.to_owned());
+                    }
+                    if let Some(value) = value {
                         self.variables.insert(name.to_owned(), value.to_owned());
                     }
                 }
@@ -132,6 +146,7 @@ impl Shell<'_> {
                 Outcome::of(Success::Unknown)
             }
             "set" => {
+                self.exports_all = exports_all(arguments).unwrap_or(self.exports_all);
                 if arguments.iter().any(|word| word == "pipefail") && self.dialect == Dialect::Dash
                 {
                     // An error to dash before 0.5.13, which ends the script.
@@ -184,7 +199,23 @@ impl Shell<'_> {
                 {
                     self.write(path, &value, line);
                 }
-                Outcome::printing(value)
+                // Whether another file can be written is not known.
+                let is_known = |path: &String| {
+                    let path = self.absolute(path);
+                    path == "/dev/null" || self.place.target(&path, &value).is_some()
+                };
+                let mut paths = arguments
+                    .iter()
+                    .filter(|argument| !argument.starts_with('-'));
+                let success = if paths.all(is_known) {
+                    Success::Yes
+                } else {
+                    Success::Unknown
+                };
+                Outcome {
+                    success,
+                    ..Outcome::printing(value)
+                }
             }
             "cat" if arguments.is_empty() || arguments == ["-"] => {
                 Outcome::printing(self.input.clone())
@@ -239,7 +270,7 @@ impl Shell<'_> {
     }
 
     /// A shell, with these words.
-    fn shell(&mut self, words: &[String]) -> Outcome {
+    fn shell(&mut self, words: &[String], line: usize) -> Outcome {
         let name = words[0].rsplit('/').next().unwrap_or_default();
         let is_posix = words.iter().any(|word| word == "--posix");
         let named = Named::of(&[name, if is_posix { "--posix" } else { "" }]);
@@ -259,15 +290,14 @@ impl Shell<'_> {
                 } else {
                     arguments
                 };
-                let line = self.line.unwrap_or(0);
+                let line = self.line.unwrap_or(line);
                 return self.within(arguments, |shell| {
                     let before = shell.line;
                     if line > 0 {
                         shell.line = Some(line);
                     }
-                    let own = std::mem::replace(&mut shell.dialect, dialect);
-                    let outcome = shell.up_to(Leaves::Script, |shell| shell.text(text));
-                    (shell.line, shell.dialect) = (before, own);
+                    let outcome = shell.as_child(dialect, |shell| shell.text(text));
+                    shell.line = before;
                     outcome
                 });
             }
@@ -302,9 +332,7 @@ impl Shell<'_> {
         let file = std::mem::replace(&mut self.file, path);
         let line = self.line.take();
         self.has_failed = false;
-        let outcome = self.deeper(0, |shell| {
-            shell.up_to(Leaves::Function, |shell| shell.text(&text))
-        });
+        let outcome = self.deeper(0, |shell| shell.framed(|shell| shell.text(&text)));
         (self.file, self.line) = (file, line);
         self.unless_it_goes_on(outcome)
     }
@@ -357,6 +385,21 @@ impl Shell<'_> {
         self.in_doubt(|shell| shell.deeper(0, |shell| shell.run_file(&words, line)));
         Outcome::of(Success::Unknown)
     }
+}
+
+/// What `set` with these words makes of `-a`; nothing if it leaves it as it is.
+fn exports_all(arguments: &[String]) -> Option<bool> {
+    let mut words = arguments.iter().take_while(|word| *word != "--").peekable();
+    let mut found = None;
+    while let Some(word) = words.next() {
+        let letters = word.strip_prefix(['-', '+']);
+        let is_named =
+            letters == Some("o") && words.peek().is_some_and(|name| *name == "allexport");
+        if is_named || letters.is_some_and(|letters| letters.contains('a')) {
+            found = Some(word.starts_with('-'));
+        }
+    }
+    found
 }
 
 /// What follows the options of a command that starts another one.

@@ -14,7 +14,7 @@ mod dialect;
 mod syntax;
 mod words;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -275,6 +275,10 @@ struct Shell<'a> {
     variables: BTreeMap<String, String>,
     /// Those that came from outside.
     may_have_more: bool,
+    /// The variables that programs get which it starts.
+    exported: BTreeSet<String>,
+    /// True after `set -a`: all of them.
+    exports_all: bool,
     /// From `$0` on.
     arguments: Vec<String>,
     functions: BTreeMap<String, Rc<Node>>,
@@ -298,6 +302,10 @@ struct Shell<'a> {
     /// What was perhaps left: to its end nothing is certain.
     perhaps_left: Leaves,
     depth: usize,
+    /// Loops that stand around.
+    loops: usize,
+    /// Functions and files that are sourced, which stand around.
+    frames: usize,
     commands: usize,
     rights: Rights,
     writes: Vec<Write>,
@@ -314,6 +322,8 @@ impl<'a> Shell<'a> {
             place,
             variables: environment.variables.clone(),
             may_have_more: environment.has_more,
+            exported: environment.variables.keys().cloned().collect(),
+            exports_all: false,
             arguments: vec!["sh".into()],
             functions: BTreeMap::new(),
             dialect: unknown,
@@ -331,6 +341,8 @@ impl<'a> Shell<'a> {
             doubts: 0,
             perhaps_left: Leaves::Nothing,
             depth: 0,
+            loops: 0,
+            frames: 0,
             commands: 0,
             rights: environment.rights,
             writes: Vec::new(),
@@ -429,7 +441,10 @@ impl<'a> Shell<'a> {
     /// To the end of what may be left within it.
     fn up_to(&mut self, end: Leaves, follow: impl FnOnce(&mut Self) -> Outcome) -> Outcome {
         let before = std::mem::replace(&mut self.perhaps_left, Leaves::Nothing);
+        let is_in_doubt = usize::from(before != Leaves::Nothing);
+        self.doubts += is_in_doubt;
         let mut outcome = follow(self);
+        self.doubts -= is_in_doubt;
         if outcome.leaves <= end {
             outcome.leaves = Leaves::Nothing;
         }
@@ -437,6 +452,22 @@ impl<'a> Shell<'a> {
             self.perhaps_left = Leaves::Nothing;
         }
         self.perhaps_left = self.perhaps_left.max(before);
+        outcome
+    }
+
+    /// A function or a file that is sourced, which may be returned from.
+    fn framed(&mut self, follow: impl FnOnce(&mut Self) -> Outcome) -> Outcome {
+        self.frames += 1;
+        let outcome = self.up_to(Leaves::Function, follow);
+        self.frames -= 1;
+        outcome
+    }
+
+    /// A loop.
+    fn looped(&mut self, follow: impl FnOnce(&mut Self) -> Outcome) -> Outcome {
+        self.loops += 1;
+        let outcome = self.up_to(Leaves::Loop, follow);
+        self.loops -= 1;
         outcome
     }
 
@@ -488,7 +519,7 @@ impl<'a> Shell<'a> {
             Node::If { arms, otherwise } => self.conditional(arms, otherwise),
             Node::Case { word, arms } => self.case(word, arms),
             Node::For { name, words, body } => self.each(name, words.as_deref(), body),
-            Node::While { condition, body } => self.up_to(Leaves::Loop, |shell| {
+            Node::While { condition, body } => self.looped(|shell| {
                 shell.list(condition);
                 shell.in_doubt(|shell| shell.list(body));
                 Outcome::of(Success::Unknown)
@@ -510,6 +541,9 @@ impl<'a> Shell<'a> {
             Node::Redirected(node, redirections, line) => {
                 let before = self.input.clone();
                 self.redirect_input(redirections);
+                if self.is_broken {
+                    return Outcome::of(Success::No);
+                }
                 let outcome = self.node(node);
                 self.input = before;
                 let output = outcome.output.clone();
@@ -592,7 +626,7 @@ impl<'a> Shell<'a> {
         if turns.len() > MOST_TURNS {
             turns = vec![UNKNOWN.to_string()];
         }
-        self.up_to(Leaves::Loop, |shell| {
+        self.looped(|shell| {
             for turn in turns {
                 let is_known = !turn.contains(UNKNOWN);
                 shell.variables.insert(name.to_owned(), turn);
@@ -633,7 +667,9 @@ impl<'a> Shell<'a> {
         for (name, word) in &command.assignments {
             let value = self.text_of_word(word);
             let old = self.variables.insert(name.clone(), value);
-            before.push((name.clone(), old));
+            let is_exported = self.exports_all || !words.is_empty();
+            let is_new = is_exported && self.exported.insert(name.clone());
+            before.push((name.clone(), old, is_new));
         }
         let input = self.input.clone();
         self.redirect_input(&command.redirections);
@@ -647,7 +683,10 @@ impl<'a> Shell<'a> {
         self.input = input;
         self.redirect_output(&command.redirections, &outcome.output, command.line);
         if !words.is_empty() {
-            for (name, old) in before.into_iter().rev() {
+            for (name, old, was_not_exported) in before.into_iter().rev() {
+                if was_not_exported {
+                    self.exported.remove(&name);
+                }
                 match old {
                     Some(value) => _ = self.variables.insert(name, value),
                     None => _ = self.variables.remove(&name),
@@ -718,17 +757,10 @@ impl<'a> Shell<'a> {
         };
         let file = std::mem::replace(&mut self.file, script.to_owned());
         let line = self.line.take();
+        let named = shell_of(&text).map(|named| self.dialect_of(named));
+        let dialect = by.or(named).unwrap_or(self.dialect); // without `#!` the shell that starts it reads it
         let outcome = self.within(words, |shell| {
-            let directory = shell.directory.clone();
-            let variables = shell.variables.clone();
-            let known = std::mem::take(&mut shell.functions);
-            let before = shell.dialect;
-            if let Some(dialect) = by {
-                shell.dialect = dialect;
-            } else if let Some(named) = shell_of(&text) {
-                shell.dialect = shell.dialect_of(named); // without `#!` the shell that starts it reads it
-            }
-            let outcome = shell.up_to(Leaves::Script, |shell| {
+            shell.as_child(dialect, |shell| {
                 if by.is_none() && !is_of_shell(&text) {
                     for (index, line) in text.lines().enumerate() {
                         if !line.trim_start().starts_with('#') {
@@ -746,12 +778,24 @@ impl<'a> Shell<'a> {
                     }
                 }
                 outcome
-            });
-            (shell.directory, shell.variables, shell.functions) = (directory, variables, known);
-            shell.dialect = before;
-            outcome
+            })
         });
         (self.file, self.line) = (file, line);
+        outcome
+    }
+
+    /// As another shell, which gets what is exported and gives nothing back.
+    fn as_child(&mut self, dialect: Dialect, follow: impl FnOnce(&mut Self) -> Outcome) -> Outcome {
+        let (variables, functions) = (self.variables.clone(), std::mem::take(&mut self.functions));
+        let (exported, directory) = (self.exported.clone(), self.directory.clone());
+        let before = (self.dialect, self.loops, self.frames, self.exports_all);
+        self.variables.retain(|name, _| exported.contains(name));
+        self.exported = self.variables.keys().cloned().collect();
+        (self.dialect, self.loops, self.frames, self.exports_all) = (dialect, 0, 0, false);
+        let outcome = self.up_to(Leaves::Script, follow);
+        (self.dialect, self.loops, self.frames, self.exports_all) = before;
+        (self.variables, self.functions) = (variables, functions);
+        (self.exported, self.directory) = (exported, directory);
         outcome
     }
 
@@ -797,6 +841,7 @@ impl<'a> Shell<'a> {
         for redirection in redirections {
             match redirection.operator {
                 "<<<" => self.input = self.text_of_word(&redirection.to),
+                syntax::NO_DESCRIPTOR => self.is_broken = true,
                 operator if operator.starts_with('<') => self.input = UNKNOWN.to_string(),
                 _ => {}
             }
@@ -889,7 +934,7 @@ impl Place<'_> {
             return Some((below, false));
         };
         let name = parts[at - 1];
-        let of_block = at >= 2 && parts[at - 2] == "block";
+        let of_block = at >= 2 && parts.iter().position(|part| *part == "block") == Some(at - 2);
         let is_ours = name == self.name || name == self.number && path.starts_with("/sys/dev/");
         if name.contains(UNKNOWN) {
             let pattern = name.replace(UNKNOWN, "*");

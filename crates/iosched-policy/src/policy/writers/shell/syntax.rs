@@ -128,11 +128,16 @@ pub(super) enum Rest<'a> {
 
 /// The commands of a script, up to the line with what cannot be read.
 pub(super) fn parse(text: &str, dialect: Dialect) -> (List, Rest<'_>) {
+    parse_within(text, dialect, 0)
+}
+
+/// The same of a text that stands within so many others.
+fn parse_within(text: &str, dialect: Dialect, depth: usize) -> (List, Rest<'_>) {
     let mut parser = Parser {
         text,
         at: 0,
         line: 1,
-        depth: 0,
+        depth,
         documents: Vec::new(),
         dialect,
         is_error: false,
@@ -171,6 +176,9 @@ const DEEPEST: usize = 40;
 const REDIRECTIONS: [&str; 11] = [
     "<<<", "<<-", "&>>", "<<", "<>", "<&", ">>", ">&", ">|", "&>", "<",
 ];
+
+/// `>& FILE` to dash, whose script ends there when it comes to it.
+pub(super) const NO_DESCRIPTOR: &str = ">& FILE";
 
 const RESERVED: [&str; 14] = [
     "if", "then", "elif", "else", "fi", "case", "esac", "for", "while", "until", "do", "done", "{",
@@ -701,7 +709,7 @@ impl<'a> Parser<'a> {
         let is_descriptor = |text: &str| text.chars().all(|c| c.is_ascii_digit() || c == '-');
         let is_file = matches!(&to[..], [Piece::Text { text, .. }, ..] if !is_descriptor(text));
         let operator = match operator {
-            ">&" if is_file && !self.dialect.has_common_extensions() => return self.error(),
+            ">&" if is_file && !self.dialect.has_common_extensions() => NO_DESCRIPTOR,
             ">&" if is_file && self.text[start..].starts_with('>') => "&>",
             operator => operator,
         };
@@ -857,6 +865,7 @@ impl<'a> Parser<'a> {
             let mut text = String::new();
             loop {
                 match self.next()? {
+                    '`' if !self.dialect.is_bash() => return self.output(text).map(Some),
                     '`' => return Some(Some(Expansion::Output(text))),
                     '\\' => match self.next()? {
                         c @ ('$' | '`' | '\\') => text.push(c),
@@ -873,7 +882,7 @@ impl<'a> Parser<'a> {
         }
         if self.takes("(") {
             let text = self.output_text()?;
-            return Some(Some(Expansion::Output(text)));
+            return self.output(text).map(Some);
         }
         if self.takes("{") {
             return self.braces().map(Some);
@@ -890,6 +899,15 @@ impl<'a> Parser<'a> {
             }
             _ => None,
         })
+    }
+
+    /// What commands print that the shell reads with the line in which they stand: an error there is one of the line.
+    fn output(&mut self, text: String) -> Option<Expansion> {
+        let (_, rest) = parse_within(&text, self.dialect, self.depth);
+        if rest == Rest::Error {
+            return self.error();
+        }
+        Some(Expansion::Output(text))
     }
 
     /// After `${`.
