@@ -327,7 +327,14 @@ impl<'a> Parser<'a> {
         if self.rest().starts_with(";;") || self.rest().starts_with(";&") {
             return Some(node);
         }
-        let is_ended = self.takes(";") || self.takes("&");
+        if self.takes("&") {
+            // In the background: as a shell of its own.
+            return Some(Node::Group {
+                body: vec![node],
+                is_subshell: true,
+            });
+        }
+        let is_ended = self.takes(";");
         if !is_ended && !self.rest().is_empty() && !self.rest().starts_with(['\n', ')']) {
             let is_error = self.rest().starts_with('(') && !self.dialect.is_bash();
             return self.error_to(is_error);
@@ -359,6 +366,9 @@ impl<'a> Parser<'a> {
         while self.takes_word("!") || self.takes_word("time") {
             is_negated ^= self.text[..self.at].ends_with('!');
             self.blanks();
+            if self.is_word("!") && !self.dialect.is_bash() {
+                return self.error();
+            }
         }
         let mut parts = vec![self.command()?];
         loop {
