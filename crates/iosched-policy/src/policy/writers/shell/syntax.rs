@@ -766,7 +766,7 @@ impl<'a> Parser<'a> {
                     self.value()?; // of `declare`
                     word.push(unknown(true));
                 }
-                Some('(') => return self.error_to(self.dialect == Dialect::Dash),
+                Some('(') => return self.error_to(!self.dialect.is_bash()),
                 Some('\'') => {
                     self.next();
                     let text = self.take_while(|c| c != '\'').to_owned();
