@@ -3,6 +3,7 @@
 //!
 //! Follows `block/deadline-iosched.c` (Linux 4.19). Left out: zoned disks.
 
+use super::data_dir::{READ, WRITE, data_dir, next_direction};
 use super::{BlockLayer, CpuCost, Elevator, Followed, Kernel, SchedulerInfo, TunableInfo, Values};
 use crate::list::{Links, List};
 use crate::request::{Bio, RequestId, Requests};
@@ -44,9 +45,6 @@ struct Direction {
     next: Option<RequestId>,
 }
 
-const READ: usize = 0;
-const WRITE: usize = 1;
-
 #[derive(Debug, Clone)]
 pub(super) struct Deadline {
     /// Reads, writes.
@@ -85,14 +83,6 @@ impl Deadline {
         }
     }
 
-    fn direction_of(requests: &Requests, id: RequestId) -> usize {
-        if requests[id].op.is_write() {
-            WRITE
-        } else {
-            READ
-        }
-    }
-
     /// The rule: which request is next. Changes what a choice changes, not the queues.
     fn next_request(&mut self, now: Time) -> Option<RequestId> {
         let batch = self.directions[WRITE].next.or(self.directions[READ].next);
@@ -101,7 +91,8 @@ impl Deadline {
         {
             return Some(next);
         }
-        let direction = self.choose_direction()?;
+        let waiting = [READ, WRITE].map(|dir| self.directions[dir].fifo.first().is_some());
+        let direction = next_direction(waiting, &mut self.starved, self.writes_starved)?;
         self.batching = 0;
         let oldest = self.directions[direction]
             .fifo
@@ -114,27 +105,9 @@ impl Deadline {
         }
     }
 
-    fn choose_direction(&mut self) -> Option<usize> {
-        let reads = self.directions[READ].fifo.first().is_some();
-        let writes = self.directions[WRITE].fifo.first().is_some();
-        if reads && writes {
-            let too_often = self.starved >= self.writes_starved;
-            self.starved += 1;
-            if !too_often {
-                return Some(READ);
-            }
-        } else if reads {
-            return Some(READ);
-        } else if !writes {
-            return None;
-        }
-        self.starved = 0;
-        Some(WRITE)
-    }
-
     /// Takes a request out; the batch goes on behind it.
     fn dispatch_request(&mut self, requests: &Requests, id: RequestId) {
-        let direction = Self::direction_of(requests, id);
+        let direction = data_dir(requests[id].op);
         self.batching += 1;
         let next = self.directions[direction]
             .sorted
@@ -152,7 +125,7 @@ impl Elevator for Deadline {
     }
 
     fn insert(&mut self, now: Time, requests: &Requests, id: RequestId) -> bool {
-        let direction = Self::direction_of(requests, id);
+        let direction = data_dir(requests[id].op);
         self.expires
             .set(id, self.kernel.tick(now) + self.expire[direction]);
         self.directions[direction]
@@ -174,24 +147,24 @@ impl Elevator for Deadline {
         if !self.front_merges {
             return None;
         }
-        let direction = if bio.op.is_write() { WRITE } else { READ };
+        let direction = data_dir(bio.op);
         let at_end = self.directions[direction].sorted.at(bio.end());
         at_end.filter(|&id| requests[id].op == bio.op)
     }
 
     fn former(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
-        let sorted = &self.directions[Self::direction_of(requests, id)].sorted;
+        let sorted = &self.directions[data_dir(requests[id].op)].sorted;
         sorted.predecessor(requests[id].start, id)
     }
 
     fn latter(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
-        let sorted = &self.directions[Self::direction_of(requests, id)].sorted;
+        let sorted = &self.directions[data_dir(requests[id].op)].sorted;
         sorted.successor(requests[id].start, id)
     }
 
     fn front_merged(&mut self, _now: Time, requests: &Requests, id: RequestId, old: Sector) {
         // Sorted anew; a batch that was to go on with it still does.
-        let sorted = &mut self.directions[Self::direction_of(requests, id)].sorted;
+        let sorted = &mut self.directions[data_dir(requests[id].op)].sorted;
         sorted.remove(old, id);
         sorted.insert(requests[id].start, id);
     }
@@ -209,7 +182,7 @@ impl Elevator for Deadline {
             expires,
             ..
         } = self;
-        let direction = &mut directions[Self::direction_of(requests, victim)];
+        let direction = &mut directions[data_dir(requests[victim].op)];
         let after = direction.sorted.remove(requests[victim].start, victim);
         if direction.next == Some(victim) {
             direction.next = after;

@@ -9,6 +9,7 @@ mod back_seek;
 mod bfq;
 mod cfq;
 mod cpu_lists;
+mod data_dir;
 mod deadline;
 mod hardware_queues;
 pub mod kyber;

@@ -9,6 +9,7 @@
 mod direction;
 
 use self::direction::Direction;
+use super::data_dir::{READ, WRITE, data_dir, next_direction};
 use super::{
     BlockLayer, CpuCost, Elevator, Followed, Kernel, KernelVersion, SchedulerInfo, TunableInfo,
     Values,
@@ -70,9 +71,6 @@ impl Rules {
     }
 }
 
-const READ: usize = 0;
-const WRITE: usize = 1;
-
 /// One priority class.
 #[derive(Debug, Clone, Default)]
 struct Level {
@@ -131,10 +129,6 @@ fn level_of(request: &Request) -> usize {
     }
 }
 
-fn direction_of(request: &Request) -> usize {
-    if request.op.is_write() { WRITE } else { READ }
-}
-
 impl MqDeadline {
     pub(super) fn new(tunables: &Values, kernel: &Kernel) -> MqDeadline {
         let ticks = |name: &str| kernel.millis_to_ticks(tunables.count(name));
@@ -161,11 +155,11 @@ impl MqDeadline {
     }
 
     fn direction(&self, request: &Request) -> &Direction {
-        &self.levels[level_of(request)].directions[direction_of(request)]
+        &self.levels[level_of(request)].directions[data_dir(request.op)]
     }
 
     fn direction_mut(&mut self, request: &Request) -> &mut Direction {
-        &mut self.levels[level_of(request)].directions[direction_of(request)]
+        &mut self.levels[level_of(request)].directions[data_dir(request.op)]
     }
 
     /// Which request goes next, with all that the choice changes.
@@ -207,7 +201,9 @@ impl MqDeadline {
     /// The first request of a new batch. The batch counts as begun even if its first request turns
     /// out to be too young.
     fn begin_batch(&mut self, level: usize, tick: u64) -> Option<RequestId> {
-        let direction = self.choose_direction(level)?;
+        let directions = &self.levels[level].directions;
+        let waiting = [READ, WRITE].map(|dir| directions[dir].has_work());
+        let direction = next_direction(waiting, &mut self.starved, self.writes_starved)?;
         let oldest = self.levels[level].directions[direction].fifo.first();
         let oldest = oldest.expect("the direction has requests");
         let expired = tick >= self.data_of(oldest).expires;
@@ -215,24 +211,6 @@ impl MqDeadline {
         self.last_dir = direction;
         self.batching = 0;
         Some(next.unwrap_or(oldest))
-    }
-
-    fn choose_direction(&mut self, level: usize) -> Option<usize> {
-        let directions = &self.levels[level].directions;
-        let [reads, writes] = [READ, WRITE].map(|direction| directions[direction].has_work());
-        if reads && writes {
-            let too_often = self.starved >= self.writes_starved;
-            self.starved += 1;
-            if !too_often {
-                return Some(READ);
-            }
-        } else if reads {
-            return Some(READ);
-        } else if !writes {
-            return None;
-        }
-        self.starved = 0;
-        Some(WRITE)
     }
 
     fn batch_next(&self, level: usize, direction: usize) -> Option<RequestId> {
@@ -245,7 +223,7 @@ impl MqDeadline {
         let request = &requests[id];
         self.batching += 1;
         let MqDeadline { levels, links, .. } = self;
-        let direction = &mut levels[level_of(request)].directions[direction_of(request)];
+        let direction = &mut levels[level_of(request)].directions[data_dir(request.op)];
         direction.dispatch_request(links, request.start, id);
     }
 
@@ -267,11 +245,11 @@ impl Elevator for MqDeadline {
 
     fn insert(&mut self, now: Time, requests: &Requests, id: RequestId) -> bool {
         let request = &requests[id];
-        self.set_request_data(now, id, direction_of(request));
+        self.set_request_data(now, id, data_dir(request.op));
         let MqDeadline { levels, links, .. } = self;
         let level = &mut levels[level_of(request)];
         level.present += 1;
-        level.directions[direction_of(request)].insert(links, request.start, id);
+        level.directions[data_dir(request.op)].insert(links, request.start, id);
         false
     }
 
@@ -348,7 +326,7 @@ impl Elevator for MqDeadline {
         let MqDeadline { levels, links, .. } = self;
         let level = &mut levels[level_of(request)];
         level.present -= 1;
-        let fifo = &mut level.directions[direction_of(request)].fifo;
+        let fifo = &mut level.directions[data_dir(request.op)].fifo;
         if victims.expires < survivors.expires {
             fifo.replace(links, victim, survivor);
             let data = &mut self.request_data[survivor];
