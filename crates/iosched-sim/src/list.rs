@@ -5,8 +5,6 @@
 //! that follows chance costs more than all the rest: so the first link of the table is nobody's, and
 //! what would be told to a neighbour that is not there is told to it.
 
-use std::hint::select_unpredictable;
-
 use crate::request::RequestId;
 
 /// The place of a request's link in the table.
@@ -142,7 +140,11 @@ impl List {
     ) {
         links.links[before.0].next = next;
         links.links[behind.0].previous = previous;
-        self.first = select_unpredictable(before == Place::NOBODY, next, self.first);
-        self.last = select_unpredictable(behind == Place::NOBODY, previous, self.last);
+        if before == Place::NOBODY {
+            self.first = next;
+        }
+        if behind == Place::NOBODY {
+            self.last = previous;
+        }
     }
 }

@@ -9,8 +9,6 @@
 //! where random requests stand is chance, and each branch that follows chance costs as much as a dozen
 //! comparisons.
 
-use std::hint::select_unpredictable;
-
 /// So many entries are few.
 const FEW: usize = 16;
 
@@ -70,8 +68,8 @@ impl<K: Copy + Ord, V: Copy + PartialEq> Sorted<K, V> {
         let mut moving = (key, value);
         for entry in &mut self.entries {
             let (old, stays) = (*entry, entry.0 <= key);
-            *entry = select_unpredictable(stays, old, moving);
-            moving = select_unpredictable(stays, moving, old);
+            *entry = if stays { old } else { moving };
+            moving = if stays { moving } else { old };
         }
         self.entries.push(moving);
     }
@@ -101,7 +99,7 @@ impl<K: Copy + Ord, V: Copy + PartialEq> Sorted<K, V> {
         assert!(place < self.entries.len(), "nothing stands at {place}");
         for at in 1..self.entries.len() {
             let (stays, moves) = (self.entries[at - 1], self.entries[at]);
-            self.entries[at - 1] = select_unpredictable(at <= place, stays, moves);
+            self.entries[at - 1] = if at <= place { stays } else { moves };
         }
         self.entries.pop();
     }

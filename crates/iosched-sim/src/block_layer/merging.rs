@@ -8,8 +8,6 @@
 //! that keep lists by CPU have bios merge with what stands in these and nowhere else. Left out: limits
 //! other than the size (segments, chunk boundaries), integrity data, discards of several ranges.
 
-use std::hint::select_unpredictable;
-
 use super::merge_hash::MergeHash;
 use crate::request::{Bio, Merge, Op, Request, RequestId, Requests};
 use crate::scheduler::Elevator;
@@ -406,9 +404,9 @@ impl Merger {
     ) -> bool {
         if !self.in_lists {
             self.note_end(requests, id);
-            let is_last = self.last.is_none() && !requests[id].unmergeable;
-            self.last = select_unpredictable(is_last, Some(id), self.last);
-            self.last_start = select_unpredictable(is_last, requests[id].start, self.last_start);
+            if self.last.is_none() && !requests[id].unmergeable {
+                self.note_last(requests, id);
+            }
         }
         scheduler.insert(now, requests, id)
     }
@@ -465,10 +463,11 @@ impl Merger {
         (self.last, self.last_start) = (Some(id), requests[id].start);
     }
 
-    /// If that is so, as chance has it, nothing was merged or inserted last.
+    /// If that is so, nothing was merged or inserted last.
     fn forget_last_if(&mut self, forgotten: bool) {
-        self.last = select_unpredictable(forgotten, None, self.last);
-        self.last_start = select_unpredictable(forgotten, NOWHERE, self.last_start);
+        if forgotten {
+            (self.last, self.last_start) = (None, NOWHERE);
+        }
     }
 
     #[inline]
