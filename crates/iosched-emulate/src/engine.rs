@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use iosched_sim::disk::{Command, Completion, DiskModel, DiskOp};
 use iosched_sim::scheduler::Elevator;
-use iosched_sim::serve::{self, Access, Asker, Served, Settings};
+use iosched_sim::serve::{self, Access, Asker, QueueSettings, Served};
 use iosched_sim::units::{Sector, Sectors, Time};
 
 /// What takes the requests: the model itself, or a block layer with a scheduler over it.
@@ -34,7 +34,7 @@ impl<T> Engine<T> {
     pub(super) fn scheduled(
         scheduler: Box<dyn Elevator>,
         model: Box<dyn DiskModel>,
-        settings: &Settings,
+        settings: &QueueSettings,
     ) -> Engine<T> {
         Engine::Scheduled(Box::new(Scheduled {
             served: Served::new(scheduler, model, settings, None),
@@ -43,7 +43,7 @@ impl<T> Engine<T> {
     }
 
     /// A scheduler over a disk that the caller has.
-    pub(super) fn outside(scheduler: Box<dyn Elevator>, settings: &Settings) -> Engine<T> {
+    pub(super) fn outside(scheduler: Box<dyn Elevator>, settings: &QueueSettings) -> Engine<T> {
         Engine::Scheduled(Box::new(Scheduled {
             served: Served::outside(scheduler, settings, None),
             done: Vec::new(),
@@ -149,7 +149,7 @@ impl<T> Engine<T> {
     }
 
     /// Another scheduler takes the place of the one that is there, once nothing is on its way.
-    pub(super) fn switch(&mut self, scheduler: Box<dyn Elevator>, settings: &Settings) {
+    pub(super) fn switch(&mut self, scheduler: Box<dyn Elevator>, settings: &QueueSettings) {
         match self {
             Engine::Disk(_) => unreachable!("only a disk with a scheduler inside has it switched"),
             Engine::Scheduled(inside) => inside.served.switch(scheduler, settings),

@@ -4,7 +4,7 @@ use iosched_sim::block_layer::{MOST_SCHEDULER_TAGS, MergeLimits};
 use iosched_sim::scheduler::{
     self, BlockLayer, Elevator, Kernel, SchedulerError, SchedulerInfo, SchedulerSpec,
 };
-use iosched_sim::serve::Settings;
+use iosched_sim::serve::QueueSettings;
 use iosched_sim::units::Bytes;
 
 use super::spec::Tags;
@@ -33,10 +33,10 @@ impl Inside {
     }
 
     /// What the block layer of this scheduler is like.
-    pub(super) fn settings(self, info: &SchedulerInfo, kernel: Kernel) -> Settings {
+    pub(super) fn settings(self, info: &SchedulerInfo, kernel: Kernel) -> QueueSettings {
         let usual = MergeLimits::default();
         let has_tags = info.block_layer == BlockLayer::MultiQueue && !info.direct;
-        Settings {
+        QueueSettings {
             queue_depth: self.queue_depth,
             nr_requests: has_tags.then_some(MOST_SCHEDULER_TAGS),
             limits: MergeLimits {

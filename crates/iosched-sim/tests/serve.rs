@@ -15,7 +15,7 @@ use iosched_sim::request::{IoPriority, PriorityClass, ProcessId};
 use iosched_sim::scheduler::{
     self, BlockLayer, Kernel, SchedulerSpec, build, build_followed, schedulers,
 };
-use iosched_sim::serve::{Access, Asker, Finished, Served, Settings};
+use iosched_sim::serve::{Access, Asker, Finished, QueueSettings, Served};
 use iosched_sim::simulate::{BlockEvent, Tracer, write_line};
 use iosched_sim::trace::kernel::Action;
 use iosched_sim::units::{Nanos, Sector, Sectors, Time};
@@ -119,8 +119,8 @@ fn kernel() -> Kernel {
     }
 }
 
-fn settings(queue_depth: usize, nr_requests: Option<usize>) -> Settings {
-    Settings {
+fn settings(queue_depth: usize, nr_requests: Option<usize>) -> QueueSettings {
+    QueueSettings {
         queue_depth,
         nr_requests,
         limits: MergeLimits {
@@ -134,7 +134,7 @@ fn settings(queue_depth: usize, nr_requests: Option<usize>) -> Settings {
 fn served(
     scheduler: &str,
     disk: &str,
-    settings: &Settings,
+    settings: &QueueSettings,
     recorder: Option<&Recorder>,
 ) -> Served<usize> {
     let spec = SchedulerSpec::parse(scheduler).unwrap();
@@ -399,7 +399,7 @@ proptest! {
 }
 
 /// What comes of it when the scheduler follows what was served.
-fn followed(scheduler: &str, settings: &Settings, text: &Text) -> Report {
+fn followed(scheduler: &str, settings: &QueueSettings, text: &Text) -> Report {
     let info = scheduler::info(scheduler).unwrap();
     let multi_queue = info.block_layer == BlockLayer::MultiQueue;
     let layer = if multi_queue { "blk-mq, " } else { "" };

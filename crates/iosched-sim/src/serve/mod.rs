@@ -33,7 +33,7 @@ pub const MOST_PROCESSES: usize = 1024;
 
 /// What a served block layer is like.
 #[derive(Debug, Clone, Copy)]
-pub struct Settings {
+pub struct QueueSettings {
     /// Commands that the driver gives to the disk at a time.
     pub queue_depth: usize,
     /// Requests of each kind that may exist (single-queue), or scheduler tags (multi-queue); as many as the
@@ -135,7 +135,7 @@ impl<T> Served<T> {
     pub fn new(
         scheduler: Box<dyn Elevator>,
         disk: Box<dyn DiskModel>,
-        settings: &Settings,
+        settings: &QueueSettings,
         tracer: Option<Box<dyn Tracer + Send>>,
     ) -> Served<T> {
         Served::on(scheduler, Device::Model(disk), settings, tracer)
@@ -144,7 +144,7 @@ impl<T> Served<T> {
     /// The same over a disk that the caller has: it is handed the commands, and says when they are done.
     pub fn outside(
         scheduler: Box<dyn Elevator>,
-        settings: &Settings,
+        settings: &QueueSettings,
         tracer: Option<Box<dyn Tracer + Send>>,
     ) -> Served<T> {
         Served::on(scheduler, Device::outside(), settings, tracer)
@@ -153,7 +153,7 @@ impl<T> Served<T> {
     fn on(
         scheduler: Box<dyn Elevator>,
         disk: Device,
-        settings: &Settings,
+        settings: &QueueSettings,
         tracer: Option<Box<dyn Tracer + Send>>,
     ) -> Served<T> {
         Served {
@@ -275,7 +275,7 @@ impl<T> Served<T> {
     ///
     /// # Panics
     /// If accesses are on their way: the old one is to be drained first, as the kernel does.
-    pub fn switch(&mut self, scheduler: Box<dyn Elevator>, settings: &Settings) {
+    pub fn switch(&mut self, scheduler: Box<dyn Elevator>, settings: &QueueSettings) {
         assert_eq!(self.in_flight(), 0, "accesses are on their way");
         self.layer = Layer::new(scheduler, settings);
         self.max_sectors = settings.limits.max_sectors;
@@ -331,7 +331,7 @@ impl<T> Served<T> {
 }
 
 impl Layer {
-    fn new(scheduler: Box<dyn Elevator>, settings: &Settings) -> Layer {
+    fn new(scheduler: Box<dyn Elevator>, settings: &QueueSettings) -> Layer {
         let delays = HostTimes::default().delays();
         match scheduler.info().block_layer {
             BlockLayer::SingleQueue => {

@@ -23,6 +23,7 @@ mod services;
 mod shell;
 mod substitute;
 mod systemd;
+mod truth;
 mod udev;
 
 use std::fmt;

@@ -19,6 +19,7 @@ use super::services::of_kind;
 use super::shell::{self, Environment, Place};
 use super::substitute::{Substituted, substituted};
 use super::systemd::{self, Sure};
+use super::truth::Truth;
 use super::{Writer, WriterKind, files_of, text_of};
 use crate::policy::matching::KnownDisk;
 use crate::system_config::identity::Properties;
@@ -64,21 +65,6 @@ pub(super) fn imports_from_command_line(host: &Host, parameter: &str) -> bool {
         };
         tokens.any(assigns)
     })
-}
-
-/// Whether a condition holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Truth {
-    Yes,
-    No,
-    /// It cannot be judged from here.
-    Maybe,
-}
-
-impl Truth {
-    fn of(holds: bool) -> Truth {
-        if holds { Truth::Yes } else { Truth::No }
-    }
 }
 
 /// An event that is followed through the rules.
@@ -176,7 +162,7 @@ impl Event<'_> {
         for token in &line.tokens {
             match self.condition(token) {
                 Truth::No => return Truth::No,
-                Truth::Maybe => worst = Truth::Maybe,
+                Truth::Unknown => worst = Truth::Unknown,
                 Truth::Yes => {}
             }
         }
@@ -195,7 +181,7 @@ impl Event<'_> {
             return Truth::of(is_given != (token.operator == Operator::IsNot));
         }
         if matches!(token.key.as_str(), "IMPORT" | "PROGRAM") {
-            return Truth::Maybe;
+            return Truth::Unknown;
         }
         if !is_condition {
             return Truth::Yes;
@@ -205,9 +191,9 @@ impl Event<'_> {
             "KERNEL" => compare(token, &sysfs_name(&self.disk.device.name)),
             "SUBSYSTEM" => compare(token, "block"),
             "DEVPATH" if self.devpath.starts_with("/devices/") => compare(token, &self.devpath),
-            "ENV" if self.in_doubt.contains(attribute) => Truth::Maybe,
+            "ENV" if self.in_doubt.contains(attribute) => Truth::Unknown,
             "ENV" => compare(token, self.properties.get(attribute).unwrap_or_default()),
-            "ATTR" if attribute.starts_with('[') => Truth::Maybe, // of another device
+            "ATTR" if attribute.starts_with('[') => Truth::Unknown, // of another device
             "ATTR" => match read(&self.chain[0].join(attribute)) {
                 Some(value) => compare(token, &value),
                 None => Truth::No, // for `!=`, too
@@ -215,7 +201,7 @@ impl Event<'_> {
             "TEST" => {
                 let path = self.substituted(&token.value);
                 if !path.is_known {
-                    return Truth::Maybe;
+                    return Truth::Unknown;
                 }
                 let path = path.text;
                 let path = match path.strip_prefix("/sys/") {
@@ -227,7 +213,7 @@ impl Event<'_> {
                 Truth::of(exists == (token.operator == Operator::Is))
             }
             "KERNELS" | "SUBSYSTEMS" | "DRIVERS" | "ATTRS" => Truth::Yes, // see `parents`
-            _ => Truth::Maybe,
+            _ => Truth::Unknown,
         }
     }
 
@@ -268,7 +254,7 @@ impl Event<'_> {
         if self.devpath.starts_with("/devices/") {
             Truth::No
         } else {
-            Truth::Maybe
+            Truth::Unknown
         }
     }
 

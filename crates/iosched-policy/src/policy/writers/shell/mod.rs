@@ -25,6 +25,7 @@ use iosched_machine::sysfs::sysfs_name;
 use self::dialect::{Dialect, Named};
 use self::syntax::{Command, List, Node, Piece, Redirection, Rest, Word};
 use super::text_of;
+use super::truth::Truth as Success;
 use crate::policy::matching::KnownDisk;
 use crate::system_config::pattern::is_like;
 
@@ -186,28 +187,6 @@ fn merged(mut found: Vec<Write>, other: Vec<Write>) -> Vec<Write> {
         *alone = doubtful(alone.clone());
     }
     found
-}
-
-/// Whether a command succeeds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Success {
-    Yes,
-    No,
-    Unknown,
-}
-
-impl Success {
-    fn of(is: bool) -> Success {
-        if is { Success::Yes } else { Success::No }
-    }
-
-    fn not(self) -> Success {
-        match self {
-            Success::Yes => Success::No,
-            Success::No => Success::Yes,
-            Success::Unknown => Success::Unknown,
-        }
-    }
 }
 
 /// What is left when a command has ended, from the least.
