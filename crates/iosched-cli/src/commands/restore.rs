@@ -56,6 +56,9 @@ struct Report {
     runs: Vec<RunReport>,
     not_understood: Vec<NotUnderstood>,
     undo_finished: Option<TakenBack>,
+    /// Why one that was cut short is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    undo_not_finished: Option<String>,
     emulated_disks_cleared: Vec<String>,
     /// What of them is left, each with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -86,13 +89,23 @@ struct RestoreError {
     source: io::Error,
 }
 
+impl RestoreError {
+    fn is_for_root(&self) -> bool {
+        self.source.kind() == io::ErrorKind::PermissionDenied
+    }
+}
+
 impl Failure for RestoreError {
     fn hint(&self) -> Option<String> {
-        Some("run it as root".into())
+        self.is_for_root().then(|| "run it as root".into())
     }
 
     fn exit_code(&self) -> u8 {
-        exit::NOT_PERMITTED
+        if self.is_for_root() {
+            exit::NOT_PERMITTED
+        } else {
+            exit::FAILURE
+        }
     }
 }
 
@@ -123,7 +136,10 @@ pub(crate) fn run(args: &RestoreArgs, output: &Output) -> Outcome {
             run.undone.extend(leftover.undo(&host, parts));
         }
     }
-    let undo_finished = undo::finish(&host, &Stop::new(), output)?;
+    let (undo_finished, undo_not_finished) = match undo::finish(&host, &Stop::new(), output) {
+        Ok(finished) => (finished, None),
+        Err(failure) => (None, Some(failure)),
+    };
     let (emulated_disks_cleared, emulated_disks_left) = match emulate::remove_remains() {
         Ok(removal) => {
             let failures = removal.failures.into_iter();
@@ -136,6 +152,7 @@ pub(crate) fn run(args: &RestoreArgs, output: &Output) -> Outcome {
     let undo_of_disks = undo_finished.iter().flat_map(|taken| &taken.disks);
     let is_settled = not_understood.is_empty()
         && emulated_disks_left.is_empty()
+        && undo_not_finished.is_none()
         && !runs.iter().any(|run| run.does_not_end || run.out_of_sight)
         && runs
             .iter()
@@ -146,6 +163,7 @@ pub(crate) fn run(args: &RestoreArgs, output: &Output) -> Outcome {
         runs,
         not_understood,
         undo_finished,
+        undo_not_finished: undo_not_finished.as_deref().map(ToString::to_string),
         emulated_disks_cleared,
         emulated_disks_left,
         tracing_instances_removed,
@@ -154,6 +172,9 @@ pub(crate) fn run(args: &RestoreArgs, output: &Output) -> Outcome {
         output.json(&report);
     } else {
         print(&report, output);
+        if let Some(failure) = undo_not_finished {
+            return Err(failure);
+        }
     }
     Ok(if is_settled { exit::OK } else { exit::FAILURE })
 }
@@ -307,13 +328,14 @@ fn print(report: &Report, output: &Output) {
         runs,
         not_understood,
         undo_finished,
+        undo_not_finished,
         emulated_disks_cleared: disks,
         emulated_disks_left: left,
         tracing_instances_removed: instances,
     } = report;
     let has_undone =
         undo_finished.is_some() || !disks.is_empty() || !left.is_empty() || !instances.is_empty();
-    if runs.is_empty() && not_understood.is_empty() && !has_undone {
+    if runs.is_empty() && not_understood.is_empty() && !has_undone && undo_not_finished.is_none() {
         output.line("nothing to restore: no run left anything");
     }
     for run in runs {

@@ -52,7 +52,11 @@ fn each_service_runs_a_command_that_exists_and_only_where_there_is_something_to_
             .lines()
             .find_map(|line| line.strip_prefix("ExecStart="));
         let command = line.unwrap().strip_prefix("/usr/bin/iosched ").unwrap();
-        iosched().arg(command).arg("--help").assert().success();
+        iosched()
+            .args(command.split(' '))
+            .arg("--help")
+            .assert()
+            .success();
         assert!(text.contains("\nCondition"), "{service:?}");
     }
 }

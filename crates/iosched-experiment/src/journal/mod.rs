@@ -202,7 +202,7 @@ pub struct Journal {
     path: PathBuf,
     entry: Entry,
     /// The file, which is locked while we hold it.
-    _held: fs::File,
+    held: fs::File,
     is_open: bool,
 }
 
@@ -247,7 +247,7 @@ impl Journal {
         let held = Unfinished::beside(&path).and_then(|file| file.finish(&path, &entry));
         Ok(Journal {
             host: host.clone(),
-            _held: held.map_err(|source| JournalError::Write {
+            held: held.map_err(|source| JournalError::Write {
                 path: path.clone(),
                 source,
             })?,
@@ -301,6 +301,11 @@ impl Journal {
     pub fn undo_disks(&mut self) -> Vec<Undone> {
         let (undone, left) = self.entry.undo_disks(&self.host);
         self.entry.disks = left;
+        // If it cannot be written, and we are killed now, they are put back once more.
+        let written = Unfinished::beside(&self.path);
+        if let Ok(held) = written.and_then(|file| file.finish(&self.path, &self.entry)) {
+            self.held = held;
+        }
         undone.into_iter().filter(Undone::is_settled).collect()
     }
 
@@ -515,6 +520,18 @@ pub fn remove_unfinished(host: &Host) {
 /// The journal files on this machine that can be understood.
 pub fn leftovers(host: &Host) -> Vec<Leftover> {
     read_all(host).0
+}
+
+/// Puts those of these disks back that dead runs left changed. What else they left stays in their entries.
+pub(crate) fn put_disks_back_of_dead_runs(host: &Host, disks: &[String]) {
+    let dead = leftovers(host).into_iter();
+    let dead = dead.filter(|leftover| !leftover.run.is_alive());
+    for leftover in dead {
+        let mut saved = leftover.entry.disks.iter();
+        if saved.any(|disk| disks.contains(&disk.device)) {
+            leftover.undo_disks(host);
+        }
+    }
 }
 
 /// The commands of other runs that are alive and do more than wait to put something back.
@@ -1144,6 +1161,53 @@ mod tests {
         );
         assert_eq!(host.sysfs().read("sda", "queue/nr_requests").unwrap(), "64");
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn the_disks_of_dead_runs_come_back_before_the_next_run_reads_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = machine(dir.path());
+        let devices = ["sda".to_owned()];
+        let ours = OwnedResources {
+            directories: vec![dir.path().join(".iosched-0123456789abcdef")],
+            ..OwnedResources::default()
+        };
+        let journal = Journal::open(&host, &devices, &[], ours).unwrap();
+        let path = journal.path().to_owned();
+        let before = journal.saved()[0].state.clone();
+        let requests = || host.sysfs().read("sda", "queue/nr_requests").unwrap();
+        host.sysfs().write("sda", "queue/nr_requests", "8").unwrap();
+        killed(journal);
+        put_disks_back_of_dead_runs(&host, &["sdb".into()]);
+        assert_eq!(requests(), "8");
+        put_disks_back_of_dead_runs(&host, &devices);
+        assert_eq!(requests(), "64");
+        let next = Journal::open(&host, &devices, &[], OwnedResources::default()).unwrap();
+        assert_eq!(next.saved()[0].state, before);
+        killed(next);
+        // What else it left is still to be removed, and the disk is nobody's to put back any more.
+        let left: Entry = durable::read_entry(&path, SCHEMA).unwrap();
+        assert!(left.disks.is_empty());
+        assert_eq!(left.ours.directories.len(), 1);
+    }
+
+    #[test]
+    fn a_run_that_is_killed_while_it_tidies_up_leaves_the_disk_to_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = machine(dir.path());
+        let mut journal =
+            Journal::open(&host, &["sda".into()], &[], OwnedResources::default()).unwrap();
+        host.sysfs().write("sda", "queue/nr_requests", "8").unwrap();
+        assert!(matches!(
+            journal.undo_disks()[..],
+            [Undone::Restored { .. }]
+        ));
+        killed(journal);
+        host.sysfs()
+            .write("sda", "queue/nr_requests", "32")
+            .unwrap();
+        assert_eq!(leftovers(&host)[0].undo(&host, Parts::All), []);
+        assert_eq!(host.sysfs().read("sda", "queue/nr_requests").unwrap(), "32");
     }
 
     #[test]

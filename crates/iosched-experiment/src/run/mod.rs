@@ -20,7 +20,7 @@ use rand::Rng;
 
 use crate::analysis::Analysis;
 use crate::event::{Event, Observer};
-use crate::journal::{Journal, OwnedResources, Undone};
+use crate::journal::{self, Journal, OwnedResources, Undone};
 use crate::load::fio::FioError;
 use crate::load::fio_job::JobTarget;
 use crate::load::pgbench::OwnDatabases;
@@ -95,6 +95,8 @@ pub fn run(
     process::be_spared_for_want_of_memory();
     let locks = plan.disks.iter().map(|disk| lock::lock(host, disk));
     let _locks = locks.collect::<Result<Vec<Lock>, _>>()?;
+    // While we waited for them another run may have been killed: what it left is not what was there before.
+    journal::put_disks_back_of_dead_runs(host, &plan.disks);
     let mut claim = permission::claim(host, recorder.record())?;
     let site = site::Site::choose(host, &plan.target, options.user.as_ref())?;
     let loads: Vec<Box<dyn Load>> = plan.loads.iter().map(PlannedLoad::open).collect();
@@ -104,7 +106,7 @@ pub fn run(
         processes: processes.clone(),
         ..site.ours(host, options.user.as_ref())
     };
-    let mut journal = journal(host, &plan, ours)?;
+    let mut journal = open_journal(host, &plan, ours)?;
     let mut scope = Scope::new(options.user.clone(), processes);
     scope.make();
     observer.event(&Event::Started {
@@ -157,7 +159,11 @@ pub fn run(
 }
 
 /// The journal, where there is anything that may have to be put back.
-fn journal(host: &Host, plan: &Plan, ours: OwnedResources) -> Result<Option<Journal>, RunError> {
+fn open_journal(
+    host: &Host,
+    plan: &Plan,
+    ours: OwnedResources,
+) -> Result<Option<Journal>, RunError> {
     if plan.disks.is_empty() && ours.is_empty() {
         return Ok(None);
     }

@@ -2,13 +2,16 @@
 //! that process' memory locked, and who has mapped a file there whose server does not answer keeps everybody waiting.
 
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long one answer may take.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 
 /// So many that do not come are waited for.
 const MOST_UNANSWERED: usize = 10;
+
+/// How long all answers together may take: many may come just in time.
+const ALL_WITHIN: Duration = Duration::from_secs(60);
 
 /// Asks each question, one after the other, and gives the answers in their order; none of what is not answered in time, nor
 /// of what was not asked any more. The thread that asked what is not answered stays behind, and ends with us.
@@ -32,9 +35,11 @@ where
     Q: Clone + Send + 'static,
     A: Send + 'static,
 {
+    let deadline = Instant::now() + ALL_WITHIN;
+    let is_over = || Instant::now() >= deadline;
     let mut answers = Vec::new();
     let mut unanswered = 0;
-    while answers.len() < questions.len() && unanswered < MOST_UNANSWERED {
+    while answers.len() < questions.len() && unanswered < MOST_UNANSWERED && !is_over() {
         let (sender, receiver) = mpsc::channel();
         let (rest, mut ask) = (questions[answers.len()..].to_vec(), ask.clone());
         let asking = move || {
@@ -49,6 +54,9 @@ where
         }
         while let Ok(answer) = receiver.recv_timeout(limit) {
             answers.push(Some(answer));
+            if is_over() {
+                break;
+            }
         }
         if answers.len() < questions.len() {
             answers.push(None);

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -143,11 +144,13 @@ impl Marks {
         let numbers = numbers(host).unwrap_or_default().into_iter();
         for (pid, environment) in environments(host, numbers.filter_map(Pid::from_raw).collect()) {
             let number = pid.as_raw_nonzero().get();
-            if environment.is_empty() {
-                let stat = ProcessStat::read(host, number);
-                without.extend(stat.filter(|stat| !stat.is_zombie).map(|_| number));
-            } else if mark_in(&environment).is_some_and(|mark| belongs(mark, marker)) {
-                of_marker.push(pid);
+            match environment {
+                Environment::Empty => {
+                    let stat = ProcessStat::read(host, number);
+                    without.extend(stat.filter(|stat| !stat.is_zombie).map(|_| number));
+                }
+                Environment::Marked(mark) if belongs(&mark, marker) => of_marker.push(pid),
+                Environment::Marked(_) | Environment::Unmarked => {}
             }
         }
         Marks {
@@ -173,8 +176,35 @@ fn belongs(mark: &[u8], marker: &str) -> bool {
 
 /// The value of [`RUN`] in a process' environment.
 fn mark(host: &Host, pid: Pid) -> Option<Vec<u8>> {
-    let (_, environment) = environments(host, vec![pid]).pop()?;
-    mark_in(&environment).map(<[u8]>::to_vec)
+    match environments(host, vec![pid]).pop()? {
+        (_, Environment::Marked(mark)) => Some(mark),
+        _ => None,
+    }
+}
+
+/// What the environment of a process says.
+#[derive(Debug, PartialEq, Eq)]
+enum Environment {
+    /// There is none, as of kernel threads, and of a process that is just being executed.
+    Empty,
+    Unmarked,
+    /// The value of [`RUN`].
+    Marked(Vec<u8>),
+}
+
+/// More than programs can be given (a quarter of the largest stack that counts, 6 MiB); a process can say that its
+/// environment is much more of its memory.
+const LONGEST_ENVIRONMENT: u64 = 8 << 20;
+
+fn environment(path: &Path) -> io::Result<Environment> {
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path)?;
+    file.take(LONGEST_ENVIRONMENT).read_to_end(&mut bytes)?;
+    Ok(match mark_in(&bytes) {
+        _ if bytes.is_empty() => Environment::Empty,
+        None => Environment::Unmarked,
+        Some(mark) => Environment::Marked(mark.to_vec()),
+    })
 }
 
 fn mark_in(environment: &[u8]) -> Option<&[u8]> {
@@ -185,10 +215,10 @@ fn mark_in(environment: &[u8]) -> Option<&[u8]> {
 }
 
 /// The environments of those that have one to read, but for those that do not answer.
-fn environments(host: &Host, pids: Vec<Pid>) -> Vec<(Pid, Vec<u8>)> {
+fn environments(host: &Host, pids: Vec<Pid>) -> Vec<(Pid, Environment)> {
     let of_host = host.clone();
     let answers = ask_each(&pids, move |pid| {
-        fs::read(of_host.proc(&format!("{}/environ", pid.as_raw_nonzero())))
+        environment(&of_host.proc(&format!("{}/environ", pid.as_raw_nonzero())))
     });
     let answers = pids.into_iter().zip(answers);
     answers
@@ -207,6 +237,26 @@ fn name(host: &Host, pid: Pid) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_an_environment_without_end_the_beginning_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("environ");
+        let of = |text: &[u8]| {
+            fs::write(&path, text).unwrap();
+            environment(&path).unwrap()
+        };
+        assert_eq!(of(b""), Environment::Empty);
+        assert_eq!(of(b"A=1\0"), Environment::Unmarked);
+        let mark = format!("A=1\0{RUN}=x.1\0");
+        assert_eq!(of(mark.as_bytes()), Environment::Marked(b"x.1".to_vec()));
+        let file = fs::File::options().append(true).open(&path).unwrap();
+        file.set_len(1 << 40).unwrap();
+        assert_eq!(
+            environment(&path).unwrap(),
+            Environment::Marked(b"x.1".to_vec())
+        );
+    }
 
     #[test]
     fn an_environment_that_does_not_come_keeps_no_other_from_being_read() {

@@ -16,7 +16,7 @@ use iosched_machine::durable;
 use iosched_machine::facts;
 use iosched_machine::failure::{Failure, exit, room_hint};
 use iosched_machine::host::Host;
-use iosched_machine::lock::{self, Holder};
+use iosched_machine::lock::{self, Holder, LockError};
 use iosched_machine::process::ChildError;
 use iosched_machine::user_files;
 use iosched_switch::QueueState;
@@ -141,6 +141,9 @@ pub enum HistoryError {
         /// [`Leftover::way_out`]: iosched_experiment::journal::Leftover::way_out
         way_out: String,
     },
+    /// Somebody uses a disk of the change.
+    #[error(transparent)]
+    Lock(#[from] LockError),
     /// The change was made, and the journal would take it back.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -182,6 +185,7 @@ impl Failure for HistoryError {
             HistoryError::ChangedSince { id, .. } => Some(format!(
                 "`iosched log --id {id}` shows what it held before: put back by hand what you want"
             )),
+            HistoryError::Lock(error) => error.hint(),
             HistoryError::Journal(error) => error.hint(),
             HistoryError::Read { source, .. }
                 if source.kind() == io::ErrorKind::PermissionDenied =>
@@ -210,6 +214,7 @@ impl Failure for HistoryError {
             | HistoryError::Read { .. }
             | HistoryError::NotUnderstood { .. }
             | HistoryError::ChangedSince { .. } => exit::BAD_FILE,
+            HistoryError::Lock(error) => error.exit_code(),
             HistoryError::Journal(error) => error.exit_code(),
             HistoryError::File(error) => error.exit_code(),
             HistoryError::Udev(error) => error.exit_code(),

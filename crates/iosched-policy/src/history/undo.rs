@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use iosched_experiment::journal::{self, Foreseen, SavedDisk, Undone};
 use iosched_machine::host::Host;
+use iosched_machine::lock::{self, Lock};
 use serde::Serialize;
 
 use super::{
@@ -96,6 +97,14 @@ fn last(host: &Host, all: &[Entry]) -> Result<Entry, HistoryError> {
     entry.cloned().ok_or(HistoryError::Nothing)
 }
 
+/// Keeps runs off the disks of a change until they are put back.
+fn locks(host: &Host, entry: &Entry) -> Result<Vec<Lock>, HistoryError> {
+    let devices = entry.disks.iter().map(|disk| &disk.before.device);
+    let there = devices.filter(|device| host.is_live() && host.sysfs().has_device(device));
+    let locks = there.map(|device| lock::lock(host, device));
+    Ok(locks.collect::<Result<_, _>>()?)
+}
+
 /// Refuses while a run measures a disk of the change, or `set --for` waits: it would put back what it found, and so
 /// take the undo back.
 fn check_nobody_puts_back(host: &Host, entry: &Entry) -> Result<(), HistoryError> {
@@ -142,6 +151,7 @@ impl Turn {
         let Some(undo) = unfinished(&all) else {
             return Ok(None);
         };
+        let _locks = locks(self.host(), undo)?;
         check_nobody_puts_back(self.host(), undo)?;
         let entry = taken_back_by(undo, &all);
         let (files, left_alone) = left_to_do(self.host(), &undo.files)?;
@@ -156,6 +166,7 @@ impl Turn {
 
     fn undo_last(&self) -> Result<TakenBack, HistoryError> {
         let entry = last(self.host(), &entries(self.host())?)?;
+        let _locks = locks(self.host(), &entry)?;
         check_nobody_puts_back(self.host(), &entry)?;
         let (files, left_alone) = changes_back(self.host(), &entry)?;
         let undo = self.begin_undo(&entry, files.clone())?;

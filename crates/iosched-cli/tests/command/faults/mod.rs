@@ -230,7 +230,10 @@ fn is_well_said(fault: Fault, run: &Traced, codes: &[i32]) -> Result<(), String>
     let errors = run
         .stderr
         .lines()
-        .filter(|line| line.starts_with("error: ") || line.starts_with("{\"error\":"))
+        .filter(|line| {
+            let is_json = line.starts_with('{') && line.contains("\"error\":");
+            line.starts_with("error: ") || is_json
+        })
         .count();
     // A report of what is left says which, and of each why.
     let reports = [": not put back: ", ": not understood, kept: "];

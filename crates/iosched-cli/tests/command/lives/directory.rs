@@ -132,7 +132,9 @@ impl LifeOfDirectory {
             }
             _ => {}
         }
-        let has_entry = !names(Path::new(JOURNAL)).is_empty();
+        // What is not whole yet is no entry: its run had changed nothing.
+        let is_whole = |name: &String| !name.starts_with('.');
+        let has_entry = names(Path::new(JOURNAL)).iter().any(is_whole);
         if has_entry && !self.is_mounted {
             let entries = names(Path::new(JOURNAL));
             let output = iosched().arg("restore").output().unwrap();
