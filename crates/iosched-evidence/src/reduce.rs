@@ -490,7 +490,7 @@ pub struct Pair {
     pub rounds: usize,
 }
 
-/// Compares each two arms over the rounds in which both ran, if there are [`LEAST_ROUNDS`].
+/// Compares each two arms over the rounds in which both ran, if there are `LEAST_ROUNDS`.
 ///
 /// A handful of rounds says little of its own spread, and a pair that is quiet by chance would weigh most of all when
 /// machines are pooled. So the variance of each pair is drawn towards that of all pairs of the load, which counts as

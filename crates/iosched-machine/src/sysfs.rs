@@ -2,7 +2,7 @@
 //!
 //! A [`Sysfs`] has a root, so tests hand in a directory. A device is named as the kernel names it
 //! (`sda`, `cciss/c0d0`): the `/` in such a name is `!` in sysfs, and that is hidden here.
-//! [`Sysfs::failing_write`] makes the n-th write fail, so tests can show that the machine ends as
+//! `Sysfs::failing_write` makes the n-th write fail, so tests can show that the machine ends as
 //! it began whichever write the kernel refuses.
 
 use std::fs;

@@ -37,7 +37,7 @@ pub struct Arm {
     /// The scheduler's name as the kernel spells it.
     pub scheduler: String,
     /// What is set besides, in the user's order: files of `queue/iosched/`, `nr_requests`, or one
-    /// of [`SETTINGS`].
+    /// of `SETTINGS`.
     pub tunables: Vec<(String, String)>,
 }
 

@@ -24,7 +24,7 @@ pub struct QueueState {
     pub nr_requests: Option<String>,
     /// The files of `queue/iosched/` that can be set: others are statistics, which change by themselves.
     pub tunables: BTreeMap<String, String>,
-    /// The readable ones of [`SETTINGS`].
+    /// The readable ones of `SETTINGS`.
     pub settings: BTreeMap<String, String>,
 }
 

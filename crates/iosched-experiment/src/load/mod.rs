@@ -1,7 +1,7 @@
 //! Loads: what a trial runs.
 //!
 //! A [`Spec`] is what plan and record know of a load: data, from which the load can be made again.
-//! [`Spec::open`] makes the [`Load`] itself, which answers the planner's questions (does it write,
+//! `Spec::open` makes the [`Load`] itself, which answers the planner's questions (does it write,
 //! how long does it take, which numbers has it?) and does the work: once before the first trial,
 //! before each trial, the trial, and the end.
 //!

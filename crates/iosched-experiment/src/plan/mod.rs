@@ -114,7 +114,7 @@ pub struct Plan {
     /// What is measured.
     pub target: Target,
     /// What the user gave up, where the target is a raw device that is written. A resumed run may have
-    /// been given up something else since: [`Record::given_up`](crate::record::Record::given_up).
+    /// been given up something else since: `Record::given_up`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given_up: Option<GivenUp>,
     /// The disk model and what is changed of it, if the target is an emulated disk that the run made for itself.

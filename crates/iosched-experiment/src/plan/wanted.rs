@@ -168,7 +168,7 @@ pub(crate) fn disks_to_switch(host: &Host, target: &Found) -> Result<Vec<String>
     Ok(disks)
 }
 
-/// [`disks_to_switch`] for one device.
+/// `disks_to_switch` for one device.
 pub fn disks_below(host: &Host, device: &Device) -> Result<Vec<String>, PlanError> {
     let layers = device::stack(host, device).map_err(|source| PlanError::Io {
         thing: device.name.clone(),

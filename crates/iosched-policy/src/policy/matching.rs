@@ -1,6 +1,6 @@
 //! Which disks a rule of a policy is for: asked of a disk here, and of udev in its own words.
 //!
-//! [`Match::conditions`] gives the keys of a udev rule that ask the same, where udev can; where it
+//! `Match::conditions` gives the keys of a udev rule that ask the same, where udev can; where it
 //! cannot (sizes, roles in a stack), the disks that match now are named one by one.
 
 use std::collections::BTreeSet;

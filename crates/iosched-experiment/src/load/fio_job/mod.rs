@@ -1,7 +1,7 @@
 //! fio job files: read, checked, and made into the file that a trial runs.
 //!
 //! A job file comes from us (the built-in loads) or from the user. In both cases fio never sees it
-//! as written: [`JobFile::parse`] refuses by name and line every option that is not known to stay
+//! as written: `JobFile::parse` refuses by name and line every option that is not known to stay
 //! inside the target, and `JobFile::compose` writes the sections anew with the target, the seed
 //! and the run time of the trial put last, where fio lets them win.
 //!
