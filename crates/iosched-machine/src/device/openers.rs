@@ -16,7 +16,7 @@ use std::sync::Arc;
 use super::{Device, DeviceNumber};
 use crate::host::Host;
 use crate::lossy;
-use crate::process::{self, patience::ask_each};
+use crate::process::{self, patience::PATIENCE};
 
 /// A process that has a device open.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,10 +94,8 @@ fn look_for(
         .filter(|pid| !except.contains(pid))
         .collect();
     let of_host = host.clone();
-    let answers = ask_each(&others, move |pid| {
-        let process = of_host.proc(&pid.to_string());
-        let uses = look.uses(&process)?;
-        Ok((uses, command_of(&process)))
+    let answers = PATIENCE.ask_each(&others, move |pid| {
+        look.uses(&of_host.proc(&pid.to_string()))
     });
     for (pid, answer) in others.into_iter().zip(answers) {
         openers.add(host, pid, answer, &name);
@@ -105,8 +103,8 @@ fn look_for(
     openers
 }
 
-/// What a process uses, devices by index, each with whether it can write to it; and its command.
-type Uses = (HashMap<usize, bool>, String);
+/// What a process has open: devices by index, the file as 0, each with whether it can write to it.
+type Uses = HashMap<usize, bool>;
 
 impl Openers {
     /// What was found of a process; nothing if it did not answer.
@@ -119,11 +117,11 @@ impl Openers {
     ) {
         let process = host.proc(&pid.to_string());
         match answer {
-            Some(Ok((uses, command))) => {
+            Some(Ok(uses)) => {
                 self.found
                     .extend(uses.into_iter().map(|(device, writes)| Opener {
                         device: name(device),
-                        command: command.clone(),
+                        command: command_of(&process),
                         pid,
                         writes,
                     }));
@@ -154,9 +152,8 @@ struct Look {
 }
 
 impl Look {
-    /// What a process has open (devices by index, the file as 0), each with whether it can write to it.
-    fn uses(&mut self, process: &Path) -> io::Result<HashMap<usize, bool>> {
-        let mut uses = HashMap::new();
+    fn uses(&mut self, process: &Path) -> io::Result<Uses> {
+        let mut uses = Uses::new();
         let mut found = |device: Option<usize>, writes: bool| {
             if let Some(device) = device {
                 *uses.entry(device).or_insert(false) |= writes;

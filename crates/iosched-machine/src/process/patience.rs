@@ -4,67 +4,67 @@
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// How long one answer may take.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
-
-/// So many that do not come are waited for.
-const MOST_UNANSWERED: usize = 10;
-
-/// How long all answers together may take: many may come just in time.
-const ALL_WITHIN: Duration = Duration::from_secs(60);
-
-/// Asks each question, one after the other, and gives the answers in their order; none of what is not answered in time, nor
-/// of what was not asked any more. The thread that asked what is not answered stays behind, and ends with us.
-pub(crate) fn ask_each<Q, A>(
-    questions: &[Q],
-    ask: impl FnMut(&Q) -> A + Clone + Send + 'static,
-) -> Vec<Option<A>>
-where
-    Q: Clone + Send + 'static,
-    A: Send + 'static,
-{
-    ask_each_within(ANSWERED_WITHIN, questions, ask)
+/// How long is waited.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    /// For one answer.
+    each: Duration,
+    /// For all together: many may come just in time.
+    all: Duration,
 }
 
-fn ask_each_within<Q, A>(
-    limit: Duration,
-    questions: &[Q],
-    ask: impl FnMut(&Q) -> A + Clone + Send + 'static,
-) -> Vec<Option<A>>
-where
-    Q: Clone + Send + 'static,
-    A: Send + 'static,
-{
-    let deadline = Instant::now() + ALL_WITHIN;
-    let is_over = || Instant::now() >= deadline;
-    let mut answers = Vec::new();
-    let mut unanswered = 0;
-    while answers.len() < questions.len() && unanswered < MOST_UNANSWERED && !is_over() {
-        let (sender, receiver) = mpsc::channel();
-        let (rest, mut ask) = (questions[answers.len()..].to_vec(), ask.clone());
-        let asking = move || {
-            for question in &rest {
-                if sender.send(ask(question)).is_err() {
-                    return;
+/// What processes are asked with.
+pub(crate) const PATIENCE: Patience = Patience {
+    each: Duration::from_secs(5),
+    all: Duration::from_secs(60),
+};
+
+/// So many answers that do not come are waited for.
+const MOST_UNANSWERED: usize = 10;
+
+impl Patience {
+    /// Asks each question, one after the other, and gives the answers in their order; none of what is not answered in time,
+    /// nor of what was not asked any more. The thread that asked what is not answered stays behind, and ends with us.
+    pub(crate) fn ask_each<Q, A>(
+        self,
+        questions: &[Q],
+        ask: impl FnMut(&Q) -> A + Clone + Send + 'static,
+    ) -> Vec<Option<A>>
+    where
+        Q: Clone + Send + 'static,
+        A: Send + 'static,
+    {
+        let deadline = Instant::now() + self.all;
+        let is_over = || Instant::now() >= deadline;
+        let mut answers = Vec::new();
+        let mut unanswered = 0;
+        while answers.len() < questions.len() && unanswered < MOST_UNANSWERED && !is_over() {
+            let (sender, receiver) = mpsc::channel();
+            let (rest, mut ask) = (questions[answers.len()..].to_vec(), ask.clone());
+            let asking = move || {
+                for question in &rest {
+                    if sender.send(ask(question)).is_err() {
+                        return;
+                    }
                 }
-            }
-        };
-        if std::thread::Builder::new().spawn(asking).is_err() {
-            break;
-        }
-        while let Ok(answer) = receiver.recv_timeout(limit) {
-            answers.push(Some(answer));
-            if is_over() {
+            };
+            if std::thread::Builder::new().spawn(asking).is_err() {
                 break;
             }
+            while let Ok(answer) = receiver.recv_timeout(self.each) {
+                answers.push(Some(answer));
+                if is_over() {
+                    break;
+                }
+            }
+            if answers.len() < questions.len() {
+                answers.push(None);
+                unanswered += 1;
+            }
         }
-        if answers.len() < questions.len() {
-            answers.push(None);
-            unanswered += 1;
-        }
+        answers.resize_with(questions.len(), || None);
+        answers
     }
-    answers.resize_with(questions.len(), || None);
-    answers
 }
 
 #[cfg(test)]
@@ -79,7 +79,7 @@ mod tests {
         let held = Arc::new(Mutex::new(()));
         let ours = held.lock();
         let hangs = Arc::clone(&held);
-        let answers = ask_each(&[1, 2, 3], move |&number| {
+        let answers = PATIENCE.ask_each(&[1, 2, 3], move |&number| {
             if number == 2 {
                 drop(hangs.lock());
             }
@@ -97,7 +97,11 @@ mod tests {
         let questions: Vec<usize> = (0..100).collect();
         let asked = Arc::new(Mutex::new(0));
         let count = Arc::clone(&asked);
-        let answers = ask_each_within(Duration::from_millis(10), &questions, move |_| {
+        let hasty = Patience {
+            each: Duration::from_millis(10),
+            ..PATIENCE
+        };
+        let answers = hasty.ask_each(&questions, move |_| {
             *count.lock().unwrap() += 1;
             drop(hangs.lock());
         });

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cgroup;
 use super::numbers::numbers;
-use super::patience::ask_each;
+use super::patience::PATIENCE;
 use super::pidfd::signal_if;
 use super::stat::ProcessStat;
 use crate::host::Host;
@@ -217,7 +217,7 @@ fn mark_in(environment: &[u8]) -> Option<&[u8]> {
 /// The environments of those that have one to read, but for those that do not answer.
 fn environments(host: &Host, pids: Vec<Pid>) -> Vec<(Pid, Environment)> {
     let of_host = host.clone();
-    let answers = ask_each(&pids, move |pid| {
+    let answers = PATIENCE.ask_each(&pids, move |pid| {
         environment(&of_host.proc(&format!("{}/environ", pid.as_raw_nonzero())))
     });
     let answers = pids.into_iter().zip(answers);
