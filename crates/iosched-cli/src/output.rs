@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::io::{self, BufWriter, IsTerminal, Write};
 
 use iosched_machine::command_line::Remedy;
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::{Failure, causes, exit};
 use iosched_machine::visible::{line, message, visible, visible_json};
 use iosched_report::text::Widths;
 use serde::Serialize;
@@ -187,27 +187,6 @@ impl Output {
         }
         Self::remark(&lines.join("\n"));
     }
-}
-
-/// What an error comes from, as far as its message does not say so.
-fn causes(failure: &dyn Failure) -> Vec<String> {
-    let said = message(failure);
-    let mut causes = Vec::new();
-    let mut cause = failure.source();
-    while let Some(inner) = cause {
-        let because = message(inner);
-        if !said.contains(&because) {
-            causes.push(because);
-        }
-        cause = inner.source();
-    }
-    causes
-}
-
-/// An error in one sentence, with what it comes from.
-pub(crate) fn in_a_sentence(failure: &dyn Failure) -> String {
-    let parts = std::iter::once(failure.to_string()).chain(causes(failure));
-    parts.collect::<Vec<_>>().join(": ")
 }
 
 /// The whole command line that does what was meant, where it is known.

@@ -74,19 +74,23 @@ pub trait Failure: std::error::Error {
     }
 }
 
-/// An error with its causes, as a clause of a message: `cannot run fio: Permission denied (os error 13)`. Of what is longer
-/// than a few lines the beginning.
-pub fn in_one_line(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let error_text = error.to_string();
-        if !text.ends_with(&error_text) {
-            text = format!("{text}: {error_text}");
-        }
-        cause = error.source();
-    }
-    visible::beginning_of(&text)
+/// What an error comes from, as far as its message does not say so.
+pub fn causes(error: &dyn std::error::Error) -> Vec<String> {
+    let said = visible::message(error);
+    let sources = std::iter::successors(error.source(), |cause| cause.source());
+    let causes = sources.map(visible::message);
+    causes.filter(|cause| !said.contains(cause)).collect()
+}
+
+/// An error in one sentence, with what it comes from: `cannot run fio: Permission denied (os error 13)`.
+pub fn in_a_sentence(error: &dyn std::error::Error) -> String {
+    let parts = std::iter::once(error.to_string()).chain(causes(error));
+    parts.collect::<Vec<_>>().join(": ")
+}
+
+/// The same as a part of a message, or of a record: of what is longer than a few lines the beginning.
+pub fn in_a_message(error: &dyn std::error::Error) -> String {
+    visible::beginning_of(&in_a_sentence(error))
 }
 
 /// What to do about a file that cannot be written for want of room: none if that is not the cause.

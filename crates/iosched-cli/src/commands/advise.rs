@@ -8,7 +8,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use iosched_evidence::dataset::{DEFAULT, Dataset, DatasetError};
 use iosched_evidence::pool::{Answer, ArmFinding, Finding, LEAST_MACHINES, MARGIN};
 use iosched_machine::device::{Inventory, Target};
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::{Failure, exit, in_a_sentence};
 use iosched_machine::host::Host;
 use iosched_policy::advise::elsewhere::{self, Elsewhere};
 use iosched_policy::advise::simulated::Simulated;
@@ -25,7 +25,7 @@ use serde::Serialize;
 
 use super::list::{inventory, size};
 use super::{Outcome, boxed};
-use crate::output::{Output, in_a_sentence};
+use crate::output::Output;
 
 /// Arguments of `iosched advise`.
 #[derive(Debug, Args)]

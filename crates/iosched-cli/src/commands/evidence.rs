@@ -14,13 +14,13 @@ use iosched_evidence::row::{OWN, Row, Text};
 use iosched_evidence::simulated;
 use iosched_experiment::record::Record;
 use iosched_machine::command_line::quoted_path;
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::{Failure, exit, in_a_sentence};
 use iosched_report::evidence as told;
 use serde::{Serialize, Serializer};
 
 use super::{Outcome, boxed, persist};
 use crate::files;
-use crate::output::{Output, in_a_sentence};
+use crate::output::Output;
 
 /// Arguments of `iosched evidence`.
 #[derive(Debug, Args)]

@@ -1,17 +1,16 @@
 //! `iosched restore`: put back what an interrupted run left.
 
-use std::error::Error as _;
 use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
 use iosched_emulate as emulate;
-use iosched_emulate::{Condition, EmulateError};
+use iosched_emulate::Condition;
 use iosched_experiment::journal::{
     self, Foreseen, Leftover, NotUnderstood, Parts, RunState, Undone,
 };
 use iosched_machine::capture;
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::{Failure, exit, in_a_sentence};
 use iosched_machine::host::Host;
 use iosched_machine::process::Stop;
 use iosched_policy::history::{NextUndo, TakenBack, is_undo_cut_short, next_undo};
@@ -163,7 +162,7 @@ pub(crate) fn run(args: &RestoreArgs, output: &Output) -> Outcome {
         runs,
         not_understood,
         undo_finished,
-        undo_not_finished: undo_not_finished.as_deref().map(ToString::to_string),
+        undo_not_finished: undo_not_finished.as_deref().map(why),
         emulated_disks_cleared,
         emulated_disks_left,
         tracing_instances_removed,
@@ -180,14 +179,9 @@ pub(crate) fn run(args: &RestoreArgs, output: &Output) -> Outcome {
 }
 
 /// A failure with its cause and its way out, in one line.
-fn why(failure: &EmulateError) -> String {
-    let cause = failure.source().map(|cause| format!(": {cause}"));
+fn why(failure: &dyn Failure) -> String {
     let hint = failure.hint().map(|hint| format!(" ({hint})"));
-    format!(
-        "{failure}{}{}",
-        cause.unwrap_or_default(),
-        hint.unwrap_or_default()
-    )
+    in_a_sentence(failure) + &hint.unwrap_or_default()
 }
 
 /// What there is to put back.

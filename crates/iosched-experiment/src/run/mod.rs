@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use iosched_emulate as emulate;
 use iosched_machine::clock::unix_time;
 use iosched_machine::device;
-use iosched_machine::failure::in_one_line;
+use iosched_machine::failure::in_a_message;
 use iosched_machine::host::Host;
 use iosched_machine::lock::{self, Lock};
 use iosched_machine::process::{self, ChildError, LoadProcesses, Owner, Scope, Stop, User};
@@ -92,7 +92,9 @@ pub fn run(
     let progress = RunProgress::of(&plan, recorder.record());
     let time_left = progress.time_left();
     let stop = &stop.at(time_left.map(|left| options.begun + left));
-    process::be_spared_for_want_of_memory();
+    if !plan.disks.is_empty() {
+        process::be_spared_for_want_of_memory();
+    }
     let locks = plan.disks.iter().map(|disk| lock::lock(host, disk));
     let _locks = locks.collect::<Result<Vec<Lock>, _>>()?;
     // While we waited for them another run may have been killed: what it left is not what was there before.
@@ -365,7 +367,7 @@ impl Runner<'_> {
             slot,
             sequence,
             reason: VoidReason::LoadFailed {
-                message: in_one_line(error),
+                message: in_a_message(error),
             },
             elapsed_s: self.mark.elapsed().as_secs_f64(),
         }))
@@ -429,9 +431,11 @@ impl Runner<'_> {
                 resume: resume(),
             });
         }
-        let mut disks = self.plan.disks.iter();
-        let broken = disks.find_map(|disk| device::unreadable(self.host, disk));
-        if let Some(cause) = self.plan.target.failed().or(broken) {
+        let broken = || {
+            let mut disks = self.plan.disks.iter();
+            disks.find_map(|disk| device::unreadable(self.host, disk))
+        };
+        if let Some(cause) = self.plan.target.failed().or_else(broken) {
             return Err(RunError::TargetFailed {
                 cause,
                 resume: resume(),

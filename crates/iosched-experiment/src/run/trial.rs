@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use iosched_machine::capture::CaptureError;
 use iosched_machine::clock::unix_time;
-use iosched_machine::failure::in_one_line;
+use iosched_machine::failure::in_a_message;
 use iosched_machine::host::Host;
 use iosched_switch::{self as switch, QueueState, SwitchError};
 
@@ -243,7 +243,7 @@ fn void(error: LoadError) -> Result<Result<Trial, VoidReason>, RunError> {
         return Err(error.into());
     }
     Ok(Err(VoidReason::LoadFailed {
-        message: in_one_line(&error),
+        message: in_a_message(&error),
     }))
 }
 
