@@ -299,14 +299,16 @@ impl Journal {
 
     /// Puts the disks back. Those that could not be are tried once more with the rest ([`Journal::undo`]).
     pub fn undo_disks(&mut self) -> Vec<Undone> {
-        let (undone, left) = self.entry.undo_disks(&self.host);
-        self.entry.disks = left;
-        // If it cannot be written, and we are killed now, they are put back once more.
-        let written = Unfinished::beside(&self.path);
-        if let Ok(held) = written.and_then(|file| file.finish(&self.path, &self.entry)) {
-            self.held = held;
+        let (settled, left) = self.entry.undo_disks(&self.host);
+        if !settled.is_empty() {
+            self.entry.disks = left;
+            // If it cannot be written, and we are killed now, they are put back once more.
+            let written = Unfinished::beside(&self.path);
+            if let Ok(held) = written.and_then(|file| file.finish(&self.path, &self.entry)) {
+                self.held = held;
+            }
         }
-        undone.into_iter().filter(Undone::is_settled).collect()
+        settled
     }
 
     /// Puts everything back and, when that worked, removes the file.
@@ -674,9 +676,8 @@ impl Leftover {
     /// Those that could not be are tried once more with the rest ([`Leftover::undo`]).
     pub fn undo_disks(&self, host: &Host) -> Vec<Undone> {
         self.in_turn(|entry| {
-            let (undone, disks) = entry.undo_disks(host);
-            let undone: Vec<Undone> = undone.into_iter().filter(Undone::is_settled).collect();
-            if !undone.is_empty() {
+            let (settled, disks) = entry.undo_disks(host);
+            if !settled.is_empty() {
                 let left = Entry {
                     disks,
                     ..entry.clone()
@@ -684,7 +685,7 @@ impl Leftover {
                 // If it cannot be written, they are put back once more.
                 let _ = durable::write_whole(&self.path, &left);
             }
-            undone
+            settled
         })
     }
 
@@ -774,14 +775,15 @@ fn undo_file(host: &Host, path: &Path, entry: &Entry, parts: Parts) -> Vec<Undon
 }
 
 impl Entry {
-    /// Puts the disks back, and says which are still to be.
+    /// Puts the disks back: those that are settled, and those that are still to be put back.
     fn undo_disks(&self, host: &Host) -> (Vec<Undone>, Vec<SavedDisk>) {
-        let mut undone = Vec::new();
         let Ok(now) = boot_id(host) else {
-            return (undone, self.disks.clone());
+            return (Vec::new(), self.disks.clone());
         };
         let same_boot = now == self.boot_id;
+        let mut undone = Vec::new();
         let left = Rest(&mut undone).of(&self.disks, |disk| Some(disk.undo(host, same_boot)));
+        undone.retain(Undone::is_settled);
         (undone, left)
     }
 
