@@ -113,18 +113,9 @@ impl<'a> Settings<'a> {
     where
         T: FromStr + PartialOrd + std::fmt::Display,
     {
-        let Some(text) = self.text(name) else {
-            return Ok(default);
-        };
-        let number = text.parse().ok().filter(|number| range.contains(number));
-        number.ok_or_else(|| {
-            let cause = format!(
-                "a number from {} to {} is wanted",
-                range.start(),
-                range.end()
-            );
-            self.refuse(name, text, cause)
-        })
+        let (least, most) = (range.start(), range.end());
+        let wanted = format!("a number from {least} to {most} is wanted");
+        self.within(name, &range, default, &wanted, |text| text.parse().ok())
     }
 
     /// A size in this range, bytes, or the default.
@@ -134,12 +125,10 @@ impl<'a> Settings<'a> {
         range: std::ops::RangeInclusive<u64>,
         default: u64,
     ) -> Result<u64, SettingError> {
-        let Some(text) = self.text(name) else {
-            return Ok(default);
-        };
-        let parsed = parse_size(text).ok().map(Bytes::as_u64);
-        let parsed = parsed.filter(|bytes| range.contains(bytes));
-        parsed.ok_or_else(|| self.refuse(name, text, "a size such as 4k, 16m or 1g is wanted"))
+        let wanted = "a size such as 4k, 16m or 1g is wanted";
+        self.within(name, &range, default, wanted, |text| {
+            parse_size(text).ok().map(Bytes::as_u64)
+        })
     }
 
     /// A time of whole seconds in this range, or the default: `90`, `90s`, `2m`.
@@ -149,21 +138,29 @@ impl<'a> Settings<'a> {
         range: std::ops::RangeInclusive<u64>,
         default: u64,
     ) -> Result<u64, SettingError> {
+        let (least, most) = (range.start(), range.end());
+        let wanted = format!("{least} to {most} seconds are wanted, for example 90 or 2m");
+        self.within(name, &range, default, &wanted, |text| {
+            let nanos = quantity::time(text, SECOND).map(Nanos::as_nanos);
+            let whole = nanos.filter(|nanos| nanos.is_multiple_of(SECOND));
+            whole.map(|nanos| nanos / SECOND)
+        })
+    }
+
+    /// What is read of a setting, if it is in this range, or the default.
+    fn within<T: PartialOrd>(
+        &mut self,
+        name: &str,
+        range: &std::ops::RangeInclusive<T>,
+        default: T,
+        wanted: &str,
+        read: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<T, SettingError> {
         let Some(text) = self.text(name) else {
             return Ok(default);
         };
-        let nanos = quantity::time(text, SECOND).map(Nanos::as_nanos);
-        let whole = nanos.filter(|nanos| nanos.is_multiple_of(SECOND));
-        let seconds = whole.map(|nanos| nanos / SECOND);
-        let seconds = seconds.filter(|seconds| range.contains(seconds));
-        seconds.ok_or_else(|| {
-            let cause = format!(
-                "{} to {} seconds are wanted, for example 90 or 2m",
-                range.start(),
-                range.end()
-            );
-            self.refuse(name, text, cause)
-        })
+        let value = read(text).filter(|value| range.contains(value));
+        value.ok_or_else(|| self.refuse(name, text, wanted))
     }
 
     /// True if the setting is given, and was not taken yet.
