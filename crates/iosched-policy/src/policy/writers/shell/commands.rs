@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::dialect::{Dialect, Named};
-use super::{Leaves, Outcome, Rights, Shell, Success, UNKNOWN, words};
+use super::{Leaves, Outcome, Rights, Shell, Truth, UNKNOWN, words};
 use crate::policy::writers::is_executable;
 
 /// Commands that start the one which follows them, and of which of their options a word follows.
@@ -34,7 +34,7 @@ impl Shell<'_> {
     /// A command of a shell and its arguments.
     pub(super) fn run(&mut self, words: &[String], line: usize) -> Outcome {
         if self.dialect.lacks(&words[0]) {
-            return Outcome::silent(Success::No);
+            return Outcome::silent(Truth::No);
         }
         self.run_by(words, line, self.dialect)
     }
@@ -52,7 +52,7 @@ impl Shell<'_> {
             return if is_executable(self.place.host, path) {
                 self.script(path, words, &[])
             } else {
-                Outcome::silent(Success::No)
+                Outcome::silent(Truth::No)
             };
         }
         if let Some(body) = self.functions.get(&words[0]).cloned() {
@@ -62,7 +62,7 @@ impl Shell<'_> {
             let rest = after_options(name, with_word, arguments);
             let is_of_shell = matches!(name, "command" | "builtin");
             return match rest {
-                [] => Outcome::of(Success::Unknown),
+                [] => Outcome::of(Truth::Unknown),
                 [shell, more @ ..] if name == "busybox" && shell == "sh" => {
                     let words = [&["ash".to_owned()], more].concat();
                     self.shell(&words, line)
@@ -72,7 +72,7 @@ impl Shell<'_> {
                     self.rights = Rights::Root;
                     self.in_doubt(|shell| shell.deeper(0, |shell| shell.run_file(rest, line)));
                     self.rights = Rights::OfUser;
-                    Outcome::of(Success::Unknown)
+                    Outcome::of(Truth::Unknown)
                 }
                 _ => self.deeper(0, |shell| shell.run_file(rest, line)),
             };
@@ -98,15 +98,15 @@ impl Shell<'_> {
         Some(match name {
             "exit" => Outcome {
                 leaves: Leaves::Script,
-                ..Outcome::of(Success::Unknown)
+                ..Outcome::of(Truth::Unknown)
             },
-            "break" | "continue" if self.loops == 0 => Outcome::silent(Success::Yes),
+            "break" | "continue" if self.loops == 0 => Outcome::silent(Truth::Yes),
             "return" if self.frames == 0 && self.dialect.is_bash() => {
                 if self.dialect == Dialect::BashAsSh {
                     // Ends the script as a command of its own, and not before `||`.
                     self.perhaps_left = self.perhaps_left.max(Leaves::Script);
                 }
-                Outcome::silent(Success::No)
+                Outcome::silent(Truth::No)
             }
             "return" | "break" | "continue" => Outcome {
                 leaves: match name {
@@ -114,14 +114,14 @@ impl Shell<'_> {
                     "break" => Leaves::Loop,
                     _ => Leaves::Turn,
                 },
-                ..Outcome::of(Success::Unknown)
+                ..Outcome::of(Truth::Unknown)
             },
             "cd" | "pushd" => {
                 let to = arguments
                     .iter()
                     .rfind(|argument| !argument.starts_with('-'));
                 self.directory = to.map_or_else(|| UNKNOWN.to_string(), |to| self.absolute(to));
-                Outcome::of(Success::Yes)
+                Outcome::of(Truth::Yes)
             }
             "export" | "readonly" | "local" | "declare" | "typeset" => {
                 let exports = name == "export" || arguments.iter().any(|word| word == "-x");
@@ -137,13 +137,13 @@ impl Shell<'_> {
                         self.variables.insert(name.to_owned(), value.to_owned());
                     }
                 }
-                Outcome::of(Success::Yes)
+                Outcome::of(Truth::Yes)
             }
             "unset" | "read" | "mapfile" | "readarray" | "getopts" => {
                 for name in arguments {
                     self.variables.insert(name.clone(), UNKNOWN.to_string());
                 }
-                Outcome::of(Success::Unknown)
+                Outcome::of(Truth::Unknown)
             }
             "set" => {
                 self.exports_all = exports_all(arguments).unwrap_or(self.exports_all);
@@ -156,20 +156,20 @@ impl Shell<'_> {
                     self.arguments.truncate(1);
                     self.arguments.extend_from_slice(&arguments[at + 1..]);
                 }
-                Outcome::of(Success::Yes)
+                Outcome::of(Truth::Yes)
             }
             "shift" => {
                 let by = arguments.first().map_or(Ok(1), |by| by.parse::<usize>());
                 let last = self.arguments.len();
                 self.arguments
                     .drain(1.min(last)..by.unwrap_or(last).saturating_add(1).min(last));
-                Outcome::of(Success::Yes)
+                Outcome::of(Truth::Yes)
             }
             "eval" => {
                 let text = arguments.join(" ");
                 if text.contains(UNKNOWN) {
                     self.names_in(&text);
-                    return Some(Outcome::of(Success::Unknown));
+                    return Some(Outcome::of(Truth::Unknown));
                 }
                 self.has_failed = false;
                 let outcome = self.deeper(line, |shell| shell.text(&text));
@@ -208,9 +208,9 @@ impl Shell<'_> {
                     .iter()
                     .filter(|argument| !argument.starts_with('-'));
                 let success = if paths.all(is_known) {
-                    Success::Yes
+                    Truth::Yes
                 } else {
-                    Success::Unknown
+                    Truth::Unknown
                 };
                 Outcome {
                     success,
@@ -232,22 +232,22 @@ impl Shell<'_> {
                         self.write(path, &value, line);
                     }
                 }
-                Outcome::of(Success::Unknown)
+                Outcome::of(Truth::Unknown)
             }
             "cp" | "install" => {
                 if let Some(path) = arguments.last() {
                     self.write(path, &UNKNOWN.to_string(), line);
                 }
-                Outcome::of(Success::Unknown)
+                Outcome::of(Truth::Unknown)
             }
             "find" => self.found(arguments, line),
             "xargs" => self.with_more(arguments, line),
             "sleep" | "wait" | "sync" | "modprobe" | "trap" | "umask" | "ulimit" => {
-                Outcome::of(Success::Unknown)
+                Outcome::of(Truth::Unknown)
             }
             _ => {
                 self.other(name, arguments, line);
-                Outcome::of(Success::Unknown)
+                Outcome::of(Truth::Unknown)
             }
         }
     }
@@ -307,26 +307,26 @@ impl Shell<'_> {
                 let script = PathBuf::from(script);
                 self.script_by(&script, rest, &[], Some(dialect))
             }
-            _ => Outcome::of(Success::Unknown),
+            _ => Outcome::of(Truth::Unknown),
         }
     }
 
     /// `. FILE`.
     fn sourced(&mut self, arguments: &[String]) -> Outcome {
         let Some(path) = arguments.first() else {
-            return Outcome::of(Success::Unknown);
+            return Outcome::of(Truth::Unknown);
         };
         let path = PathBuf::from(self.absolute(path));
         let Some(text) = self.script_of(&path) else {
             self.may_have_more = true;
-            let is_not_there = self.exists(&path.to_string_lossy()) == Success::No;
+            let is_not_there = self.exists(&path.to_string_lossy()) == Truth::No;
             return if is_not_there && self.dialect.dies_of_special_builtins() {
                 Outcome {
                     leaves: Leaves::Script,
-                    ..Outcome::of(Success::No)
+                    ..Outcome::of(Truth::No)
                 }
             } else {
-                Outcome::of(Success::Unknown)
+                Outcome::of(Truth::Unknown)
             };
         };
         let file = std::mem::replace(&mut self.file, path);
@@ -340,7 +340,7 @@ impl Shell<'_> {
     /// What `eval` and `.` come to: bash itself goes on after a text that is an error.
     fn unless_it_goes_on(&mut self, outcome: Outcome) -> Outcome {
         if std::mem::take(&mut self.has_failed) && !self.dialect.dies_of_special_builtins() {
-            return Outcome::of(Success::No);
+            return Outcome::of(Truth::No);
         }
         outcome
     }
@@ -356,7 +356,7 @@ impl Shell<'_> {
                 self.in_doubt(|shell| shell.deeper(0, |shell| shell.run_file(&words, line)));
             }
         }
-        Outcome::of(Success::Unknown)
+        Outcome::of(Truth::Unknown)
     }
 
     /// `xargs COMMAND`.
@@ -376,14 +376,14 @@ impl Shell<'_> {
             rest = rest.get(usize::from(has_word)..).unwrap_or_default();
         }
         if rest.is_empty() {
-            return Outcome::of(Success::Unknown);
+            return Outcome::of(Truth::Unknown);
         }
         let words: Vec<String> = match stands_for.filter(|text| !text.is_empty()) {
             Some(text) => rest.iter().map(|word| word.replace(&text, "\0")).collect(),
             None => rest.iter().cloned().chain(["\0".to_owned()]).collect(),
         };
         self.in_doubt(|shell| shell.deeper(0, |shell| shell.run_file(&words, line)));
-        Outcome::of(Success::Unknown)
+        Outcome::of(Truth::Unknown)
     }
 }
 

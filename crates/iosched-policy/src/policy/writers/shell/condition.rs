@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::dialect::Dialect;
-use super::{Shell, Success, UNKNOWN};
+use super::{Shell, Truth, UNKNOWN};
 use crate::system_config::pattern::is_like;
 
 impl Shell<'_> {
@@ -13,10 +13,10 @@ impl Shell<'_> {
         name: &str,
         arguments: &[String],
         of_tools: Dialect,
-    ) -> Option<Success> {
+    ) -> Option<Truth> {
         Some(match name {
-            "true" | ":" => Success::Yes,
-            "false" => Success::No,
+            "true" | ":" => Truth::Yes,
+            "false" => Truth::No,
             "[" => self.test(
                 arguments
                     .strip_suffix(&["]".to_owned()])
@@ -37,23 +37,23 @@ impl Shell<'_> {
         })
     }
 
-    fn test(&self, words: &[String], of_tools: Dialect, takes_patterns: bool) -> Success {
+    fn test(&self, words: &[String], of_tools: Dialect, takes_patterns: bool) -> Truth {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         match words[..] {
             // An error, with `!` before it, too.
-            [_, "==", _] | ["!", _, "==", _] if !of_tools.has_common_extensions() => Success::No,
+            [_, "==", _] | ["!", _, "==", _] if !of_tools.has_common_extensions() => Truth::No,
             ["!", ref rest @ ..] if !rest.is_empty() => {
                 let rest: Vec<String> = rest.iter().map(|word| (*word).to_owned()).collect();
                 self.test(&rest, of_tools, takes_patterns).not()
             }
-            [] => Success::No,
+            [] => Truth::No,
             [text] => is_known(text, || !text.is_empty()),
             ["-n", text] => is_known(text, || !text.is_empty()),
             ["-z", text] => is_known(text, || text.is_empty()),
             ["-e" | "-f" | "-d" | "-r" | "-w" | "-x" | "-s" | "-b", path] => self.exists(path),
             [a, operator, b] => {
                 if a.contains(UNKNOWN) || b.contains(UNKNOWN) {
-                    return Success::Unknown;
+                    return Truth::Unknown;
                 }
                 let is_same = || {
                     if takes_patterns {
@@ -75,20 +75,20 @@ impl Shell<'_> {
                     "-ge" => numbers().map(|(a, b)| a >= b),
                     _ => None,
                 };
-                is.map_or(Success::Unknown, Success::of)
+                is.map_or(Truth::Unknown, Truth::of)
             }
-            _ => Success::Unknown,
+            _ => Truth::Unknown,
         }
     }
 
     /// Whether a file is there. That a copied tree lacks it says nothing, unless the tree has the directory.
-    pub(super) fn exists(&self, path: &str) -> Success {
+    pub(super) fn exists(&self, path: &str) -> Truth {
         if path.is_empty() {
-            return Success::No;
+            return Truth::No;
         }
         let path = self.absolute(path);
         if path.contains(UNKNOWN) {
-            return Success::Unknown;
+            return Truth::Unknown;
         }
         let host = self.place.host;
         let in_machine = |path: &Path| match (
@@ -101,24 +101,24 @@ impl Shell<'_> {
         };
         let path = Path::new(&path);
         if in_machine(path).exists() {
-            return Success::Yes;
+            return Truth::Yes;
         }
         let is_complete = host.is_live()
             || path
                 .parent()
                 .is_some_and(|parent| in_machine(parent).is_dir());
         if is_complete {
-            Success::No
+            Truth::No
         } else {
-            Success::Unknown
+            Truth::Unknown
         }
     }
 
     /// Whether a plain text stands in a file of the disk. The names of schedulers that it does not offer may come.
-    fn grep(&self, arguments: &[String]) -> Success {
+    fn grep(&self, arguments: &[String]) -> Truth {
         let mut words = arguments.iter().filter(|word| !word.starts_with('-'));
         let (Some(text), Some(path), None) = (words.next(), words.next(), words.next()) else {
-            return Success::Unknown;
+            return Truth::Unknown;
         };
         let is_plain =
             !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
@@ -127,24 +127,24 @@ impl Shell<'_> {
             .filter(|word| word.starts_with('-'))
             .any(|word| word.contains(['v', 'x', 'c', 'L']));
         if !is_plain || has_effect {
-            return Success::Unknown;
+            return Truth::Unknown;
         }
         let path = self.absolute(path);
         if let Some(held) = self.place.text_at(&path) {
-            return Success::of(held.contains(text.as_str()));
+            return Truth::of(held.contains(text.as_str()));
         }
         let is_offered = self.place.offered.iter().any(|name| name == text);
         if self.place.below(&path) == Some("queue/scheduler") && is_offered {
-            return Success::Yes;
+            return Truth::Yes;
         }
-        Success::Unknown
+        Truth::Unknown
     }
 }
 
-fn is_known(text: &str, is: impl Fn() -> bool) -> Success {
+fn is_known(text: &str, is: impl Fn() -> bool) -> Truth {
     if text.contains(UNKNOWN) {
-        Success::Unknown
+        Truth::Unknown
     } else {
-        Success::of(is())
+        Truth::of(is())
     }
 }

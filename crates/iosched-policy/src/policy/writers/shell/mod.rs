@@ -25,7 +25,7 @@ use iosched_machine::sysfs::sysfs_name;
 use self::dialect::{Dialect, Named};
 use self::syntax::{Command, List, Node, Piece, Redirection, Rest, Word};
 use super::text_of;
-use super::truth::Truth as Success;
+use super::truth::Truth;
 use crate::policy::matching::KnownDisk;
 use crate::system_config::pattern::is_like;
 
@@ -202,14 +202,14 @@ enum Leaves {
 
 /// What a command came to.
 struct Outcome {
-    success: Success,
+    success: Truth,
     leaves: Leaves,
     /// What it prints, if that is known.
     output: String,
 }
 
 impl Outcome {
-    fn of(success: Success) -> Outcome {
+    fn of(success: Truth) -> Outcome {
         Outcome {
             success,
             leaves: Leaves::Nothing,
@@ -217,7 +217,7 @@ impl Outcome {
         }
     }
 
-    fn silent(success: Success) -> Outcome {
+    fn silent(success: Truth) -> Outcome {
         Outcome {
             output: String::new(),
             ..Outcome::of(success)
@@ -227,7 +227,7 @@ impl Outcome {
     fn printing(output: String) -> Outcome {
         Outcome {
             output,
-            ..Outcome::of(Success::Yes)
+            ..Outcome::of(Truth::Yes)
         }
     }
 }
@@ -359,12 +359,12 @@ impl<'a> Shell<'a> {
                 self.has_failed = true;
                 Outcome {
                     leaves: Leaves::Script,
-                    ..Outcome::of(Success::No)
+                    ..Outcome::of(Truth::No)
                 }
             }
             Rest::NotRead(text, first) => {
                 self.lines(text, first);
-                Outcome::of(Success::Unknown)
+                Outcome::of(Truth::Unknown)
             }
         }
     }
@@ -386,7 +386,7 @@ impl<'a> Shell<'a> {
     }
 
     fn list(&mut self, list: &List) -> Outcome {
-        let mut outcome = Outcome::of(Success::Yes);
+        let mut outcome = Outcome::of(Truth::Yes);
         for node in list {
             outcome = self.node(node);
             if outcome.leaves != Leaves::Nothing {
@@ -455,7 +455,7 @@ impl<'a> Shell<'a> {
         if std::mem::take(&mut self.is_broken) {
             return Outcome {
                 leaves: Leaves::Script,
-                ..Outcome::of(Success::No)
+                ..Outcome::of(Truth::No)
             };
         }
         outcome
@@ -466,7 +466,7 @@ impl<'a> Shell<'a> {
             Node::Command(command) => self.command(command),
             Node::Pipeline { parts, is_negated } => {
                 let before = self.input.clone();
-                let mut last = Outcome::of(Success::Unknown);
+                let mut last = Outcome::of(Truth::Unknown);
                 for part in parts {
                     last = self.node(part);
                     self.input.clone_from(&last.output);
@@ -486,10 +486,10 @@ impl<'a> Shell<'a> {
                     if outcome.leaves != Leaves::Nothing {
                         break;
                     }
-                    let wanted = Success::of(*is_and);
+                    let wanted = Truth::of(*is_and);
                     if outcome.success == wanted {
                         outcome = self.node(node);
-                    } else if outcome.success == Success::Unknown {
+                    } else if outcome.success == Truth::Unknown {
                         self.in_doubt(|shell| shell.node(node));
                     }
                 }
@@ -501,12 +501,12 @@ impl<'a> Shell<'a> {
             Node::While { condition, body } => self.looped(|shell| {
                 shell.list(condition);
                 shell.in_doubt(|shell| shell.list(body));
-                Outcome::of(Success::Unknown)
+                Outcome::of(Truth::Unknown)
             }),
             Node::Function { name, body } => {
                 let body = Rc::new((**body).clone());
                 self.functions.insert(name.clone(), body);
-                Outcome::of(Success::Yes)
+                Outcome::of(Truth::Yes)
             }
             Node::Group { body, is_subshell } => {
                 if !is_subshell {
@@ -521,7 +521,7 @@ impl<'a> Shell<'a> {
                 let before = self.input.clone();
                 self.redirect_input(redirections);
                 if self.is_broken {
-                    return Outcome::of(Success::No);
+                    return Outcome::of(Truth::No);
                 }
                 let outcome = self.node(node);
                 self.input = before;
@@ -538,13 +538,13 @@ impl<'a> Shell<'a> {
             let asked = self.list(condition);
             match asked.success {
                 _ if asked.leaves != Leaves::Nothing => return asked,
-                Success::No => {}
-                Success::Yes if !is_in_doubt => return self.list(then),
-                Success::Yes => {
+                Truth::No => {}
+                Truth::Yes if !is_in_doubt => return self.list(then),
+                Truth::Yes => {
                     self.in_doubt(|shell| shell.list(then));
-                    return Outcome::of(Success::Unknown);
+                    return Outcome::of(Truth::Unknown);
                 }
-                Success::Unknown => {
+                Truth::Unknown => {
                     self.in_doubt(|shell| shell.list(then));
                     is_in_doubt = true;
                 }
@@ -552,7 +552,7 @@ impl<'a> Shell<'a> {
         }
         if is_in_doubt {
             self.in_doubt(|shell| shell.list(otherwise));
-            return Outcome::of(Success::Unknown);
+            return Outcome::of(Truth::Unknown);
         }
         self.list(otherwise)
     }
@@ -561,37 +561,37 @@ impl<'a> Shell<'a> {
         let text = self.text_of_word(word);
         let mut is_in_doubt = false;
         if self.is_broken {
-            return Outcome::of(Success::No);
+            return Outcome::of(Truth::No);
         }
         for (patterns, body) in arms {
-            let mut is_taken = Success::No;
+            let mut is_taken = Truth::No;
             for pattern in patterns {
                 let pattern = self.text_of_word(pattern);
                 if pattern == "*" || pattern == text && !text.contains(UNKNOWN) {
-                    is_taken = Success::Yes;
+                    is_taken = Truth::Yes;
                 } else if pattern.contains(UNKNOWN) || text.contains(UNKNOWN) {
-                    is_taken = Success::Unknown;
+                    is_taken = Truth::Unknown;
                 } else if is_like(&pattern, &text) {
-                    is_taken = Success::Yes;
+                    is_taken = Truth::Yes;
                 }
-                if is_taken == Success::Yes {
+                if is_taken == Truth::Yes {
                     break;
                 }
             }
             match is_taken {
-                Success::No => {}
-                Success::Yes if !is_in_doubt => return self.list(body),
-                Success::Yes => {
+                Truth::No => {}
+                Truth::Yes if !is_in_doubt => return self.list(body),
+                Truth::Yes => {
                     self.in_doubt(|shell| shell.list(body));
                     break;
                 }
-                Success::Unknown => {
+                Truth::Unknown => {
                     self.in_doubt(|shell| shell.list(body));
                     is_in_doubt = true;
                 }
             }
         }
-        Outcome::of(Success::Unknown)
+        Outcome::of(Truth::Unknown)
     }
 
     fn each(&mut self, name: &str, words: Option<&[Word]>, body: &List) -> Outcome {
@@ -600,7 +600,7 @@ impl<'a> Shell<'a> {
             None => self.arguments.iter().skip(1).cloned().collect(),
         };
         if self.is_broken {
-            return Outcome::of(Success::No);
+            return Outcome::of(Truth::No);
         }
         if turns.len() > MOST_TURNS {
             turns = vec![UNKNOWN.to_string()];
@@ -614,13 +614,13 @@ impl<'a> Shell<'a> {
                         return shell.list(body);
                     }
                     shell.in_doubt(|shell| shell.list(body));
-                    Outcome::of(Success::Unknown)
+                    Outcome::of(Truth::Unknown)
                 });
                 if left.leaves != Leaves::Nothing {
                     return left;
                 }
             }
-            Outcome::of(Success::Unknown)
+            Outcome::of(Truth::Unknown)
         })
     }
 
@@ -629,7 +629,7 @@ impl<'a> Shell<'a> {
         if self.commands > MOST_COMMANDS {
             return Outcome {
                 leaves: Leaves::Script,
-                ..Outcome::of(Success::Unknown)
+                ..Outcome::of(Truth::Unknown)
             };
         }
         let is_double_bracket = matches!(
@@ -653,11 +653,11 @@ impl<'a> Shell<'a> {
         let input = self.input.clone();
         self.redirect_input(&command.redirections);
         if self.is_broken {
-            return Outcome::of(Success::No);
+            return Outcome::of(Truth::No);
         }
         let outcome = match words.split_first() {
             Some(_) => self.run(&words, command.line),
-            None => Outcome::silent(Success::Yes),
+            None => Outcome::silent(Truth::Yes),
         };
         self.input = input;
         self.redirect_output(&command.redirections, &outcome.output, command.line);
@@ -679,14 +679,14 @@ impl<'a> Shell<'a> {
     fn program(&mut self, words: &[String]) -> Outcome {
         let line = self.line.unwrap_or(0);
         let Some(path) = words.first().map(Path::new) else {
-            return Outcome::of(Success::Unknown);
+            return Outcome::of(Truth::Unknown);
         };
         let is_no_program = || {
             let text = self.script_of(path);
             text.is_some_and(|text| !text.is_empty() && !text.starts_with("#!"))
         };
         if path.is_absolute() && (self.surely_lacks(path) || is_no_program()) {
-            return Outcome::silent(Success::No);
+            return Outcome::silent(Truth::No);
         }
         self.run_file(words, line)
     }
@@ -698,7 +698,7 @@ impl<'a> Shell<'a> {
             .parent()
             .is_some_and(|parent| COMMON.iter().any(|common| parent == Path::new(common)));
         let is_known = self.place.host.is_live() || !is_common;
-        is_known && self.exists(&path.to_string_lossy()) == Success::No
+        is_known && self.exists(&path.to_string_lossy()) == Truth::No
     }
 
     /// A text that is not followed, in which the file of a scheduler is perhaps named.
@@ -732,7 +732,7 @@ impl<'a> Shell<'a> {
         by: Option<Dialect>,
     ) -> Outcome {
         let Some(text) = self.script_of(script) else {
-            return Outcome::of(Success::Unknown);
+            return Outcome::of(Truth::Unknown);
         };
         let file = std::mem::replace(&mut self.file, script.to_owned());
         let line = self.line.take();
@@ -748,7 +748,7 @@ impl<'a> Shell<'a> {
                         }
                     }
                     shell.line = None;
-                    return Outcome::of(Success::Unknown);
+                    return Outcome::of(Truth::Unknown);
                 }
                 let outcome = shell.text(&text);
                 for name in functions {
@@ -809,7 +809,7 @@ impl<'a> Shell<'a> {
         let outcome = if self.depth <= DEEPEST {
             follow(self)
         } else {
-            Outcome::of(Success::Unknown)
+            Outcome::of(Truth::Unknown)
         };
         self.depth -= 1;
         self.line = before;
