@@ -604,6 +604,21 @@ fn send(signal: &str, pids: &[u32]) {
     }
 }
 
+/// A run under schedulers that the disk does not have before.
+fn start(mounted: &Mounted, records: &tempfile::TempDir, more: &[&str]) -> Child {
+    let load = "pgbench:scale=1,clients=2,time=20";
+    iosched_process()
+        .args(["tune", mounted.path(), "--load", load])
+        .args(["--arms", "mq-deadline,bfq", "--out"])
+        .arg(records.path().join("r"))
+        .args(more)
+        .env("PGPASSWORD", "right")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
 /// Asks a run to end, and waits until it has: the disk is as it was before anything else is waited for.
 fn interrupt(mut run: Child, mounted: &Mounted) -> String {
     send("-INT", &[run.id()]);
@@ -621,20 +636,7 @@ fn a_server_of_the_users_that_stops_answering_keeps_neither_the_scheduler_nor_a_
     let server = Server::start(&mounted.at);
     let records = tempfile::tempdir().unwrap();
     let connection = server.connection();
-    let run = iosched_process()
-        .args([
-            "tune",
-            mounted.path(),
-            "--load",
-            "pgbench:scale=1,clients=2,time=20",
-        ])
-        .args(["--pg", &connection, "--arms", "mq-deadline,bfq", "--out"])
-        .arg(records.path().join("r"))
-        .env("PGPASSWORD", "right")
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let run = start(&mounted, &records, &["--pg", &connection]);
     let is_in_a_trial = || {
         mounted.disk.scheduler() != "none"
             && !server.ask("SELECT 1 FROM pg_stat_database WHERE datname LIKE '%_trial' AND xact_commit > 50").is_empty()
@@ -677,19 +679,7 @@ fn a_server_of_our_own_that_somebody_stops_is_ended_all_the_same() {
     }
     let mounted = Mounted::new(512 * MIB);
     let records = tempfile::tempdir().unwrap();
-    let run = iosched_process()
-        .args([
-            "tune",
-            mounted.path(),
-            "--load",
-            "pgbench:scale=1,clients=2,time=20",
-        ])
-        .args(["--arms", "mq-deadline,bfq", "--out"])
-        .arg(records.path().join("r"))
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let run = start(&mounted, &records, &[]);
     assert!(wait_until(
         || mounted.disk.scheduler() != "none" && is_measuring(&mounted)
     ));

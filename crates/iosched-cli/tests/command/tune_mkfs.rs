@@ -320,8 +320,8 @@ fn what_a_killed_mkfs_left_goes_or_is_named_with_the_way_out() {
     }
 }
 
-/// After a kill, with nothing mounted any more, as after a reboot.
-fn killed_and_unmounted() -> Option<Bench> {
+/// A run that was killed, when its load has ended, too.
+fn killed() -> Option<Bench> {
     let bench = Bench::new()?;
     let mut child = bench.start();
     child.kill().unwrap();
@@ -329,6 +329,12 @@ fn killed_and_unmounted() -> Option<Bench> {
     assert!(wait_until(|| {
         processes_with(&format!("sleep {}", bench.span)).is_empty()
     }));
+    Some(bench)
+}
+
+/// After a kill, with nothing mounted any more, as after a reboot.
+fn killed_and_unmounted() -> Option<Bench> {
+    let bench = killed()?;
     run("umount", &[bench.disk.path().to_str().unwrap()]);
     Some(bench)
 }
@@ -373,13 +379,7 @@ fn a_copy_of_the_disk_is_somebody_elses() {
 
 /// A run that was killed while its file system is mounted, and where that is.
 fn killed_and_mounted() -> Option<(Bench, PathBuf)> {
-    let bench = Bench::new()?;
-    let mut child = bench.start();
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert!(wait_until(|| {
-        processes_with(&format!("sleep {}", bench.span)).is_empty()
-    }));
+    let bench = killed()?;
     let label = bench.content();
     let label = label.lines().find_map(|line| line.strip_prefix("LABEL="));
     let at = Path::new("/run/iosched/mounted").join(label.unwrap());
