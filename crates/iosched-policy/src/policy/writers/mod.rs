@@ -279,15 +279,23 @@ pub fn means(value: &str, found: &str) -> bool {
 
 /// The text of a file of the machine, links followed within the machine; none if it cannot be read.
 fn text_of(host: &Host, path: &Path) -> Option<String> {
+    let end = end_of_links(host, path);
+    if end == Path::new("/dev/null") && end != path {
+        return Some(String::new());
+    }
+    lossy::read(host.path(&end)).ok()
+}
+
+/// Where the links of a path lead within the machine.
+fn end_of_links(host: &Host, path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..8 {
         match fs::read_link(host.path(&path)) {
-            Ok(target) if target == Path::new("/dev/null") => return Some(String::new()),
             Ok(target) => path = path.parent().unwrap_or(Path::new("/")).join(target),
             Err(_) => break,
         }
     }
-    lossy::read(host.path(&path)).ok()
+    path
 }
 
 /// True if the file may be run: systemd runs no `rc.local` that may not.

@@ -4,9 +4,11 @@
 //! What each of them does with what only some know was asked of the shells themselves: dash 0.5.12, busybox 1.35 as distributions
 //! build it, bash 5.2. The tests ask dash and bash again, and busybox where it is installed.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use iosched_machine::host::Host;
+
+use super::super::end_of_links;
 
 /// Which shell reads commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,18 +110,6 @@ impl Dialect {
             _ => false,
         }
     }
-}
-
-/// Where the links of a path lead within the machine.
-fn end_of_links(host: &Host, path: &Path) -> PathBuf {
-    let mut path = path.to_owned();
-    for _ in 0..8 {
-        match std::fs::read_link(host.path(&path)) {
-            Ok(target) => path = path.parent().unwrap_or(Path::new("/")).join(target),
-            Err(_) => break,
-        }
-    }
-    path
 }
 
 fn is_same_file(host: &Host, a: &Path, b: &Path) -> bool {
