@@ -121,6 +121,10 @@ impl MachineFacts {
                 other.kernel, self.kernel
             ));
         }
+        if self.disks.len() != other.disks.len() {
+            let [there, here] = [other, self].map(|facts| facts.disks.len());
+            return Some(format!("disks: {there} there, {here} here"));
+        }
         self.disks
             .iter()
             .zip(&other.disks)

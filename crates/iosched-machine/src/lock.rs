@@ -5,9 +5,9 @@
 //! locked disk alone (systemd, "Locking Block Device Access").
 
 use std::fmt;
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{self, File, FileType, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use crate::failure::{Failure, exit};
 use crate::host::Host;
 use crate::lossy;
 use crate::process;
+use crate::sysfs::is_kernel_name;
 
 /// udev holds the lock itself for a moment while it probes a disk: so long do we wait for it.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -101,9 +102,11 @@ impl Failure for LockError {
 }
 
 /// Locks a whole disk by its kernel name.
+///
+/// # Errors
+/// There is none of that name, its node is none of a block device, or somebody else has it.
 pub fn lock(host: &Host, device: &str) -> Result<Lock, LockError> {
-    let path = host.dev(device);
-    let file = File::open(path).map_err(|source| LockError::Open {
+    let file = open_node(host, device).map_err(|source| LockError::Open {
         device: device.into(),
         source,
     })?;
@@ -121,6 +124,27 @@ pub fn lock(host: &Host, device: &str) -> Result<Lock, LockError> {
         std::thread::sleep(Duration::from_millis(50));
     }
     Ok(Lock { _file: file })
+}
+
+/// The node of a disk. What else has its name is not opened, since that may wait, or do something.
+fn open_node(host: &Host, device: &str) -> io::Result<File> {
+    if !is_kernel_name(device) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is no name of a disk",
+        ));
+    }
+    let node = host.dev(device);
+    let is_disk = |kind: FileType| kind.is_block_device() || (!host.is_live() && kind.is_file());
+    if !is_disk(fs::metadata(&node)?.file_type()) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is no block device",
+        ));
+    }
+    #[expect(clippy::cast_possible_wrap, reason = "a flag of the kernel's int")]
+    let flags = OFlags::NONBLOCK.bits() as i32;
+    OpenOptions::new().read(true).custom_flags(flags).open(node)
 }
 
 /// Opens a file that is there to be locked, and that only its owner can open: whoever may open a file may lock it.
@@ -219,6 +243,37 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
+
+    #[test]
+    fn what_is_no_disk_is_not_opened() {
+        let host = Host::live();
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let fifo = dir.path().join("fifo");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        let below_dev = fifo.strip_prefix("/dev").unwrap().to_str().unwrap();
+        let by_detour = format!("shm/../{below_dev}");
+        // A FIFO would be waited for, and another process told of it.
+        for name in [
+            below_dev,
+            &by_detour,
+            "../dev/null",
+            "full",
+            "null",
+            "",
+            ".",
+        ] {
+            let error = lock(&host, name).unwrap_err();
+            let LockError::Open { source, .. } = &error else {
+                panic!("{name}: {error}")
+            };
+            assert_eq!(
+                source.kind(),
+                io::ErrorKind::InvalidInput,
+                "{name}: {source}"
+            );
+        }
+    }
 
     #[test]
     fn who_inherited_a_lock_is_named_when_its_taker_has_it_no_more() {

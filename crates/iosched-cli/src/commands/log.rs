@@ -116,6 +116,24 @@ fn show(entry: &Entry, in_full: bool, output: &Output) {
 
 /// A time in UTC, to the second.
 pub(crate) fn date(unix_s: f64) -> String {
-    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs_f64(unix_s.max(0.0).floor());
-    jiff::Timestamp::try_from(time).map_or_else(|_| "?".into(), |time| time.to_string())
+    let since = std::time::Duration::try_from_secs_f64(unix_s.max(0.0).floor());
+    let time = since
+        .ok()
+        .and_then(|since| std::time::UNIX_EPOCH.checked_add(since));
+    let shown = time.and_then(|time| jiff::Timestamp::try_from(time).ok());
+    shown.map_or_else(|| "?".into(), |time| time.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::date;
+
+    #[test]
+    fn a_time_that_no_calendar_has_is_shown_as_unknown() {
+        for unix_s in [1e12, 9.2e18, f64::MAX, f64::INFINITY] {
+            assert_eq!(date(unix_s), "?", "{unix_s}");
+        }
+        assert_eq!(date(-1.0), "1970-01-01T00:00:00Z");
+        assert_eq!(date(f64::NAN), "1970-01-01T00:00:00Z");
+    }
 }

@@ -229,8 +229,28 @@ pub struct Change {
     entry: Entry,
 }
 
+/// Where changes are written down, on the machine.
+const DIRECTORY: &str = "/var/lib/iosched/history";
+
 fn directory(host: &Host) -> PathBuf {
-    host.path(Path::new("/var/lib/iosched/history"))
+    host.path(Path::new(DIRECTORY))
+}
+
+/// In a copied tree a link leads to this machine's files, or anywhere.
+fn refuse_links(host: &Host) -> io::Result<()> {
+    if host.is_live() {
+        return Ok(());
+    }
+    let ways = Path::new(DIRECTORY).ancestors().map(|way| host.path(way));
+    for way in ways.take(Path::new(DIRECTORY).components().count() - 1) {
+        if way.is_symlink() {
+            return Err(io::Error::other(format!(
+                "{} is a symbolic link, which may lead out of the tree",
+                way.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Writes down a change of disks alone that was just made. A loop device counts as a disk until it is detached:
@@ -266,7 +286,8 @@ pub fn not_understood(host: &Host) -> Result<Vec<PathBuf>, HistoryError> {
 
 fn files(host: &Host) -> Result<Vec<PathBuf>, HistoryError> {
     let directory = directory(host);
-    durable::whole_files(&directory).map_err(|source| HistoryError::Read {
+    let listed = refuse_links(host).and_then(|()| durable::whole_files(&directory));
+    listed.map_err(|source| HistoryError::Read {
         path: directory,
         source,
     })

@@ -17,7 +17,7 @@ use iosched_machine::process::{Scope, Stop};
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::{HistoryError, directory};
+use super::{HistoryError, directory, refuse_links};
 use crate::system_config::udev::UdevError;
 
 /// Most commands change the machine within this time: waiting for them is not worth a word.
@@ -79,6 +79,7 @@ pub fn take_turn(
         path: path.clone(),
         source,
     };
+    refuse_links(host).map_err(failed)?;
     make_directory(&directory(host)).map_err(failed)?;
     let file = lock::open_private(&path).map_err(failed)?;
     restrict(&file, 0o600).map_err(failed)?; // an older version let others open it
@@ -131,6 +132,30 @@ mod tests {
 
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn a_copied_tree_whose_way_to_the_history_is_a_link_is_refused_and_nothing_is_made_there() {
+        for way in [
+            "var",
+            "var/lib",
+            "var/lib/iosched",
+            "var/lib/iosched/history",
+        ] {
+            let (dir, host) = machine(&[]);
+            let elsewhere = tempfile::tempdir().unwrap();
+            let link = dir.path().join(way);
+            let _ = fs::remove_dir_all(&link);
+            fs::create_dir_all(link.parent().unwrap()).unwrap();
+            std::os::unix::fs::symlink(elsewhere.path(), &link).unwrap();
+            let refused = take_turn(&host, &Stop::new(), &mut |_| {}).unwrap_err();
+            assert!(
+                matches!(refused, HistoryError::Write { .. }),
+                "{way}: {refused}"
+            );
+            super::super::entries(&host).unwrap_err();
+            assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0, "{way}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! the disk that is measured and from no other.
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use iosched_machine::beneath::Directory;
 use iosched_machine::process::{ChildError, User, as_user};
+use iosched_machine::user_files;
 use rustix::fs::{Advice, fadvise};
 
 use super::super::command::CommandError;
@@ -121,11 +122,15 @@ impl Libraries {
     }
 }
 
-/// Asks `ldd`. Of a program that loads nothing it says so with an exit code.
+/// Asks `ldd`. Of a program that loads nothing it says so with an exit code. It has our rights, not those of the
+/// load's user, whose processes could write into what it prints.
 fn libraries(program: &Path, at: &Workplace<'_>) -> Result<Libraries, LoadError> {
     let mut command = Command::new("ldd");
     command.arg(program).env("LC_ALL", "C");
-    let listed = at.scope.run(command, LISTED_WITHIN, at.stop, &mut |_| {});
+    let listed = at
+        .scope
+        .with_user(None)
+        .run(command, LISTED_WITHIN, at.stop, &mut |_| {});
     let listed = listed.map_err(CommandError::from)?;
     Ok(read_list(&listed.stdout))
 }
@@ -153,12 +158,13 @@ fn read_list(text: &str) -> Libraries {
     libraries
 }
 
-/// Copies a file under its own name, to be run by the user, and waits until it is on the disk.
+/// Copies a regular file that the user may read under its own name, to be run by the user, and waits until it is on
+/// the disk.
 fn copy_one(path: &Path, directory: &Path, user: Option<&User>) -> io::Result<String> {
-    let mut original = File::open(path)?;
     let name = path.file_name().and_then(|name| name.to_str());
     let name = name.ok_or_else(|| io::Error::other("a library without a name"))?;
     as_user(user, || {
+        let mut original = user_files::open_to_read(path)?;
         let mut copy = Directory::open(directory)?.create_file(name.as_ref())?;
         io::copy(&mut original, &mut copy)?;
         copy.set_permissions(fs::Permissions::from_mode(0o700))?;
@@ -170,6 +176,31 @@ fn copy_one(path: &Path, directory: &Path, user: Option<&User>) -> io::Result<St
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_user_may_not_read_or_is_no_regular_file_is_not_copied() {
+        let dir = tempfile::tempdir_in("/tmp").unwrap();
+        let open = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        open(dir.path(), 0o777);
+        let [secret, fifo, plain] = ["secret", "fifo", "plain"].map(|name| dir.path().join(name));
+        for (path, mode) in [(&secret, 0o600), (&plain, 0o644)] {
+            fs::write(path, "root's").unwrap();
+            open(path, mode);
+        }
+        let made = rustix::fs::CWD;
+        rustix::fs::mknodat(made, &fifo, rustix::fs::FileType::Fifo, 0o666.into(), 0).unwrap();
+        open(&fifo, 0o666);
+        let nobody = User::find("nobody").unwrap().unwrap();
+        let copies = dir.path().join("copies");
+        files::make_directory(&copies, Some(&nobody)).unwrap();
+        for path in [&secret, &fifo] {
+            copy_one(path, &copies, Some(&nobody)).unwrap_err();
+        }
+        assert_eq!(fs::read_dir(&copies).unwrap().count(), 0);
+        assert_eq!(copy_one(&plain, &copies, Some(&nobody)).unwrap(), "plain");
+    }
 
     #[test]
     fn what_ldd_lists_is_read_for_both_c_libraries_and_for_a_static_program() {
