@@ -676,13 +676,12 @@ fn preparation(record: &Record) -> Vec<String> {
 
 /// The command whose trials have accesses enough, in a line of its own, where such a time is known.
 fn longer_trials(record: &Record, caveat: &Caveat) -> Option<String> {
-    let Caveat::FewAccesses {
-        runtime_s: Some(runtime),
-        ..
-    } = caveat
+    let (Caveat::FewAccesses { runtime_s, .. } | Caveat::UnderWayAtTheEnd { runtime_s, .. }) =
+        caveat
     else {
         return None;
     };
+    let runtime = (*runtime_s)?;
     let command = command_line::ours(&record.header.command);
     let command = command_line::without(&command, "--out", true);
     let command = command_line::with(&command, &format!("--runtime={runtime}s"));
@@ -706,6 +705,18 @@ fn caveat_sentence(analysis: &Analysis, caveat: &Caveat) -> String {
             name(*load),
             analysis.arms[*arm],
             accesses_counted(*accesses),
+        ),
+        Caveat::UnderWayAtTheEnd {
+            load,
+            arm,
+            under_way,
+            accesses,
+            runtime_s: _,
+        } => format!(
+            "Remark on {}: up to {under_way} of the {accesses} accesses of a trial of {} were under way when it ended. \
+             fio counts these as done when the last one is, so that the p99 shown is theirs, and too long.",
+            name(*load),
+            analysis.arms[*arm],
         ),
         Caveat::OneBlock { load } => format!(
             "Remark on {}: all its accesses are for one block: no scheduler has anything to put in \

@@ -26,6 +26,20 @@ pub enum Caveat {
         /// A run time with which it would have enough, s; none where that is not the user's to choose.
         runtime_s: Option<f64>,
     },
+    /// More than one in a hundred of a trial's accesses were under way when it ended: fio counts them as done when the
+    /// last one is, so that the 99th percentile is theirs, and too long.
+    UnderWayAtTheEnd {
+        /// Index of the load.
+        load: usize,
+        /// Index of the arm whose trial has the fewest accesses.
+        arm: usize,
+        /// How many may have been under way.
+        under_way: u64,
+        /// Of so many.
+        accesses: u64,
+        /// A run time with which they would be one in a hundred, s; none where that is not the user's to choose.
+        runtime_s: Option<f64>,
+    },
     /// All accesses of a load go to one block.
     OneBlock {
         /// Index of the load.
@@ -80,6 +94,9 @@ pub(super) fn caveats(plan: &Plan, record: &Record) -> Vec<Caveat> {
     let reads_beside_writes = (0..plan.loads.len())
         .filter(|&load| reads_beside_writes_on_flash(plan, record, load))
         .map(|load| Caveat::ReadsBesideWritesOnFlash { load });
+    let under_way =
+        (0..plan.loads.len()).filter_map(|load| under_way_at_the_end(plan, record, load));
+    let few = few.chain(under_way);
     let mut caveats: Vec<Caveat> = few.chain(one_block).chain(reads_beside_writes).collect();
     caveats.extend(load_average(record));
     caveats.extend(other_programs(plan, record));
@@ -89,25 +106,49 @@ pub(super) fn caveats(plan: &Plan, record: &Record) -> Vec<Caveat> {
 
 /// The trial of a load with the fewest accesses, if these are too few.
 fn few_accesses(plan: &Plan, record: &Record, load: usize) -> Option<Caveat> {
+    let (accesses, arm) = fewest_accesses(plan, record, load)?;
+    (accesses < ENOUGH_ACCESSES).then(|| Caveat::FewAccesses {
+        load,
+        arm,
+        accesses,
+        runtime_s: runtime_for(plan, load, accesses, ENOUGH_ACCESSES),
+    })
+}
+
+/// The trial of a load with the fewest accesses, if more than one in a hundred may have been under way at its end.
+fn under_way_at_the_end(plan: &Plan, record: &Record, load: usize) -> Option<Caveat> {
+    let Spec::JobFile(text) = &plan.loads[load].spec else {
+        return None;
+    };
+    let (accesses, arm) = fewest_accesses(plan, record, load)?;
+    let under_way = JobFile::parse(&plan.loads[load].name, text)
+        .ok()?
+        .under_way_at_the_end();
+    let enough = under_way.saturating_mul(100);
+    (accesses >= ENOUGH_ACCESSES && accesses < enough).then(|| Caveat::UnderWayAtTheEnd {
+        load,
+        arm,
+        under_way,
+        accesses,
+        runtime_s: runtime_for(plan, load, accesses, enough),
+    })
+}
+
+/// The fewest accesses that a trial of a load has, and its arm; none of a control, and where nothing counts them.
+fn fewest_accesses(plan: &Plan, record: &Record, load: usize) -> Option<(u64, usize)> {
     if plan.loads[load].is_control {
         return None;
     }
     let of_load = record.trials().filter(|trial| trial.slot.load == load);
     let counted = of_load.filter_map(|trial| Some((accesses(trial)?, trial.slot.arm)));
-    let (accesses, arm) = counted.min()?;
-    // A load with an end of its own takes no run time.
+    counted.min()
+}
+
+/// The run time in which there would be `enough` accesses, s; none of a load with an end of its own, which takes none.
+fn runtime_for(plan: &Plan, load: usize, accesses: u64, enough: u64) -> Option<f64> {
     let chosen = plan.loads[load].runtime_s;
-    let chosen = chosen.filter(|_| plan.trial_duration(load).is_some());
-    let runtime_s = chosen.map(|runtime| {
-        let times = ENOUGH_ACCESSES as f64 / accesses.max(1) as f64;
-        (runtime * times).ceil()
-    });
-    (accesses < ENOUGH_ACCESSES).then_some(Caveat::FewAccesses {
-        load,
-        arm,
-        accesses,
-        runtime_s,
-    })
+    let chosen = chosen.filter(|_| plan.trial_duration(load).is_some())?;
+    Some((chosen * enough as f64 / accesses.max(1) as f64).ceil())
 }
 
 /// Accesses that the workers of a trial counted; none where they count none.
@@ -232,8 +273,11 @@ mod tests {
 
     /// What is said of a record of two trials that were changed like this.
     fn said_of(edit: impl Fn(&mut Trial)) -> Vec<Caveat> {
-        let plan = fixture::plan(2);
-        let mut record = fixture::record(&plan);
+        said_of_plan(&fixture::plan(2), edit)
+    }
+
+    fn said_of_plan(plan: &Plan, edit: impl Fn(&mut Trial)) -> Vec<Caveat> {
+        let mut record = fixture::record(plan);
         for arm in 0..2 {
             let slot = Slot {
                 load: 0,
@@ -253,6 +297,34 @@ mod tests {
     #[test]
     fn a_plain_record_has_none() {
         assert_eq!(said_of(|_| {}), []);
+    }
+
+    #[test]
+    fn accesses_under_way_at_the_end_are_told_where_they_are_more_than_one_in_a_hundred() {
+        let of_job = |job: &str, ios: u64| {
+            let mut plan = fixture::plan(2);
+            plan.loads[0].spec = Spec::JobFile(format!("[a]\nrw=randread\n{job}"));
+            said_of_plan(&plan, |trial| {
+                trial.jobs[0].read.as_mut().unwrap().ios = ios * (2 - trial.slot.arm as u64);
+            })
+        };
+        let deep = "iodepth=16\nnumjobs=2\n";
+        let expected = Caveat::UnderWayAtTheEnd {
+            load: 0,
+            arm: 1,
+            under_way: 32,
+            accesses: 1600,
+            runtime_s: Some(20.0),
+        };
+        assert_eq!(of_job(deep, 1600), [expected]);
+        assert_eq!(of_job(deep, 3200), []);
+        for one_at_a_time in [
+            "numjobs=32\n",
+            "iodepth=32\nioengine=psync\n",
+            "iodepth=32\ndirect=0\n",
+        ] {
+            assert_eq!(of_job(one_at_a_time, 1600), [], "{one_at_a_time}");
+        }
     }
 
     #[test]

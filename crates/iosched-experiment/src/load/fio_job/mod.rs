@@ -120,6 +120,20 @@ impl JobFile {
             .fold(0, u64::saturating_add)
     }
 
+    /// Accesses that can be under way when the run time is over, of workers that have several at a time. fio waits for
+    /// all of such a worker's, and counts each as done when the last one is (fio 3.33, `do_io` in backend.c).
+    pub(crate) fn under_way_at_the_end(&self) -> u64 {
+        let of_job = |job: &Job| {
+            let number = |key: &str| job.last(key, key).and_then(|n| n.parse().ok()).unwrap_or(1);
+            if number("iodepth") > 1 && job.is_asynchronous() {
+                u64::saturating_mul(number("iodepth"), number("numjobs"))
+            } else {
+                0
+            }
+        };
+        self.jobs.iter().map(of_job).fold(0, u64::saturating_add)
+    }
+
     /// How long a trial lasts at the most by the file's own words and the settings: jobs run side
     /// by side, a `stonewall` job after all before it.
     pub(crate) fn duration(&self, settings: &TrialSettings) -> Duration {
@@ -154,6 +168,14 @@ impl Job {
             .rev()
             .find(|assignment| assignment.key == key || assignment.key == alias)
             .and_then(|assignment| assignment.value.as_deref())
+    }
+
+    /// Whether an access is under way after the call that submits it: not through the page cache, nor with an engine
+    /// that waits.
+    fn is_asynchronous(&self) -> bool {
+        let is_cached = self.last("direct", "direct") == Some("0") || self.has("buffered");
+        let engine = self.last("ioengine", "ioengine");
+        !is_cached && engine.is_none_or(|name| matches!(name, "libaio" | "io_uring" | "posixaio"))
     }
 
     fn has(&self, key: &str) -> bool {
