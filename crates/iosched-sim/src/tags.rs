@@ -90,6 +90,23 @@ impl Tags {
         self.take_among(self.bits)
     }
 
+    /// The number of a free tag among the first ones of each word, as many in all as there may be.
+    #[inline(never)]
+    pub(crate) fn take_of(&mut self, limit: u32) -> Option<u32> {
+        let (words, bits, depth) = (self.words_in_use(), self.bits, self.depth);
+        let first_of = |index: u32| {
+            let in_word = u64::from((depth - index * bits).min(bits));
+            let whole = in_word * u64::from(limit.min(depth));
+            let rest = whole % u64::from(depth) >= u64::from(index + 1) * in_word;
+            u32::try_from(whole / u64::from(depth)).unwrap_or(bits) + u32::from(rest)
+        };
+        let first = self.hint.min(depth - 1) >> self.shift();
+        let mut around = (first..words).chain(0..first);
+        let found = around.find_map(|word| self.take_in(word, first_of(word)));
+        self.note_taken(found);
+        found
+    }
+
     /// The number of a free tag among the first ones of each word.
     #[inline(always)]
     pub(crate) fn take_among(&mut self, first_of_word: u32) -> Option<u32> {
@@ -106,6 +123,13 @@ impl Tags {
             None => self.take_around(first, first_of_word),
             found => found,
         };
+        self.note_taken(found);
+        found
+    }
+
+    /// Where the next search begins after one that found this.
+    #[inline(always)]
+    fn note_taken(&mut self, found: Option<u32>) {
         match found {
             None => self.hint = 0,
             Some(number) if number == self.hint => {
@@ -117,7 +141,6 @@ impl Tags {
             }
             Some(_) => {}
         }
-        found
     }
 
     /// The same in the words behind the first one, and then from the beginning.
@@ -225,6 +248,25 @@ mod tests {
         let few: Vec<_> = std::iter::from_fn(|| tags.take_among(1)).collect();
         assert_eq!(few, [0, 64, 128, 192]);
         assert_eq!(tags.take(), Some(1), "the others have all");
+    }
+
+    #[test]
+    fn a_share_of_all_is_dealt_out_over_the_words() {
+        let few = |limit| {
+            let mut tags = Tags::new(256); // words of 64
+            std::iter::from_fn(|| tags.take_of(limit)).collect::<Vec<_>>()
+        };
+        assert_eq!(few(1), [0]);
+        assert_eq!(few(6), [0, 1, 64, 65, 128, 192]);
+        for limit in 1..=256 {
+            assert_eq!(few(limit).len(), limit as usize);
+        }
+        assert_eq!(few(1000).len(), 256);
+        // Words of 2.
+        let mut tags = Tags::new(10);
+        assert_eq!(tags.words.len(), 5);
+        let half: Vec<_> = std::iter::from_fn(|| tags.take_of(5)).collect();
+        assert_eq!(half, [0, 2, 4, 6, 8]);
     }
 
     proptest! {

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use super::{Outputs, Token, trace_plug};
 use crate::request::{Action, Bio, RequestId, Requests};
+use crate::scheduler::TagLimit;
 use crate::units::{Sectors, Time};
 
 /// A request of this length ends a plug.
@@ -19,6 +20,8 @@ pub(super) struct Submitter {
     pub(super) plugged: bool,
     /// Bios that wait for a free request.
     pub(super) blocked: VecDeque<(Bio, Token)>,
+    /// Which tags the first of them may have.
+    pub(super) tag_limit: Option<TagLimit>,
 }
 
 impl Submitter {

@@ -6,7 +6,8 @@ use super::multi_queue::{self, Attachment, Depth, MultiQueue};
 use super::single_queue::{self, SingleQueue};
 use super::*;
 use crate::request::IoPriority;
-use crate::scheduler::{Elevator, Kernel, SchedulerSpec, build};
+use crate::request::Requests;
+use crate::scheduler::{self, Elevator, Kernel, SchedulerInfo, SchedulerSpec, TagLimit, build};
 
 const NOW: Time = Time::ZERO;
 
@@ -127,6 +128,15 @@ fn with_requests(
     commands: usize,
     nr_requests: usize,
 ) -> Driven<MultiQueue> {
+    driven_by(elevator(scheduler), attachment, commands, nr_requests)
+}
+
+fn driven_by(
+    elevator: Box<dyn Elevator>,
+    attachment: Attachment,
+    commands: usize,
+    nr_requests: usize,
+) -> Driven<MultiQueue> {
     let settings = multi_queue::Settings {
         limits: MergeLimits::default(),
         depth: Depth {
@@ -144,7 +154,7 @@ fn with_requests(
         tag_steal: TagSteal::default(),
         seed: 0,
     };
-    Driven::new(MultiQueue::new(elevator(scheduler), &settings))
+    Driven::new(MultiQueue::new(elevator, &settings))
 }
 
 fn single_queue(scheduler: &str, queue_depth: usize) -> Driven<SingleQueue> {
@@ -201,6 +211,60 @@ fn today_only_the_last_request_of_a_plug_takes_a_bio_and_once_any_did() {
     let mut once = single_queue("noop", 8);
     once.reads_plugged(0, &[100, 300, 108]);
     assert_eq!(commands(&once.told.issued), 2);
+}
+
+/// In the order of arrival. While it has more than one request, others may have the first tag alone.
+#[derive(Debug, Default)]
+struct Jealous {
+    waiting: Vec<RequestId>,
+    present: usize,
+}
+
+impl Elevator for Jealous {
+    fn info(&self) -> &'static SchedulerInfo {
+        scheduler::info("mq-deadline").unwrap()
+    }
+
+    fn limit_depth(&self, _: ProcessId, _: Op, _: bool, _: u32, _: u32) -> Option<TagLimit> {
+        (self.present > 1).then_some(TagLimit::InAll(1))
+    }
+
+    fn requests_merged(&mut self, _: Time, _: &Requests, _: RequestId, _: RequestId) {}
+
+    fn insert(&mut self, _: Time, _: &Requests, id: RequestId) -> bool {
+        self.waiting.push(id);
+        self.present += 1;
+        false
+    }
+
+    fn has_work(&self, _: usize) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    fn dispatch(&mut self, _: Time, _: &Requests, _: usize) -> Option<RequestId> {
+        Some(self.waiting.remove(0))
+    }
+
+    fn completed(&mut self, _: Time, _: &Requests, _: RequestId) {
+        self.present -= 1;
+    }
+}
+
+#[test]
+fn who_sleeps_for_a_tag_keeps_the_limit_that_it_fell_asleep_with() {
+    let jealous = Box::<Jealous>::default();
+    let mut driven = driven_by(jealous, Attachment::TagOnly, 8, 64);
+    driven.reads(0, &[100, 300]);
+    driven.reads(1, &[500]);
+    assert!(driven.queue.is_blocked(1), "the first tag is taken");
+    for (oldest, blocked) in [(1, true), (0, false)] {
+        let tag = driven.told.tags.remove(oldest);
+        driven.queue.completed(&mut driven.told, NOW, tag);
+        let (at, process) = driven.told.woken.pop().unwrap();
+        driven.queue.resume(&mut driven.told, at, process);
+        assert_eq!(driven.queue.is_blocked(1), blocked);
+    }
+    assert_eq!(driven.told.issued, [100, 300, 500]);
 }
 
 #[test]

@@ -61,6 +61,15 @@ impl std::fmt::Display for KernelVersion {
     }
 }
 
+/// Which of the scheduler tags a request may have: the lowest of each word of the kernel's bitmap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TagLimit {
+    /// So many of each word: up to Linux 6.16.
+    OfEachWord(u32),
+    /// So many in all, of which each word has its part: since 6.17, and since 6.12.43 in that series.
+    InAll(u32),
+}
+
 /// Kernel settings on which rules depend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kernel {
@@ -155,8 +164,8 @@ pub trait Elevator: Send {
         false
     }
 
-    /// How many bits of each word of the scheduler tags a request of this kind by this process may use,
-    /// if not all: there are `tags` of them in words of `word` bits (multi-queue).
+    /// Which of the scheduler tags a request of this kind by this process may use, if not all: there
+    /// are `tags` of them in words of `word` bits (multi-queue).
     fn limit_depth(
         &self,
         _process: ProcessId,
@@ -164,7 +173,7 @@ pub trait Elevator: Send {
         _sync: bool,
         _tags: u32,
         _word: u32,
-    ) -> Option<u32> {
+    ) -> Option<TagLimit> {
         None
     }
 

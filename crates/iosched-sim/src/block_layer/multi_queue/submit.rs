@@ -100,9 +100,15 @@ impl MultiQueue {
         let scheduler = self.scheduler.as_ref();
         let op = if bio.is_flush() { Op::Read } else { bio.op }; // schedulers do not limit a flush
         let tags = &mut self.queues[number].tags;
-        let kind = (bio.process, op, bio.sync);
-        let tag = tags.take(scheduler, kind, (process, place));
+        // Said once for each request (`blk_mq_limit_depth`): who sleeps for a tag wakes with the limit
+        // that it fell asleep with.
+        let limit = match place {
+            Some(_) => self.submitters[process].tag_limit,
+            None => tags.limit(scheduler, (bio.process, op, bio.sync)),
+        };
+        let tag = tags.take(limit, (process, place));
         if tag.is_none() {
+            self.submitters[process].tag_limit = limit;
             self.waiters.sleeps(process, place.is_some());
         }
         tag

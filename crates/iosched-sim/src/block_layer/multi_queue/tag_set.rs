@@ -3,7 +3,7 @@
 use super::hw_queue::{Attachment, Depth};
 use super::wait_queues::{Place, WaitQueues};
 use crate::request::{Op, ProcessId};
-use crate::scheduler::Elevator;
+use crate::scheduler::{Elevator, TagLimit};
 use crate::tags::Tags;
 
 /// Most tags that the kernel doubles to get its default of `nr_requests`.
@@ -40,17 +40,28 @@ impl TagSet {
         }
     }
 
-    /// A tag for such a request, if there is one; if not, the process waits for it, at its place if it
+    /// Which tags the scheduler leaves to such a request.
+    pub(super) fn limit(
+        &self,
+        scheduler: &dyn Elevator,
+        (submitter, op, sync): (ProcessId, Op, bool),
+    ) -> Option<TagLimit> {
+        let (tags, word) = (self.tags.depth(), self.tags.word());
+        scheduler.limit_depth(submitter, op, sync, tags, word)
+    }
+
+    /// A tag within the limit, if there is one; if not, the process waits for it, at its place if it
     /// has one.
     pub(super) fn take(
         &mut self,
-        scheduler: &dyn Elevator,
-        (submitter, op, sync): (ProcessId, Op, bool),
+        limit: Option<TagLimit>,
         (process, place): (usize, Option<Place>),
     ) -> Option<u32> {
-        let word = self.tags.word();
-        let limit = scheduler.limit_depth(submitter, op, sync, self.tags.depth(), word);
-        let tag = self.tags.take_among(limit.unwrap_or(word));
+        let tag = match limit {
+            None => self.tags.take(),
+            Some(TagLimit::OfEachWord(first)) => self.tags.take_among(first),
+            Some(TagLimit::InAll(limit)) => self.tags.take_of(limit),
+        };
         if tag.is_none() {
             self.waiting.sleeps(process, place);
         }

@@ -1,35 +1,47 @@
 //! How many requests may be allocated: asynchronous ones and writes fewer than reads, still fewer while
 //! a queue is raised, and none beyond the share of a queue that has it.
 
-use super::Bfq;
+use super::{Bfq, LIMITS_IN_ALL};
 use crate::request::ProcessId;
+use crate::scheduler::TagLimit;
 
 impl Bfq {
-    /// Bits of each word of tags that a request of this kind may use, of `word`; there are `tags` in all.
-    pub(super) fn depth(
+    /// Which tags a request of this kind may have: there are `tags` in words of `word`.
+    ///
+    /// With more than its share of all a queue gets the first tag of each word, and since Linux 6.17 no
+    /// other than the very first of all: its process may then sleep until that one is given back, while
+    /// nearly all others are free.
+    pub(super) fn tag_limit(
         &self,
         process: ProcessId,
         sync_read: bool,
         sync: bool,
         tags: u32,
         word: u32,
-    ) -> Option<u32> {
-        let depth = (!sync_read).then(|| self.depth_of_kind(sync, word));
-        let limit = depth.map_or(tags, |depth| tags * depth / word.max(1));
-        if self.has_its_share(process, sync, limit) {
-            return Some(1);
+    ) -> Option<TagLimit> {
+        let in_all = self.version >= LIMITS_IN_ALL;
+        let limit = if in_all {
+            TagLimit::InAll
+        } else {
+            TagLimit::OfEachWord
+        };
+        let of = if in_all { tags } else { word };
+        let depth = (!sync_read).then(|| self.depth_of_kind(sync, of));
+        let most = depth.map_or(tags, |depth| tags * depth / of.max(1));
+        if self.has_its_share(process, sync, most) {
+            return Some(limit(1));
         }
-        depth
+        depth.map(limit)
     }
 
-    fn depth_of_kind(&self, sync: bool, word: u32) -> u32 {
+    fn depth_of_kind(&self, sync: bool, of: u32) -> u32 {
         let sixteenths = match (self.raised_busy > 0, sync) {
             (false, false) => 8,
             (false, true) => 12,
             (true, false) => 3,
             (true, true) => 6,
         };
-        (word * sixteenths / 16).max(1)
+        (of * sixteenths / 16).max(1)
     }
 
     /// The queue of the process has as many requests as its weight is worth among all.

@@ -51,7 +51,7 @@ use schedule::ServiceTree;
 pub(crate) use tunables::INFO;
 use tunables::Tunables;
 
-use super::{Elevator, Followed, Kernel, KernelVersion, SchedulerInfo, Values};
+use super::{Elevator, Followed, Kernel, KernelVersion, SchedulerInfo, TagLimit, Values};
 use crate::list::Links;
 use crate::request::{Bio, Op, ProcessId, RequestId, Requests};
 use crate::request_table::ByRequest;
@@ -63,6 +63,9 @@ pub(super) const OLDEST: KernelVersion = KernelVersion::new(5, 13);
 
 /// What came with several actuators, and holds with one too.
 const ACTUATORS: KernelVersion = KernelVersion::new(6, 3);
+
+/// Since this version a limit of tags holds for all words of the bitmap together.
+const LIMITS_IN_ALL: KernelVersion = KernelVersion::new(6, 17);
 
 /// What bfq knows of a request besides the block layer.
 #[derive(Debug, Clone, Copy, Default)]
@@ -288,8 +291,8 @@ impl Elevator for Bfq {
         sync: bool,
         tags: u32,
         word: u32,
-    ) -> Option<u32> {
-        self.depth(process, op == Op::Read && sync, sync, tags, word)
+    ) -> Option<TagLimit> {
+        self.tag_limit(process, op == Op::Read && sync, sync, tags, word)
     }
 
     fn completed(&mut self, now: Time, requests: &Requests, id: RequestId) {

@@ -753,28 +753,40 @@ fn a_changed_timeout_renews_the_largest_budget_and_a_set_budget_stays() {
 }
 
 #[test]
-fn of_each_word_of_tags_writes_may_use_three_quarters_and_less_while_a_queue_is_raised() {
-    let mut lab = Lab::new("");
-    let depth = |lab: &Lab, op, sync| lab.bfq.limit_depth(ProcessId(9), op, sync, 256, 64);
-    assert_eq!(depth(&lab, Op::Read, true), None);
-    assert_eq!(depth(&lab, Op::Write, true), Some(48));
-    assert_eq!(depth(&lab, Op::Write, false), Some(32));
-    lab.read(1, 0);
-    assert_eq!(depth(&lab, Op::Write, true), Some(24));
-    assert_eq!(depth(&lab, Op::Write, false), Some(12));
+fn of_tags_writes_may_use_three_quarters_and_less_while_a_queue_is_raised() {
+    for (version, limit, all) in [
+        ("6.16", TagLimit::OfEachWord as fn(u32) -> TagLimit, 64),
+        ("6.17", TagLimit::InAll, 256),
+    ] {
+        let mut lab = Lab::on("", true, version);
+        let limits = |lab: &Lab| {
+            let of = |op, sync| lab.bfq.limit_depth(ProcessId(9), op, sync, 256, 64);
+            [(Op::Read, true), (Op::Write, true), (Op::Write, false)].map(|(op, sync)| of(op, sync))
+        };
+        let usual = [None, Some(limit(all * 3 / 4)), Some(limit(all / 2))];
+        assert_eq!(limits(&lab), usual);
+        lab.read(1, 0);
+        let raised = [None, Some(limit(all * 6 / 16)), Some(limit(all * 3 / 16))];
+        assert_eq!(limits(&lab), raised);
+    }
 }
 
 #[test]
-fn a_queue_that_holds_its_share_of_requests_gets_one_tag_of_each_word() {
-    let mut lab = Lab::new("low_latency=0");
-    lab.read_at_level(1, 0, 0);
-    for nth in 0..30 {
-        lab.read_at_level(2, (1 << 30) + 100_000 * nth, 7);
+fn a_queue_that_holds_its_share_of_requests_gets_one_tag_of_each_word_and_since_6_17_one_in_all() {
+    for (version, one) in [
+        ("6.16", TagLimit::OfEachWord(1)),
+        ("6.17", TagLimit::InAll(1)),
+    ] {
+        let mut lab = Lab::on("low_latency=0", true, version);
+        lab.read_at_level(1, 0, 0);
+        for nth in 0..30 {
+            lab.read_at_level(2, (1 << 30) + 100_000 * nth, 7);
+        }
+        // 256 tags times 10 of 90.
+        let limit = |lab: &Lab, process| {
+            lab.bfq
+                .limit_depth(ProcessId(process), Op::Read, true, 256, 64)
+        };
+        assert_eq!((limit(&lab, 1), limit(&lab, 2)), (None, Some(one)));
     }
-    // 256 tags times 10 of 90.
-    let depth = |lab: &Lab, process| {
-        lab.bfq
-            .limit_depth(ProcessId(process), Op::Read, true, 256, 64)
-    };
-    assert_eq!((depth(&lab, 1), depth(&lab, 2)), (None, Some(1)));
 }

@@ -18,7 +18,7 @@ use self::latency::{Clock, MISSED};
 use super::cpu_lists::CpuLists;
 use super::{
     BlockLayer, CpuCost, Elevator, Followed, HardwareQueues, Kernel, KernelVersion, SchedulerInfo,
-    TunableInfo, Values,
+    TagLimit, TunableInfo, Values,
 };
 use crate::list::{Links, List};
 use crate::reciprocal::Divisor;
@@ -310,8 +310,8 @@ impl Elevator for Kyber {
         sync: bool,
         _tags: u32,
         word: u32,
-    ) -> Option<u32> {
-        (!sync).then_some((word * ASYNC_PERCENT / 100).max(1))
+    ) -> Option<TagLimit> {
+        (!sync).then_some(TagLimit::OfEachWord((word * ASYNC_PERCENT / 100).max(1)))
     }
 
     fn completed(&mut self, now: Time, requests: &Requests, id: RequestId) {

@@ -11,8 +11,8 @@ mod direction;
 use self::direction::Direction;
 use super::data_dir::{READ, WRITE, data_dir, next_direction};
 use super::{
-    BlockLayer, CpuCost, Elevator, Followed, Kernel, KernelVersion, SchedulerInfo, TunableInfo,
-    Values,
+    BlockLayer, CpuCost, Elevator, Followed, Kernel, KernelVersion, SchedulerInfo, TagLimit,
+    TunableInfo, Values,
 };
 use crate::list::Links;
 use crate::request::{Bio, Op, PriorityClass, ProcessId, Request, RequestId, Requests};
@@ -270,10 +270,11 @@ impl Elevator for MqDeadline {
         sync: bool,
         tags: u32,
         word: u32,
-    ) -> Option<u32> {
+    ) -> Option<TagLimit> {
         let depth = self.async_depth.filter(|_| !(op == Op::Read && sync))?;
         let share = (depth * u64::from(word)).div_ceil(u64::from(tags.max(1)));
-        Some(u32::try_from(share.max(1)).unwrap_or(word).min(word))
+        let share = u32::try_from(share.max(1)).unwrap_or(word).min(word);
+        Some(TagLimit::OfEachWord(share))
     }
 
     fn front_merge(&self, requests: &Requests, bio: &Bio) -> Option<RequestId> {
@@ -502,11 +503,11 @@ mod tests {
         };
         assert_eq!(
             limit("mq-deadline:async_depth=4", Op::Write, 256, 64),
-            Some(1)
+            Some(TagLimit::OfEachWord(1))
         );
         assert_eq!(
             limit("mq-deadline:async_depth=100", Op::Write, 256, 64),
-            Some(25)
+            Some(TagLimit::OfEachWord(25))
         );
         assert_eq!(limit("mq-deadline:async_depth=4", Op::Read, 256, 64), None);
         assert_eq!(limit("mq-deadline", Op::Write, 256, 64), None);
