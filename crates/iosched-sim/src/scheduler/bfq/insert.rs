@@ -24,7 +24,8 @@ impl Bfq {
         let queue = self.data[id].queue();
         let process = self.data[id].process();
         let request = &requests[id];
-        self.note_think_time(at, queue);
+        let since_end = self.since_last_end(at, queue);
+        self.note_think_time(queue, since_end);
         self.note_short_think(at, queue);
         self.note_seek(at, requests, id);
         let alone = self.processes[process].requests <= 1;
@@ -38,7 +39,7 @@ impl Bfq {
                 self.check_waker(at, queue);
                 self.begin_measurement(at, queue);
             }
-            self.note_io_share(at, queue, was_empty);
+            self.note_io_share(at, queue, was_empty, since_end);
         }
         let better = self.sort_in(at, requests, id);
         let interactive = if self.queue(queue).busy {
@@ -79,15 +80,30 @@ impl Bfq {
         self.release_if_unused(queue);
     }
 
+    /// Nanoseconds since the queue's last completion.
+    ///
+    /// A new queue counts as if its last request had completed a nanosecond after its creation. Its first
+    /// request was late enough for that to lie behind it as long as time was read anew each time; since
+    /// Linux 6.10 it is read once for a bio, so that this is -1 ns, and for the kernel all the time
+    /// that there is.
+    fn since_last_end(&self, at: Moment, id: QueueId) -> u64 {
+        let queue = self.queue(id);
+        let is_first = queue.just_created && queue.think.samples == 0;
+        if is_first && self.clock.is_read_once_for_a_bio() {
+            return u64::MAX;
+        }
+        u64::try_from(at.ns - queue.think.last_end).unwrap_or(0)
+    }
+
     /// Think time counts where the queue has nothing, here or in the disk.
-    fn note_think_time(&mut self, at: Moment, id: QueueId) {
+    fn note_think_time(&mut self, id: QueueId, since_end: u64) {
         let longest = 2 * self.slice_idle;
         let queue = self.queue_mut(id);
         if queue.dispatched > 0 || queue.busy {
             return;
         }
         let think = &mut queue.think;
-        let elapsed = (at.ns - think.last_end).clamp(0, longest);
+        let elapsed = i64::try_from(since_end).map_or(longest, |since_end| since_end.min(longest));
         think.samples = (7 * think.samples + 256) / 8;
         think.total = (7 * think.total + 256 * elapsed) / 8;
         think.mean = (think.total + 128) / think.samples;
@@ -124,16 +140,16 @@ impl Bfq {
     }
 
     /// How much of the time the queue has had nothing to do.
-    fn note_io_share(&mut self, at: Moment, id: QueueId, was_empty: bool) {
+    fn note_io_share(&mut self, at: Moment, id: QueueId, was_empty: bool, since_end: u64) {
         let queue = self.queue_mut(id);
         let total = at.ns - queue.io_start;
         if was_empty && queue.dispatched == 0 {
-            queue.tot_idle += (at.ns - queue.think.last_end).max(0);
+            queue.tot_idle = queue.tot_idle.wrapping_add(since_end);
         }
         if queue.just_created {
             return;
         }
-        queue.io_bound = queue.tot_idle * 5 <= total;
+        queue.io_bound = queue.tot_idle.wrapping_mul(5) <= u64::try_from(total).unwrap_or(0);
         if total > IO_WINDOW {
             queue.io_start = at.ns - total / 2;
             queue.tot_idle /= 2;

@@ -27,7 +27,7 @@ pub(super) struct Saved {
     short_think: bool,
     io_bound: bool,
     io_start: i64,
-    tot_idle: i64,
+    tot_idle: u64,
     in_large_burst: bool,
     was_in_burst_list: bool,
     raise: Raise,

@@ -89,6 +89,11 @@ impl Clock {
         i64::from(self.kernel.hz)
     }
 
+    /// All that is done for a bio sees one time in nanoseconds, that at which the first of it was done.
+    pub(super) fn is_read_once_for_a_bio(&self) -> bool {
+        self.kernel.plugs_each_bio()
+    }
+
     /// The tick in which a time lies.
     pub(super) fn tick(&self, at: Time) -> i64 {
         signed(self.kernel.tick(at))

@@ -214,7 +214,8 @@ pub(super) struct Queue {
     /// Beginning of the time that `tot_idle` is a part of, in nanoseconds.
     pub(super) io_start: i64,
     /// In nanoseconds.
-    pub(super) tot_idle: i64,
+    /// The kernel's unsigned number, which may have gone below zero.
+    pub(super) tot_idle: u64,
 
     pub(super) raise: Raise,
     pub(super) soft_rt_next_start: i64,

@@ -753,6 +753,42 @@ fn a_changed_timeout_renews_the_largest_budget_and_a_set_budget_stays() {
 }
 
 #[test]
+fn since_6_10_the_first_request_of_a_queue_counts_as_after_an_endless_pause() {
+    let begun = |version| {
+        let mut lab = Lab::on("", true, version);
+        let first = lab.read(1, 0);
+        let mean = lab.queue(1).think.mean;
+        lab.dispatch();
+        lab.pass(MS);
+        lab.read(1, 1 << 20);
+        let bound_at_first = lab.queue(1).io_bound;
+        lab.complete(first);
+        lab.serve(MS);
+        lab.pass(MS / 100);
+        lab.read(1, 2 << 20);
+        (mean / MILLI, bound_at_first, lab.queue(1).io_bound)
+    };
+    assert_eq!(begun("6.9"), (0, true, true));
+    let longest = 16; // twice slice_idle
+    assert_eq!(begun("6.10"), (longest, false, true));
+}
+
+#[test]
+fn a_queue_that_never_pauses_is_not_io_bound_for_seconds_after_an_endless_pause() {
+    let mut lab = Lab::on("", true, "6.10");
+    let mut last = lab.read(1, 0);
+    lab.dispatch();
+    for nth in 1..10 {
+        lab.pass(MS * 250); // the time that counts is halved, and with it the pause
+        let next = lab.read(1, nth << 20);
+        lab.dispatch();
+        lab.complete(last);
+        last = next;
+        assert!(!lab.queue(1).io_bound, "after {nth}");
+    }
+}
+
+#[test]
 fn of_tags_writes_may_use_three_quarters_and_less_while_a_queue_is_raised() {
     for (version, limit, all) in [
         ("6.16", TagLimit::OfEachWord as fn(u32) -> TagLimit, 64),
