@@ -274,6 +274,32 @@ fn what_a_killed_run_changed_is_restored() {
 }
 
 #[test]
+fn what_a_killed_run_in_a_directory_changed_is_restored() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    on_old_kernels(|| {
+        let mounted = Mounted::new(64 * MIB);
+        let before = mounted.disk.whole_queue();
+        let dir = tempfile::tempdir().unwrap();
+        let stray = format!("sleep {}", 7200 + std::process::id());
+        let load = format!("command: sh: {stray}");
+        let arguments = [mounted.path(), "--arms", "bfq,mq-deadline", "--load", &load];
+        let mut tune = start(&arguments, &dir.path().join("r"));
+        let is_changed =
+            || !processes_with(&stray).is_empty() && mounted.disk.scheduler() != "none";
+        assert!(wait_until(is_changed));
+        assert_ne!(mounted.names(), [""; 0], "a directory of the run's");
+        signal(tune.id(), Signal::KILL);
+        tune.wait().unwrap();
+        succeeds(&["restore"]);
+        assert!(wait_until(|| processes_with(&stray).is_empty()));
+        assert_eq!(mounted.names(), [""; 0]);
+        assert_eq!(mounted.disk.whole_queue(), before);
+    });
+}
+
+#[test]
 fn a_choice_is_kept_checked_and_taken_back_on_a_copied_machine() {
     on_old_kernels(|| {
         // What is given to the kernel's command line is no rule that disks are compared with.
@@ -292,6 +318,42 @@ fn a_choice_is_kept_checked_and_taken_back_on_a_copied_machine() {
             machine.succeeds("undo", &[]);
             assert_eq!(machine.etc(), before);
         }
+    });
+}
+
+#[test]
+fn a_policy_for_both_block_layers_is_applied_checked_and_taken_back() {
+    on_old_kernels(|| {
+        let machine = Machine::copied("mixed-4.19");
+        machine.write("proc/cmdline", "root=/dev/sda1 ro\n");
+        machine.write("etc/default/grub", "GRUB_CMDLINE_LINUX=\"quiet\"\n");
+        let policy = "[[rule]]\nname = 'all'\nmatch = { serial = '*' }\nscheduler = 'deadline'\n";
+        machine.write("etc/iosched/policy.toml", policy);
+        let before = machine.etc();
+        let list = machine.succeeds("list", &[]);
+        assert!(list.contains("cfq") && list.contains("kyber"), "{list}");
+        machine.succeeds("apply", &["--yes"]);
+        let (code, said, error) = machine.run("check", &[]);
+        assert_eq!(code, 2, "{said}{error}");
+        for line in [
+            "scheduler is cfq, not deadline",
+            "scheduler is none, not mq-deadline",
+        ] {
+            assert!(said.contains(line), "{said}");
+        }
+        for (disk, name) in [("sda", "deadline"), ("nvme0n1", "mq-deadline")] {
+            let who = machine.succeeds("check", &["--who", disk]);
+            let named = format!(" {name}: ");
+            let mut lines = who.lines().filter(|line| line.contains(&named));
+            assert!(lines.any(|line| line.contains("wins at boot")), "{who}");
+        }
+        machine.succeeds("advise", &[]);
+        machine.succeeds("persist", &["--yes", "--method", "cmdline", "sda", "noop"]);
+        let log = machine.succeeds("log", &[]);
+        assert!(!log.contains("cut short"), "{log}");
+        machine.succeeds("undo", &[]);
+        machine.succeeds("undo", &[]);
+        assert_eq!(machine.etc(), before);
     });
 }
 
