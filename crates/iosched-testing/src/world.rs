@@ -13,7 +13,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fs, io};
 
-use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount,
+};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 use crate::mounts;
@@ -74,9 +76,24 @@ pub fn own_mounts() -> io::Result<()> {
     Ok(())
 }
 
+/// Detaches, for us alone, what others have mounted below a directory. Those mounts may vanish and come again under the same
+/// names while a test runs, which would look as if the test had unmounted them.
+fn detach_below(directory: &str) -> io::Result<()> {
+    let table = fs::read("/proc/thread-self/mounts")?;
+    let table = String::from_utf8_lossy(&table); // names are bytes
+    let places = table.lines().filter_map(|line| line.split(' ').nth(1));
+    let below = places.filter(|place| Path::new(place).starts_with(directory));
+    for place in below.collect::<Vec<_>>().into_iter().rev() {
+        // What has vanished meanwhile is not there either.
+        let _ = unmount(place, UnmountFlags::DETACH);
+    }
+    Ok(())
+}
+
 fn make() -> io::Result<()> {
     own_mounts()?;
     for directory in EMPTY {
+        detach_below(directory)?;
         fs::create_dir_all(directory)?;
         mount(
             "tmpfs",
@@ -97,4 +114,29 @@ fn make() -> io::Result<()> {
     }
     mounts::remember();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_have_mounted_below_is_not_in_a_world() {
+        if !crate::is_root() {
+            return;
+        }
+        own_mounts().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().to_str().unwrap();
+        let outer = format!("{at}/outer");
+        let inner = format!("{outer}/inner");
+        for place in [&outer, &inner] {
+            fs::create_dir(place).unwrap();
+            mount("tmpfs", place, "tmpfs", MountFlags::empty(), None).unwrap();
+        }
+        let lists = || fs::read_to_string("/proc/thread-self/mounts").unwrap();
+        assert!(lists().contains(&inner));
+        detach_below(at).unwrap();
+        assert!(!lists().contains(at), "{}", lists());
+    }
 }
