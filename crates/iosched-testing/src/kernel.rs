@@ -145,6 +145,11 @@ pub const FACILITIES: &[Facility] = &[
     call("quotactl_fd", 443, (5, 14)),
     call("memfd_secret", 447, (5, 14)),
     call("process_mrelease", 448, (5, 15)),
+    Facility {
+        name: "PR_GET_AUXV",
+        since: (6, 4),
+        call: Call::Prctl(0x4155_5856),
+    },
     call("futex_waitv", 449, (5, 16)),
     call("set_mempolicy_home_node", 450, (5, 17)),
     call("cachestat", 451, (6, 5)),
