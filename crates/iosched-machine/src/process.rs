@@ -41,6 +41,7 @@ pub use confine::close_inherited;
 pub(crate) use numbers::numbers;
 pub(crate) use output::MOST_OUTPUT;
 pub use owner::{Owner, OwnerState};
+pub use patience::{ask_patiently, hurry_on};
 pub use pidfd::{ProcessFd, signal_if};
 pub use remains::LoadProcesses;
 pub use scope::Scope;

@@ -24,7 +24,7 @@ pub(crate) mod watch;
 use iosched_experiment::analysis::{Analysis, Conclusion};
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::host::Host;
-use iosched_machine::process::Stop;
+use iosched_machine::process::{Stop, hurry_on};
 use iosched_policy::history::{self, Turn};
 
 use crate::output::Output;
@@ -69,6 +69,7 @@ pub(crate) fn survive_limits() {
 /// Makes Ctrl-C, SIGTERM and SIGHUP ask for a stop; a second Ctrl-C within it is ignored, because
 /// putting things back must not be interrupted.
 pub(crate) fn stop_on_signals(stop: &Stop) {
+    hurry_on(stop);
     for signal in [
         signal_hook::consts::SIGINT,
         signal_hook::consts::SIGTERM,

@@ -1,8 +1,11 @@
 //! Questions about processes that may never be answered: the kernel reads a process' environment and its mappings with
 //! that process' memory locked, and who has mapped a file there whose server does not answer keeps everybody waiting.
 
-use std::sync::mpsc;
+use std::sync::OnceLock;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
+
+use super::{Stop, TICK};
 
 /// How long is waited.
 #[derive(Debug, Clone, Copy)]
@@ -19,8 +22,22 @@ pub(crate) const PATIENCE: Patience = Patience {
     all: Duration::from_secs(60),
 };
 
+/// What is left of it once we are asked to stop. Not nothing: whom a load left running is asked for then.
+const HURRY: Patience = Patience {
+    each: Duration::from_secs(1),
+    all: Duration::from_secs(10),
+};
+
 /// So many answers that do not come are waited for.
 const MOST_UNANSWERED: usize = 10;
+
+/// Set by the signals of this process, of which those who ask deep below know nothing.
+static STOP: OnceLock<Stop> = OnceLock::new();
+
+/// Once this is asked to stop, nobody is waited for patiently any more. The first of a process holds.
+pub fn hurry_on(stop: &Stop) {
+    let _ = STOP.set(stop.clone());
+}
 
 impl Patience {
     /// Asks each question, one after the other, and gives the answers in their order; none of what is not answered in time,
@@ -34,11 +51,25 @@ impl Patience {
         Q: Clone + Send + 'static,
         A: Send + 'static,
     {
-        let deadline = Instant::now() + self.all;
-        let is_over = || Instant::now() >= deadline;
+        let stop = STOP.get().cloned().unwrap_or_default();
+        self.ask_each_until(&stop, questions, ask)
+    }
+
+    fn ask_each_until<Q, A>(
+        self,
+        stop: &Stop,
+        questions: &[Q],
+        ask: impl FnMut(&Q) -> A + Clone + Send + 'static,
+    ) -> Vec<Option<A>>
+    where
+        Q: Clone + Send + 'static,
+        A: Send + 'static,
+    {
+        let mut waiting = Waiting::new(self, stop);
         let mut answers = Vec::new();
         let mut unanswered = 0;
-        while answers.len() < questions.len() && unanswered < MOST_UNANSWERED && !is_over() {
+        while answers.len() < questions.len() && unanswered < MOST_UNANSWERED && !waiting.is_over()
+        {
             let (sender, receiver) = mpsc::channel();
             let (rest, mut ask) = (questions[answers.len()..].to_vec(), ask.clone());
             let asking = move || {
@@ -51,9 +82,9 @@ impl Patience {
             if std::thread::Builder::new().spawn(asking).is_err() {
                 break;
             }
-            while let Ok(answer) = receiver.recv_timeout(self.each) {
+            while let Some(answer) = waiting.next(&receiver) {
                 answers.push(Some(answer));
-                if is_over() {
+                if waiting.is_over() {
                     break;
                 }
             }
@@ -65,6 +96,63 @@ impl Patience {
         answers.resize_with(questions.len(), || None);
         answers
     }
+}
+
+/// How long is still waited.
+struct Waiting<'a> {
+    patience: Patience,
+    stop: &'a Stop,
+    /// Since when that is its time.
+    since: Instant,
+    is_hurried: bool,
+}
+
+impl<'a> Waiting<'a> {
+    fn new(patience: Patience, stop: &'a Stop) -> Waiting<'a> {
+        Waiting {
+            patience,
+            stop,
+            since: Instant::now(),
+            is_hurried: false,
+        }
+    }
+
+    fn is_over(&mut self) -> bool {
+        if self.stop.is_asked() && !self.is_hurried {
+            self.is_hurried = true;
+            self.patience = HURRY;
+            self.since = Instant::now();
+        }
+        self.since.elapsed() >= self.patience.all
+    }
+
+    /// The next answer; none if it does not come in time, or all have come.
+    fn next<A>(&mut self, receiver: &Receiver<A>) -> Option<A> {
+        let begin = Instant::now();
+        loop {
+            match receiver.recv_timeout(TICK.min(self.patience.each)) {
+                Ok(answer) => return Some(answer),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => {
+                    if self.is_over() || begin.elapsed() >= self.patience.each {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Asks what may never be answered; none if it is not answered in time. The thread that asked stays behind, and ends with
+/// us.
+pub fn ask_patiently<A: Send + 'static>(ask: impl FnOnce() -> A + Send + 'static) -> Option<A> {
+    let (sender, receiver) = mpsc::channel();
+    let asking = move || {
+        let _ = sender.send(ask()); // it may be too late
+    };
+    std::thread::Builder::new().spawn(asking).ok()?;
+    let stop = STOP.get().cloned().unwrap_or_default();
+    Waiting::new(PATIENCE, &stop).next(&receiver)
 }
 
 #[cfg(test)]
@@ -81,6 +169,30 @@ mod tests {
         let hangs = Arc::clone(&held);
         let answers = PATIENCE.ask_each(&[1, 2, 3], move |&number| {
             if number == 2 {
+                drop(hangs.lock());
+            }
+            10 * number
+        });
+        assert_eq!(answers, [Some(10), None, Some(30)]);
+        drop(ours);
+    }
+
+    /// Without the stop this does not end.
+    #[test]
+    fn who_asks_us_to_stop_does_not_wait_for_what_is_never_answered() {
+        let held = Arc::new(Mutex::new(()));
+        let ours = held.lock();
+        let hangs = Arc::clone(&held);
+        let day = Duration::from_secs(24 * 3600);
+        let endless = Patience {
+            each: day,
+            all: day,
+        };
+        let stop = Stop::new();
+        let asks = stop.clone();
+        let answers = endless.ask_each_until(&stop, &[1, 2, 3], move |&number| {
+            if number == 2 {
+                asks.ask();
                 drop(hangs.lock());
             }
             10 * number
