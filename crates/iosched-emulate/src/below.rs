@@ -29,7 +29,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::error::EmulateError;
-use super::log::log;
+use super::log::log_access;
 use super::over::{Over, OverError, OverKind, open_file};
 
 /// The largest logical block that a loop device may have.
@@ -231,7 +231,7 @@ impl Below {
                 DiskOp::Flush => "flush",
                 DiskOp::Discard => "discard",
             };
-            log(format_args!(
+            log_access(format_args!(
                 "cannot {what} {} bytes at {} of {}: {error}",
                 order.length, order.offset, self.name
             ));

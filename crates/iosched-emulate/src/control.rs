@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use iosched_machine::device::open_exclusively;
 use iosched_machine::host::Host;
-use iosched_machine::process::{ProcessFd, Stop, close_inherited, signal_until_ended};
+use iosched_machine::process::{
+    ProcessFd, Stop, ask_patiently, close_inherited, signal_until_ended,
+};
 use iosched_machine::sysfs::Sysfs;
 use iosched_sim::disk::Model;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -246,6 +248,8 @@ pub struct Status {
 pub enum Condition {
     /// It does.
     Running,
+    /// Its server lives, and does not answer.
+    NotAnswering,
     /// It is being set up (or taken down).
     Starting,
     /// Its server is gone, parts of it are still there.
@@ -260,12 +264,17 @@ impl Status {
         let device = state
             .as_ref()
             .map(|state| loop_device::name(state.loop_number));
+        let counts = state.as_ref().filter(|_| is_alive).and_then(|_| {
+            let path = place.mount_point().join(filesystem::ASKERS_FILE);
+            ask_patiently(move || fs::read(path))
+        });
         let condition = match (is_alive, &state) {
-            (true, Some(_)) => Condition::Running,
+            (true, Some(_)) if counts.is_some() => Condition::Running,
+            (true, Some(_)) => Condition::NotAnswering,
             (true, None) => Condition::Starting,
             (false, _) => Condition::Remains,
         };
-        let running = state.as_ref().filter(|_| condition == Condition::Running);
+        let running = state.as_ref().filter(|_| is_alive);
         let over = spec.as_ref().and_then(|spec| spec.stands_over()).cloned();
         let stored = running.filter(|_| over.is_none()).and_then(|state| {
             use std::os::unix::fs::MetadataExt;
@@ -276,10 +285,9 @@ impl Status {
             .zip(device.as_deref())
             .map(|(state, device)| usage::users(host, device, &[own_pid(), state.server_pid]));
         let inside = running.filter(|state| state.scheduler.is_some());
-        let attributed = inside.and_then(|_| {
-            let counts = fs::read(place.mount_point().join(filesystem::ASKERS_FILE));
-            serde_json::from_slice(&counts.ok()?).ok()
-        });
+        let attributed = inside
+            .and(counts)
+            .and_then(|counts| serde_json::from_slice(&counts.ok()?).ok());
         let remains = match condition {
             Condition::Remains => take_down::remains(host, place),
             _ => Vec::new(),
@@ -512,16 +520,29 @@ pub fn set(state_dir: &Path, name: &str, scheduler: &str) -> Result<Status, Emul
     if written.is_err() && !place.is_alive() {
         return Err(gone());
     }
-    written.map_err(|source| EmulateError::File {
-        action: "write the scheduler to",
-        path,
-        source,
-    })?;
+    written.map_err(|source| not_set(&place, &state, source))?;
     let host = Host::live();
     let tags = place.spec().map(|spec| spec.tags).unwrap_or_default();
     let depth = inside::driver_depth(scheduler, tags, state.queue_depth)?;
     set_requests_above(&host, &state, depth)?;
     Ok(Status::of(&host, &place))
+}
+
+/// Why the server took no other scheduler: the only file that it writes for that is the state.
+fn not_set(place: &Place, state: &State, source: std::io::Error) -> EmulateError {
+    use std::io::ErrorKind::{InvalidInput, ResourceBusy, Unsupported};
+    match source.kind() {
+        InvalidInput | ResourceBusy | Unsupported => EmulateError::File {
+            action: "write the scheduler to",
+            path: place.mount_point().join(filesystem::SCHEDULER_FILE),
+            source,
+        },
+        _ => EmulateError::StateNotWritten {
+            dir: place.dir().to_owned(),
+            scheduler: state.scheduler.clone().unwrap_or_default(),
+            source,
+        },
+    }
 }
 
 /// Gives the loop driver above a scheduler inside so many requests, or as many as it has, unless a scheduler of the kernel's

@@ -33,7 +33,8 @@ use super::below::{self, Aligned, Below, Order};
 use super::engine::{Engine, Finished, Job};
 use super::inside::Inside;
 use super::ledger::{Ledger, Served};
-use super::log::{log, monotonic};
+use super::log::{log, log_access, monotonic};
+use super::place::PreparedState;
 
 /// A sleep of at least this length ends early, see [`EarlyRising`]; shorter ones do not, so that the
 /// clock takes a few percent of a processor at most, and never holds one for a fast disk.
@@ -76,22 +77,30 @@ struct Core {
     ledger: Ledger,
 }
 
-/// Called with the name of another scheduler that is inside now.
-type OnSchedulerChange = Box<dyn Fn(&str) + Send>;
+/// Prepares the state in which a scheduler of this name is inside.
+type StateWith = Box<dyn Fn(&str) -> io::Result<PreparedState> + Send + Sync>;
 
 /// What belongs to a scheduler inside, whichever it is.
 struct Within {
     inside: Inside,
     /// Whose the accesses are.
     attribution: Attribution,
-    /// Called for one change after the other.
-    on_scheduler_change: Mutex<OnSchedulerChange>,
+    state_with: StateWith,
+}
+
+/// What became of a [`Switch`].
+struct Switched {
+    name: String,
+    answer: Answer,
+    outcome: io::Result<()>,
 }
 
 /// Another scheduler that comes.
 struct Switch {
     name: String,
     scheduler: (Box<dyn Elevator>, Kernel),
+    /// What others read of the disk from then on.
+    state: PreparedState,
     /// What came meanwhile.
     held: Vec<(Time, (Job, Asker), Answer)>,
     answer: Answer,
@@ -207,7 +216,7 @@ impl Disk {
         let answer = match &self.store {
             Store::Backing(backing) => {
                 if let Err(error) = backing.write(offset, data) {
-                    log(format_args!(
+                    log_access(format_args!(
                         "cannot store {length} bytes at {offset}: {error}"
                     ));
                     return reply.error(error.into());
@@ -240,7 +249,7 @@ impl Disk {
         match &self.store {
             Store::Backing(backing) => {
                 if let Err(error) = backing.punch(offset, length) {
-                    log(format_args!(
+                    log_access(format_args!(
                         "cannot discard {length} bytes at {offset}: {error}"
                     ));
                     return reply.error(error.into());
@@ -272,17 +281,17 @@ impl Disk {
         self.answer(old.finish(), &mut Vec::new());
     }
 
-    /// There is a scheduler inside, which can be another one; `on_scheduler_change` is called with its name when it is.
+    /// There is a scheduler inside, which can be another one once the state that says so is prepared.
     pub(super) fn may_switch(
         &self,
         inside: Inside,
         attribution: Attribution,
-        on_scheduler_change: impl Fn(&str) + Send + 'static,
+        state_with: impl Fn(&str) -> io::Result<PreparedState> + Send + Sync + 'static,
     ) {
         let within = Within {
             inside,
             attribution,
-            on_scheduler_change: Mutex::new(Box::new(on_scheduler_change)),
+            state_with: Box::new(state_with),
         };
         assert!(self.within.set(within).is_ok(), "a disk is set up once");
     }
@@ -315,8 +324,16 @@ impl Disk {
         let scheduler = match within.inside.build(name) {
             Ok(scheduler) => scheduler,
             Err(error) => {
-                log(format_args!("{error}"));
+                log_access(format_args!("{error}"));
                 return reply.error(Errno::EINVAL);
+            }
+        };
+        // Before anything is switched: what others would read is what is.
+        let state = match (within.state_with)(name) {
+            Ok(state) => state,
+            Err(error) => {
+                log_access(format_args!("cannot write the state: {error}"));
+                return reply.error(error.into());
             }
         };
         let mut core = self.lock();
@@ -327,28 +344,37 @@ impl Disk {
         core.switch = Some(Switch {
             name: name.to_owned(),
             scheduler,
+            state,
             held: Vec::new(),
             answer: Answer::Written(reply, length),
         });
         self.go_on(core, Vec::new(), &mut Vec::new());
     }
 
-    /// Switches, if that is to be and nothing stands in the way any more; says to which, and who waits for it.
+    /// Switches, if that is to be and nothing stands in the way any more, unless others cannot be told; gives who waits for
+    /// it, and whether it was.
     fn switch_if_idle(
         &self,
         core: &mut Core,
         now: Time,
         finished: &mut Vec<Finished<Answer>>,
-    ) -> Option<(String, Answer)> {
+    ) -> Option<Switched> {
         let within = self.within.get()?;
         let switch = core.switch.take_if(|_| core.engine.in_flight() == 0)?;
-        let (scheduler, kernel) = switch.scheduler;
-        let settings = within.inside.settings(scheduler.info(), kernel);
-        core.engine.switch(scheduler, &settings);
+        let outcome = switch.state.commit();
+        if outcome.is_ok() {
+            let (scheduler, kernel) = switch.scheduler;
+            let settings = within.inside.settings(scheduler.info(), kernel);
+            core.engine.switch(scheduler, &settings);
+        }
         for (at, what, answer) in switch.held {
             core.engine.submit(at.max(now), what, answer, finished);
         }
-        Some((switch.name, switch.answer))
+        Some(Switched {
+            name: switch.name,
+            answer: switch.answer,
+            outcome,
+        })
     }
 
     /// The last requests served.
@@ -447,29 +473,24 @@ impl Disk {
         buffer: &mut Vec<u8>,
     ) {
         let switched = self.step(&mut core, &mut finished);
-        let within = self.within.get().filter(|_| switched.is_some());
-        let on_change = within.map(|within| {
-            within
-                .on_scheduler_change
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        });
-        drop(core); // in the order of the switches, which the lock gives
-        if let (Some((name, answer)), Some(on_change)) = (switched, on_change) {
-            log(format_args!("the scheduler inside is {name}"));
-            on_change(&name);
-            drop(on_change);
-            self.reply(answer, buffer);
+        drop(core);
+        if let Some(switched) = switched {
+            match switched.outcome {
+                Ok(()) => {
+                    log(format_args!("the scheduler inside is {}", switched.name));
+                    self.reply(switched.answer, buffer);
+                }
+                Err(error) => {
+                    log_access(format_args!("cannot write the state: {error}"));
+                    switched.answer.fail(error.into());
+                }
+            }
         }
         self.answer(finished, buffer);
     }
 
-    /// Lets the model do what is due, and sets the timer to what comes next; says which scheduler came.
-    fn step(
-        &self,
-        core: &mut Core,
-        finished: &mut Vec<Finished<Answer>>,
-    ) -> Option<(String, Answer)> {
+    /// Lets the model do what is due, and sets the timer to what comes next; says what became of a switch.
+    fn step(&self, core: &mut Core, finished: &mut Vec<Finished<Answer>>) -> Option<Switched> {
         let now = Time::ZERO + monotonic().saturating_sub(core.epoch);
         core.engine.advance(now, finished);
         let switched = self.switch_if_idle(core, now, finished);
@@ -546,7 +567,7 @@ impl Disk {
                 match backing.read(offset, &mut buffer[..length]) {
                     Ok(()) => reply.data(&buffer[..length]),
                     Err(error) => {
-                        log(format_args!(
+                        log_access(format_args!(
                             "cannot read {length} bytes at {offset}: {error}"
                         ));
                         reply.error(error.into());

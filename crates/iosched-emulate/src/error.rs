@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use iosched_machine::command_line::{Remedy, quoted_path};
 use iosched_machine::device::{DeviceError, MayNotWrite};
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::{Failure, exit, room_hint};
 use iosched_sim::disk::ModelError;
 use iosched_sim::scheduler::SchedulerError;
 
@@ -118,6 +118,16 @@ pub enum EmulateError {
         action: &'static str,
         /// With what.
         path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The server could not write down that another scheduler is to stand inside: the old one stays.
+    #[error("nothing was changed: cannot write the state in {}", dir.display())]
+    StateNotWritten {
+        /// The disk's directory.
+        dir: PathBuf,
+        /// What stands inside still.
+        scheduler: String,
         /// What the system says.
         source: io::Error,
     },
@@ -310,6 +320,12 @@ impl Failure for EmulateError {
                  helps"
                     .to_owned(),
             ),
+            EmulateError::StateNotWritten {
+                scheduler, source, ..
+            } => {
+                let way = room_hint(source).unwrap_or("make room or rights there");
+                Some(format!("{scheduler} stands inside still: {way}"))
+            }
             EmulateError::Gone { .. } => {
                 Some("`iosched emulate remove --all` clears what it left".to_owned())
             }

@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use iosched_machine::beneath::Directory;
-use iosched_machine::command_line::Remedy;
+use iosched_machine::command_line::{Remedy, quoted_path};
 use iosched_machine::device::mounts::MountTable;
 use iosched_machine::device::{
     Consent, Device, DeviceError, DeviceNumber, EMULATED, EMULATED_OVER, FileIdentity, GivenUp,
@@ -96,6 +96,14 @@ pub enum OverError {
         path: PathBuf,
         /// It is its directory that is missing.
         lacks_directory: bool,
+    },
+    /// It is to be written, and has other names: it may be somebody else's, under this name in a directory of others.
+    #[error("{} has {links} names (hard links), and what is written would be in all of them", path.display())]
+    HardLinks {
+        /// The path as the user wrote it.
+        path: PathBuf,
+        /// How many names.
+        links: u64,
     },
     /// The file that is to be made is there.
     #[error("{} is there already, and --size makes a new file", path.display())]
@@ -188,6 +196,12 @@ impl Failure for OverError {
                 Some(path) => format!("name the file itself: {}", path.display()),
                 None => "name a file that has a name of its own".to_owned(),
             }),
+            OverError::HardLinks { path, .. } => {
+                let path = quoted_path(path);
+                Some(format!(
+                    "`find / -xdev -samefile {path}` shows them; serve a copy, or --read-only"
+                ))
+            }
             OverError::NotThere { path, .. } if path.parent() == Some(Path::new("/dev")) => {
                 Some("`iosched list` shows the disks of this machine".to_owned())
             }
@@ -241,9 +255,10 @@ impl Failure for OverError {
             OverError::NotThere { .. } | OverError::NoDisk { .. } | OverError::OfKernel { .. } => {
                 exit::NO_SUCH_DEVICE
             }
-            OverError::Link { .. } | OverError::Exists { .. } | OverError::OfEmulated { .. } => {
-                exit::UNSAFE
-            }
+            OverError::Link { .. }
+            | OverError::HardLinks { .. }
+            | OverError::Exists { .. }
+            | OverError::OfEmulated { .. } => exit::UNSAFE,
             OverError::Taken { .. } => exit::BUSY,
             OverError::Zoned { .. }
             | OverError::BlockTooLarge { .. }
@@ -531,6 +546,7 @@ fn over_file(
     if wish.read_only {
         may_read_file_alone(host, &path, &metadata)?;
     } else {
+        check_only_name(&path, &metadata)?;
         may_write_file(host, &path, &file, wish.consent)?;
     }
     let kind = OverKind::File {
@@ -538,6 +554,17 @@ fn over_file(
     };
     let disk = disk_of_file(host, &path);
     Ok(Over::on(disk.as_ref(), path, kind, wish))
+}
+
+/// A name that comes later changes the file's identity, which the server asks for.
+fn check_only_name(path: &Path, file: &Metadata) -> Result<(), OverError> {
+    match file.nlink() {
+        0 | 1 => Ok(()),
+        links => Err(OverError::HardLinks {
+            path: path.to_owned(),
+            links,
+        }),
+    }
 }
 
 /// Opens a file by a path on which no link is followed.

@@ -13,7 +13,7 @@
 //! the process, however that ends, and no process number has to be trusted.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
-use std::io::{self, Seek, Write};
+use std::io::{self, Read as _, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -90,6 +90,23 @@ impl State {
     /// The number of requests nearest to this one that the loop driver takes.
     pub(super) fn driver_takes(&self, requests: usize) -> u32 {
         driver_takes(requests, self.most_requests)
+    }
+}
+
+/// A state that is written, and not yet in force: it goes with this value.
+#[derive(Debug)]
+pub(super) struct PreparedState {
+    file: tempfile::NamedTempFile,
+    path: PathBuf,
+}
+
+impl PreparedState {
+    /// Puts it in force, which takes no more room.
+    pub(super) fn commit(self) -> io::Result<()> {
+        match self.file.persist(self.path) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(of_system(error.error)),
+        }
     }
 }
 
@@ -253,11 +270,16 @@ impl Place {
 
     /// Writes the state so that nobody ever reads half of it.
     pub(super) fn write_state(&self, state: &State) -> io::Result<()> {
-        let mut file = tempfile::NamedTempFile::new_in(&self.dir)?;
-        serde_json::to_writer_pretty(&file, state)?;
-        file.flush()?;
-        file.persist(self.dir.join(STATE))?;
-        Ok(())
+        self.prepare_state(state)?.commit()
+    }
+
+    /// Writes a state that nobody reads yet.
+    pub(super) fn prepare_state(&self, state: &State) -> io::Result<PreparedState> {
+        let file = tempfile::NamedTempFile::new_in(&self.dir).map_err(of_system)?;
+        let text = serde_json::to_vec_pretty(state)?;
+        file.as_file().write_all(&text)?;
+        let path = self.dir.join(STATE);
+        Ok(PreparedState { file, path })
     }
 
     /// The file for the server's standard error.
@@ -267,7 +289,7 @@ impl Place {
 
     /// The last lines of the server's log.
     pub(super) fn log_tail(&self) -> String {
-        let text = fs::read_to_string(self.dir.join(LOG)).unwrap_or_default();
+        let text = read_end(&self.dir.join(LOG)).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(10)..].join("\n")
     }
@@ -290,6 +312,25 @@ impl Place {
         absent_is_fine(fs::remove_dir(self.dir.join(MOUNT)))?;
         absent_is_fine(fs::remove_dir(&self.dir))
     }
+}
+
+/// The error as the system has it: tempfile hides its number behind the path, and FUSE answers with numbers.
+fn of_system(error: io::Error) -> io::Error {
+    let inner = error.get_ref().and_then(std::error::Error::source);
+    let inner = inner.and_then(|inner| inner.downcast_ref::<io::Error>());
+    let number = inner.and_then(io::Error::raw_os_error);
+    number.map_or(error, io::Error::from_raw_os_error)
+}
+
+/// The end of a file, however long it is.
+fn read_end(path: &Path) -> io::Result<String> {
+    const LENGTH: u64 = 16 << 10;
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(LENGTH)))?;
+    let mut end = Vec::new();
+    file.take(LENGTH).read_to_end(&mut end)?;
+    Ok(String::from_utf8_lossy(&end).into_owned())
 }
 
 /// True for the line of `/proc/PID/fdinfo` that says that the descriptor has an exclusive `flock`.
@@ -400,6 +441,22 @@ mod tests {
             process.wait().unwrap();
         }
         assert_eq!(found, i32::try_from(server.id()).ok());
+    }
+
+    #[test]
+    fn of_a_log_however_long_the_last_lines_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let (place, _lock) = Place::claim(&spec(dir.path())).unwrap();
+        assert_eq!(place.log_tail(), "");
+        let mut log = place.create_log().unwrap();
+        log.write_all(b"1\n2\n").unwrap();
+        assert_eq!(place.log_tail(), "1\n2");
+        log.set_len(1 << 40).unwrap(); // more than memory has room for
+        log.seek(SeekFrom::End(0)).unwrap();
+        for number in 0..20 {
+            writeln!(log, "\n\u{fc}{number}").unwrap();
+        }
+        assert!(place.log_tail().ends_with("\n\u{fc}19"));
     }
 
     #[test]

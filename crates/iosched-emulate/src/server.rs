@@ -37,7 +37,7 @@ use super::inside::{self, Inside};
 use super::log::{log, monotonic};
 use super::loop_device::{self, LoopDevice, Shape};
 use super::over::Over;
-use super::place::{Place, State, driver_takes, start_ticks};
+use super::place::{Place, PreparedState, State, driver_takes, start_ticks};
 use super::priority;
 use super::spec::{Base, Spec};
 use super::take_down::take_down;
@@ -187,7 +187,7 @@ fn set_up(host: &Host, place: &Place) -> Result<(Until, Arc<Disk>), EmulateError
     };
     if spec.scheduler.is_some() {
         let attribution = Attribution::of(capture::device_number(host, &name));
-        disk.may_switch(above.inside, attribution, tell_of_scheduler(place, &state));
+        disk.may_switch(above.inside, attribution, state_with(place, &state));
     }
     place
         .write_state(&state)
@@ -365,17 +365,17 @@ fn engine<T>(spec: &Spec, model: &Model, inside: Inside) -> Result<Engine<T>, Em
     Ok(Engine::scheduled(scheduler, model, &settings))
 }
 
-/// Writes into the state which scheduler stands inside.
-fn tell_of_scheduler(place: &Place, state: &State) -> impl Fn(&str) + Send + 'static {
+/// Prepares the state in which another scheduler stands inside.
+fn state_with(
+    place: &Place,
+    state: &State,
+) -> impl Fn(&str) -> io::Result<PreparedState> + Send + Sync + 'static {
     let (place, state) = (place.clone(), state.clone());
     move |scheduler| {
-        let state = State {
+        place.prepare_state(&State {
             scheduler: Some(scheduler.to_owned()),
             ..state.clone()
-        };
-        if let Err(error) = place.write_state(&state) {
-            log(format_args!("cannot write the state: {error}"));
-        }
+        })
     }
 }
 

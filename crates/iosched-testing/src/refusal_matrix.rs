@@ -326,6 +326,8 @@ pub enum Target {
     FileServed,
     /// The file of an emulated disk in its own mount.
     FileOfEmulated,
+    /// A file of zeros that has another name besides.
+    FileOfTwoNames,
     /// A link to a file.
     Link,
 }
@@ -345,7 +347,7 @@ pub enum Said {
 
 impl Target {
     /// In the order of the table.
-    pub const ALL: [Target; 17] = [
+    pub const ALL: [Target; 18] = [
         Target::Device,
         Target::DeviceSignature,
         Target::DeviceData,
@@ -362,6 +364,7 @@ impl Target {
         Target::FileOpen,
         Target::FileServed,
         Target::FileOfEmulated,
+        Target::FileOfTwoNames,
         Target::Link,
     ];
 
@@ -383,6 +386,7 @@ impl Target {
             Target::FileOpen => "file, open for writing",
             Target::FileServed => "file, served already",
             Target::FileOfEmulated => "file of an emulated disk",
+            Target::FileOfTwoNames => "file of zeros with a second name (hard link)",
             Target::Link => "link to a file",
         }
     }
@@ -428,6 +432,7 @@ const SERVED: [[Answer; Said::ALL.len()]; Target::ALL.len()] = [
     [R, R, R, R], // file, open for writing
     [R, R, R, R], // file, served already
     [R, R, R, R], // file of an emulated disk
+    [R, R, R, A], // file with a second name
     [R, R, R, R], // link to a file
 ];
 

@@ -457,6 +457,7 @@ fn show(disks: &[Status], output: &Output) {
             .map_or("-".to_owned(), |depth| depth.to_string());
         let state = match disk.condition {
             Condition::Running => running(disk),
+            Condition::NotAnswering => not_answering(disk),
             Condition::Starting => "starting".to_owned(),
             Condition::Remains => format!("remains: {}", disk.remains.join(", ")),
         };
@@ -470,6 +471,14 @@ fn show(disks: &[Status], output: &Output) {
         output.note(
             "remains are of disks whose server is gone; `iosched emulate remove --all` clears them",
         );
+    }
+}
+
+/// A disk whose server is stopped, or waits for something itself.
+fn not_answering(disk: &Status) -> String {
+    match disk.server_pid {
+        Some(pid) => format!("its server (pid {pid}) does not answer"),
+        None => "its server does not answer".to_owned(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Emulated disks with a scheduler of ours inside, on the real kernel: what is written is read again whatever is
 //! switched meanwhile, the kernel's events tell whose each access is, and nothing is left of them.
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -9,8 +10,8 @@ use iosched_machine::capture;
 use iosched_testing::lacks;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::common::lab::{Lab, attribute, stderr, wait_for};
-use crate::common::{iosched_process, processes_with};
+use crate::common::lab::{Lab, attribute, stderr, stdout, wait_for};
+use crate::common::{in_one_line, iosched_process, processes_with, run};
 
 /// Aligned as direct I/O wants it.
 #[repr(align(4096))]
@@ -131,6 +132,77 @@ fn a_disk_whose_server_was_killed_gives_errors_and_leaves_nothing() {
     let ours = format!("iosched-{server}-");
     let left = capture::remains(&host);
     assert!(!left.iter().any(|name| name.contains(&ours)), "{left:?}");
+}
+
+#[test]
+fn a_scheduler_that_cannot_be_noted_does_not_come() {
+    let Some(lab) = Lab::new(&["mount"]) else {
+        return;
+    };
+    let state_dir = lab.state_dir();
+    fs::create_dir(&state_dir).unwrap();
+    let options = ["-t", "tmpfs", "-o", "size=1m,mode=700", "none"];
+    run(
+        "mount",
+        &[&options[..], &[state_dir.to_str().unwrap()]].concat(),
+    );
+    let device = lab.create(&["null", "--size", "64M", "--scheduler", "cfq"]);
+    let full = state_dir.join(".full");
+    let mut file = File::create(&full).unwrap();
+    while file.write_all(&[0; 4096]).is_ok() {}
+    drop(file);
+    let set = lab.emulate(&["set", &device, "noop"]);
+    let words = stderr(&set);
+    assert_eq!(set.status.code(), Some(1), "{words}");
+    assert!(
+        words.contains("nothing was changed: cannot write the state in "),
+        "{words}"
+    );
+    assert!(
+        words.contains("cfq stands inside still: make room there"),
+        "{words}"
+    );
+    assert_eq!(lab.only_disk()["scheduler"], "cfq");
+    let is_inside = |scheduler: &str| {
+        let log = fs::read_to_string(lab.only_dir().join("server.log")).unwrap();
+        log.contains(&format!("the scheduler inside is {scheduler}"))
+    };
+    assert!(!is_inside("noop"));
+    write_and_read(&device, 0..10); // it serves on
+    fs::remove_file(&full).unwrap();
+    let set = lab.emulate(&["set", &device, "deadline"]);
+    assert!(set.status.success(), "{}", stderr(&set));
+    assert!(is_inside("deadline"));
+    assert_eq!(lab.only_disk()["scheduler"], "deadline");
+    lab.remove(&[&device]);
+    run("umount", &[state_dir.to_str().unwrap()]);
+    lab.assert_clean();
+}
+
+#[test]
+fn a_server_that_does_not_answer_keeps_no_list_from_being_shown() {
+    let Some(lab) = Lab::new(&[]) else {
+        return;
+    };
+    let device = lab.create(&["null", "--size", "64M", "--scheduler", "cfq"]);
+    let server = Pid::from_raw(lab.server_pid().parse().unwrap()).unwrap();
+    kill_process(server, Signal::STOP).unwrap();
+    let listed = lab.emulate(&["list"]);
+    let condition = lab.only_disk()["condition"].clone();
+    kill_process(server, Signal::CONT).unwrap();
+    let (words, errors) = (stdout(&listed), stderr(&listed));
+    assert!(listed.status.success(), "{errors}");
+    let row = format!(
+        "its server (pid {}) does not answer",
+        server.as_raw_nonzero()
+    );
+    assert!(in_one_line(&words).contains(&row), "{words}");
+    assert_eq!(condition, "not_answering");
+    wait_for("the server to answer again", || {
+        lab.only_disk()["condition"] == "running"
+    });
+    lab.remove(&[&device]);
+    lab.assert_clean();
 }
 
 #[test]

@@ -294,6 +294,47 @@ fn each_flush_above_is_one_below_after_what_was_written_before() {
     below.remove(&[&disk]);
 }
 
+/// Every access to a file that became shorter fails; the log is in memory.
+#[test]
+fn of_many_accesses_that_fail_the_log_names_some_and_counts_the_others() {
+    const READS: u64 = 1000;
+    let Some(lab) = Lab::new(&[]) else {
+        return;
+    };
+    let place = Place::new();
+    let file = place.zeros("disk", 64);
+    let device = lab.create(&["--over", text(&file), "--scheduler", "noop"]);
+    let disk = open_with(&device, OFlags::DIRECT);
+    File::options()
+        .write(true)
+        .open(&file)
+        .unwrap()
+        .set_len(BLOCK as u64)
+        .unwrap();
+    for block in 1..=READS {
+        let mut data = Block([0; BLOCK]);
+        disk.read_exact_at(&mut data.0, block * BLOCK as u64)
+            .unwrap_err();
+    }
+    // What is not about an access comes after the count.
+    let set = lab.emulate(&["set", &device, "deadline"]);
+    assert!(set.status.success(), "{}", stderr(&set));
+    let log = fs::read_to_string(lab.only_dir().join("server.log")).unwrap();
+    let named = log
+        .lines()
+        .filter(|line| line.contains("cannot read"))
+        .count() as u64;
+    let counts = log.lines().filter_map(|line| {
+        let (_, text) = line.split_once("] ")?;
+        text.strip_suffix(" more lines about accesses are left out")
+    });
+    let counted: u64 = counts.map(|count| count.parse::<u64>().unwrap()).sum();
+    assert!(named < READS / 2 && named + counted >= READS, "{log}");
+    drop(disk);
+    lab.remove(&[&device]);
+    lab.assert_clean();
+}
+
 #[test]
 fn an_error_below_is_an_error_above_and_of_nothing_else() {
     let Some(lab) = Lab::new(&["mount"]) else {
@@ -745,6 +786,10 @@ impl Case {
                     .map(|entry| entry.path());
                 let is_disk = |path: &PathBuf| text(path).contains("/disk-");
                 Case::file(&names.into_iter().find(is_disk).unwrap())
+            }
+            Target::FileOfTwoNames => {
+                fs::hard_link(new(), place.file("other")).unwrap();
+                Case::file(&place.file("disk"))
             }
             Target::Link => {
                 std::os::unix::fs::symlink(new(), place.file("link")).unwrap();

@@ -278,7 +278,11 @@ impl Session<'_> {
     fn measure(&self, mut recorder: Recorder, disk: Option<&EmulatedDisk>) -> Outcome {
         let output = self.output;
         let health = || {
-            let is_running = disk.is_none_or(|disk| disk.status().condition == Condition::Running);
+            let is_there = |disk: &EmulatedDisk| {
+                let condition = disk.status().condition;
+                matches!(condition, Condition::Running | Condition::NotAnswering)
+            };
+            let is_running = disk.is_none_or(is_there);
             (!is_running).then(|| "the emulated disk's server has ended".to_owned())
         };
         let options = RunOptions {
