@@ -8,6 +8,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::ControlFlow;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -19,6 +20,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::durable;
+use crate::process::Stop;
 
 /// How a directory is opened.
 const AS_DIRECTORY: OFlags = OFlags::RDONLY
@@ -119,16 +121,38 @@ impl Directory {
         Ok(text)
     }
 
-    /// What stands in this directory, in the order of the names.
-    pub fn names(&self) -> io::Result<Vec<OsString>> {
-        let mut names = Vec::new();
+    /// True if nothing stands in this directory.
+    pub fn is_empty(&self) -> io::Result<bool> {
+        self.each_name(|_| Ok(ControlFlow::Break(())))
+            .map(|at_a_name| at_a_name.is_none())
+    }
+
+    /// Gives the names in this directory, as they come, until that breaks: a directory may hold more than memory has room
+    /// for.
+    fn each_name<B>(
+        &self,
+        mut take: impl FnMut(&OsStr) -> io::Result<ControlFlow<B>>,
+    ) -> io::Result<Option<B>> {
         for entry in Dir::read_from(&self.descriptor)? {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
-            if name != b"." && name != b".." {
-                names.push(OsStr::from_bytes(name).to_owned());
+            if name == b"." || name == b".." {
+                continue;
+            }
+            if let ControlFlow::Break(value) = take(OsStr::from_bytes(name))? {
+                return Ok(Some(value));
             }
         }
+        Ok(None)
+    }
+
+    /// What stands in this directory, in the order of the names.
+    pub fn names(&self) -> io::Result<Vec<OsString>> {
+        let mut names = Vec::new();
+        self.each_name(|name| {
+            names.push(name.to_owned());
+            Ok(ControlFlow::<()>::Continue(()))
+        })?;
         names.sort_unstable();
         Ok(names)
     }
@@ -186,10 +210,25 @@ impl Directory {
     /// # Errors
     /// Something cannot be removed, is mounted there, or was moved away meanwhile.
     pub fn clear_directory(&self, name: &OsStr) -> io::Result<()> {
+        self.clear_directory_until(&Stop::new(), name)
+    }
+
+    /// The same, until we are asked to stop: not before [`REMOVED_REGARDLESS`] names are gone, so that what loads usually
+    /// leave goes in any case.
+    ///
+    /// # Errors
+    /// As above; of the kind `Interrupted` if we were asked to stop and something is left.
+    pub fn clear_directory_until(&self, stop: &Stop, name: &OsStr) -> io::Result<()> {
+        let mut clearing = Clearing {
+            stop,
+            removed: 0,
+            held: 0,
+        };
         let mut at = self.enter_to_clear(name)?;
         let mut levels = vec![Level::of(&at, name.to_owned())?];
         while let Some(level) = levels.last_mut() {
-            if let Some(name) = level.names.pop() {
+            if let Some(name) = level.directories.pop() {
+                clearing.held -= 1;
                 match at.remove_or_enter(&name) {
                     Ok(None) => {}
                     Ok(Some((inner, level))) => {
@@ -198,12 +237,16 @@ impl Directory {
                     }
                     Err(error) => return Err(not_removed(&levels, &name, &error)),
                 }
+            } else if let Some(names) = clearing.remove_files(&at, &levels)? {
+                clearing.held += names.len();
+                level_of(&mut levels).directories = names;
             } else if let Some(cleared) = levels.pop()
                 && let Some(above) = levels.last()
             {
                 at = at.above(above)?;
                 let removed = at.remove_directory(&cleared.name);
                 removed.map_err(|error| not_removed(&levels, &cleared.name, &error))?;
+                clearing.count()?;
             }
         }
         Ok(())
@@ -253,12 +296,18 @@ impl Directory {
 /// So many levels of a path are named.
 const MOST_NAMED: usize = 20;
 
+/// So many names are removed before a stop is heard.
+pub const REMOVED_REGARDLESS: u64 = 10_000;
+
+/// Names of directories that are held at a time, on all levels together; on each level one at the least.
+const MOST_HELD: usize = 10_000;
+
 /// A directory that is being cleared.
 struct Level {
     name: OsString,
     identity: (u64, u64),
-    /// What is still in it.
-    names: Vec<OsString>,
+    /// Some of the directories that are still in it.
+    directories: Vec<OsString>,
 }
 
 impl Level {
@@ -266,8 +315,66 @@ impl Level {
         Ok(Level {
             name,
             identity: identity(&directory.descriptor)?,
-            names: directory.names()?,
+            directories: Vec::new(),
         })
+    }
+}
+
+fn level_of(levels: &mut [Level]) -> &mut Level {
+    levels.last_mut().expect("one is being cleared")
+}
+
+/// The removal of a tree.
+struct Clearing<'a> {
+    stop: &'a Stop,
+    /// Names that are gone.
+    removed: u64,
+    /// Names of directories that are held.
+    held: usize,
+}
+
+impl Clearing<'_> {
+    /// Removes the files in a directory, and gives some of the directories in it; none if it is empty.
+    fn remove_files(
+        &mut self,
+        at: &Directory,
+        levels: &[Level],
+    ) -> io::Result<Option<Vec<OsString>>> {
+        let room = MOST_HELD.saturating_sub(self.held).max(1);
+        let mut directories = Vec::new();
+        let mut is_empty = true;
+        at.each_name(|name| {
+            is_empty = false;
+            let removed = at.status(name).and_then(|status| {
+                if is_directory(&status) {
+                    directories.push(name.to_owned());
+                    return Ok(());
+                }
+                at.remove_file(name)?;
+                self.count()
+            });
+            removed.map_err(|error| not_removed(levels, name, &error))?;
+            Ok(if directories.len() < room {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            })
+        })?;
+        // What is removed while a directory is read may hide others from who reads it: it is empty when it is read so.
+        Ok((!is_empty).then_some(directories))
+    }
+
+    /// One more is gone.
+    fn count(&mut self) -> io::Result<()> {
+        self.removed += 1;
+        if self.removed > REMOVED_REGARDLESS && self.stop.is_asked() {
+            let said = format!(
+                "stopped after {} names; `iosched restore` removes the rest",
+                self.removed
+            );
+            return Err(io::Error::new(io::ErrorKind::Interrupted, said));
+        }
+        Ok(())
     }
 }
 
@@ -485,6 +592,67 @@ mod tests {
         drop(last.create_file(OsStr::new("file")).unwrap());
         held.remove_all(OsStr::new("d")).unwrap();
         assert_eq!(held.names().unwrap(), Vec::<OsString>::new());
+    }
+
+    fn many(directory: &Directory, files: u64) {
+        drop(directory.create_file(OsStr::new("file")).unwrap());
+        for number in 1..files {
+            let name = format!("{number}");
+            rustix::fs::linkat(
+                directory.descriptor(),
+                "file",
+                directory.descriptor(),
+                name,
+                AtFlags::empty(),
+            )
+            .unwrap();
+        }
+    }
+
+    #[test]
+    fn of_many_names_the_rest_is_left_to_who_asks_again_after_a_stop() {
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        let dir = dir.unwrap();
+        let held = Directory::open(dir.path()).unwrap();
+        let goes = held.make(OsStr::new("goes")).unwrap();
+        for (name, files) in [("a", REMOVED_REGARDLESS), ("b", REMOVED_REGARDLESS - 10)] {
+            many(&goes.make(OsStr::new(name)).unwrap(), files);
+        }
+        let stop = Stop::new();
+        stop.ask();
+        let remove = || held.clear_directory_until(&stop, OsStr::new("goes"));
+        let error = remove().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::Interrupted);
+        assert!(
+            error
+                .to_string()
+                .contains("`iosched restore` removes the rest")
+        );
+        assert!(!goes.is_empty().unwrap());
+        remove().unwrap(); // fewer than are removed in any case
+        assert!(goes.is_empty().unwrap());
+    }
+
+    #[test]
+    fn memory_for_a_removal_does_not_grow_with_the_names() {
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        let dir = dir.unwrap();
+        let held = Directory::open(dir.path()).unwrap();
+        let goes = held.make(OsStr::new("goes")).unwrap();
+        let inner = goes.make(OsStr::new("a")).unwrap();
+        let name = "x".repeat(200);
+        for number in 0..30_000 {
+            inner
+                .create_directory(OsStr::new(&format!("{number}{name}")))
+                .unwrap();
+        }
+        many(&goes, 50_000);
+        let most = iosched_testing::memory::most_during(|| {
+            held.clear_directory(OsStr::new("goes")).unwrap();
+        });
+        assert!(goes.is_empty().unwrap());
+        // All 30 000 names together are 6 MB.
+        assert!(most < 4 << 20, "{most} bytes");
     }
 
     #[test]

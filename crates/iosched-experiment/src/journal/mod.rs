@@ -23,7 +23,7 @@ use iosched_machine::failure::{Failure, exit, room_hint};
 use iosched_machine::file_system::OwnFileSystem;
 use iosched_machine::host::Host;
 use iosched_machine::lock::{self, Holder};
-use iosched_machine::process::{self, LoadProcesses, Owner, OwnerState, User, as_user};
+use iosched_machine::process::{self, LoadProcesses, Owner, OwnerState, Stop, User, as_user};
 use iosched_machine::sysfs::Sysfs;
 use iosched_machine::user_files;
 use iosched_switch::{QueueState, SwitchError};
@@ -312,9 +312,14 @@ impl Journal {
     }
 
     /// Puts everything back and, when that worked, removes the file.
-    pub fn undo(mut self) -> Vec<Undone> {
+    pub fn undo(self) -> Vec<Undone> {
+        self.undo_until(&Stop::new())
+    }
+
+    /// The same, but once we are asked to stop, what is left of very many files in our directories stays for `restore`.
+    pub fn undo_until(mut self, stop: &Stop) -> Vec<Undone> {
         self.is_open = false;
-        undo_file(&self.host, &self.path, &self.entry, Parts::All)
+        undo_file(&self.host, &self.path, &self.entry, (Parts::All, stop))
     }
 
     /// Removes the file without putting anything back: the change is meant to stay.
@@ -426,7 +431,7 @@ impl<'a> Held<'a> {
     /// Puts back what it says.
     pub fn undo(self) -> Vec<Undone> {
         match durable::read_entry(self.path, SCHEMA) {
-            Ok(entry) => undo_file(self.host, self.path, &entry, Parts::All),
+            Ok(entry) => undo_file(self.host, self.path, &entry, (Parts::All, &Stop::new())),
             Err(cause) => vec![Undone::Failed {
                 thing: self.path.display().to_string(),
                 cause,
@@ -439,7 +444,8 @@ impl Drop for Journal {
     /// A run that ends by an error or a panic puts things back all the same.
     fn drop(&mut self) {
         if self.is_open {
-            let _ = undo_file(&self.host, &self.path, &self.entry, Parts::All);
+            let whole = (Parts::All, &Stop::new());
+            let _ = undo_file(&self.host, &self.path, &self.entry, whole);
         }
     }
 }
@@ -669,7 +675,7 @@ impl Leftover {
     /// Puts back what the dead run left, and removes the file when that worked. One command at a time: what another
     /// has put back since the entry was read is not put back again, and may have been changed on purpose by now.
     pub fn undo(&self, host: &Host, parts: Parts) -> Vec<Undone> {
-        self.in_turn(|entry| undo_file(host, &self.path, entry, parts))
+        self.in_turn(|entry| undo_file(host, &self.path, entry, (parts, &Stop::new())))
     }
 
     /// Puts the disks back that the dead run left changed, and nothing else: what else there is may have to be waited for.
@@ -759,8 +765,13 @@ pub enum Parts {
 }
 
 /// Puts back what an entry says. Its file goes when all is done, and else keeps what is not.
-fn undo_file(host: &Host, path: &Path, entry: &Entry, parts: Parts) -> Vec<Undone> {
-    let (mut undone, left) = entry.undo(host, parts);
+fn undo_file(
+    host: &Host,
+    path: &Path,
+    entry: &Entry,
+    (parts, stop): (Parts, &Stop),
+) -> Vec<Undone> {
+    let (mut undone, left) = entry.undo(host, parts, stop);
     let result = match &left {
         None => durable::remove(path),
         Some(left) => durable::write_whole(path, left),
@@ -790,7 +801,7 @@ impl Entry {
     /// Ends what the loads left running, then puts every disk back and removes what is ours; with it goes what is
     /// still to be done, if anything is. While a process of a load goes on, it may still write: then only the disks are put
     /// back.
-    fn undo(&self, host: &Host, parts: Parts) -> (Vec<Undone>, Option<Entry>) {
+    fn undo(&self, host: &Host, parts: Parts, stop: &Stop) -> (Vec<Undone>, Option<Entry>) {
         let same_boot = match boot_id(host) {
             Ok(now) => now == self.boot_id,
             Err(error) => {
@@ -834,7 +845,7 @@ impl Entry {
             Parts::ButDatabases => Some(own.not_asked().into()),
         });
         let directories = rest.of(directories, |path| {
-            remove_directory(host, path, user.as_ref(), mount.as_ref())
+            remove_directory(host, path, user.as_ref(), mount.as_ref(), stop)
         });
         let file_system = rest
             .of(file_system.as_slice(), |own| {
@@ -1002,6 +1013,7 @@ fn remove_directory(
     path: &Path,
     user: Option<&User>,
     mount: Option<&TargetMount>,
+    stop: &Stop,
 ) -> Option<Undone> {
     let failed = |error: io::Error| Undone::Failed {
         thing: path.display().to_string(),
@@ -1019,7 +1031,7 @@ fn remove_directory(
         // Whoever removed it may have been killed before that was on disk.
         (_, None) => return sync_above(path).err().map(failed),
     }
-    Some(match remove_tree(path, user) {
+    Some(match remove_tree(path, user, stop) {
         Ok(()) => Undone::Removed {
             directory: path.into(),
         },
@@ -1054,10 +1066,10 @@ fn is_absence(error: &io::Error) -> bool {
 /// What is in it goes with its user's rights, so that it cannot lead us to what he may not remove; the empty
 /// directory goes with ours, where he may not remove that. It is gone on disk when this returns: the entry that
 /// names it goes next, and may be on another disk.
-fn remove_tree(path: &Path, user: Option<&User>) -> io::Result<()> {
+fn remove_tree(path: &Path, user: Option<&User>, stop: &Stop) -> io::Result<()> {
     as_user(user, || {
         let (above, name) = beneath::split(path)?;
-        above.clear_directory(name)
+        above.clear_directory_until(stop, name)
     })?;
     let (above, name) = beneath::split(path)?;
     above.remove_directory(name)?;
@@ -1443,7 +1455,7 @@ mod tests {
         for theirs in ["precious", ".iosched-notes", ".iosched-0123456789abcdeg"] {
             let theirs = dir.path().join(theirs);
             fs::create_dir(&theirs).unwrap();
-            let removed = remove_directory(&Host::live(), &theirs, None, None);
+            let removed = remove_directory(&Host::live(), &theirs, None, None, &Stop::new());
             assert_eq!(removed, None);
             assert!(theirs.exists());
         }

@@ -175,7 +175,7 @@ pub(super) fn units_of_source(number: u32) -> u32 {
 /// Writes the tree, unless it is there.
 fn write_tree(path: &Path, settings: &Settings) -> io::Result<()> {
     let root = Directory::open(path)?;
-    if !root.names()?.is_empty() {
+    if !root.is_empty()? {
         return Ok(());
     }
     let mut stream = ChaCha8Rng::seed_from_u64(u64::from(settings.files));

@@ -40,7 +40,7 @@ fn give_away(above: &Directory, name: &OsStr, user: &User) -> io::Result<()> {
     let status = rustix::fs::fstat(made.descriptor())?;
     let is_ours = status.st_uid == rustix::process::geteuid().as_raw()
         && Mode::from_raw_mode(status.st_mode) == Mode::RWXU;
-    if !is_ours || !made.names()?.is_empty() {
+    if !is_ours || !made.is_empty()? {
         return Err(io::Error::other("it was replaced while it was made"));
     }
     let (uid, gid) = (user.uid, user.gid);
@@ -53,7 +53,7 @@ fn give_away(above: &Directory, name: &OsStr, user: &User) -> io::Result<()> {
 
 /// True if nothing stands in a directory.
 pub(super) fn is_empty(directory: &Path, user: Option<&User>) -> io::Result<bool> {
-    as_user(user, || Ok(Directory::open(directory)?.names()?.is_empty()))
+    as_user(user, || Directory::open(directory)?.is_empty())
 }
 
 /// The length of a file.

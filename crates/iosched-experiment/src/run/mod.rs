@@ -139,12 +139,18 @@ pub fn run(
     let outcome = outcome.or_else(|error| runner.end_of_time(error));
     // The disks first: whatever a load needs to tidy up, or keeps us from tidying up, no scheduler waits for it.
     let mut undone = journal.as_mut().map_or_else(Vec::new, Journal::undo_disks);
+    // Who asks again does not want to wait until all our files are gone.
+    let was_asked = stop.is_asked();
+    stop.forget();
     runner.loads.iter_mut().for_each(|load| load.clean_up());
     runner.scope.end();
     if let Some(journal) = &mut journal {
         journal.leave_databases(databases(&runner.loads, options));
     }
-    undone.extend(journal.map_or_else(Vec::new, Journal::undo));
+    undone.extend(journal.map_or_else(Vec::new, |journal| journal.undo_until(stop)));
+    if was_asked {
+        stop.ask();
+    }
     permission::note_what_is_left(host, recorder);
     observer.event(&Event::Restored { undone: &undone });
     let is_gone = undone.iter().any(|one| matches!(one, Undone::Gone { .. }));
