@@ -31,6 +31,9 @@ pub(crate) fn foretell(foreseen: &Foreseen) -> String {
         Foreseen::Rebooted { device } => {
             format!("{device}: the machine was booted since, the kernel set it up anew")
         }
+        Foreseen::ChangedSince { device, scheduler } => {
+            format!("{device}: {}", set_since(scheduler))
+        }
         Foreseen::Unknown { thing, cause } => format!("{thing}: cannot be told: {cause}"),
         Foreseen::Removed { directory } => format!("would remove {}", directory.display()),
         Foreseen::NotMounted { directory, mount } => format!(
@@ -56,6 +59,10 @@ pub(crate) fn foretell(foreseen: &Foreseen) -> String {
     }
 }
 
+fn set_since(scheduler: &str) -> String {
+    format!("set by somebody else meanwhile ({scheduler}), left alone")
+}
+
 /// What became of one thing, in words.
 pub(crate) fn describe(undone: &Undone) -> String {
     match undone {
@@ -72,6 +79,9 @@ pub(crate) fn describe(undone: &Undone) -> String {
         Undone::Gone { device } => format!("{device}: gone, nothing to put back"),
         Undone::Rebooted { device } => {
             format!("{device}: the machine was booted since, the kernel set it up anew")
+        }
+        Undone::ChangedSince { device, scheduler } => {
+            format!("{device}: {}", set_since(scheduler))
         }
         Undone::Failed { thing, cause } => format!("{thing}: not put back: {cause}"),
         Undone::Removed { directory } => format!("removed {}", directory.display()),

@@ -47,12 +47,44 @@ impl Unfinished {
     }
 
     /// Writes it, and puts it in its place.
-    pub fn finish<T: Serialize>(mut self, path: &Path, entry: &T) -> io::Result<File> {
+    pub fn finish<T: Serialize>(self, path: &Path, entry: &T) -> io::Result<File> {
+        self.write(path, entry)?.commit()
+    }
+
+    /// Writes it, so that taking its place needs no more room.
+    fn write<T: Serialize>(mut self, path: &Path, entry: &T) -> io::Result<Prepared> {
         let json = serde_json::to_vec_pretty(entry).map_err(io::Error::other)?;
         self.0.write_all(&json)?;
         self.0.as_file().sync_all()?;
-        let file = self.0.persist(path)?;
-        sync_directory(parent(path))?;
+        Ok(Prepared {
+            file: self,
+            path: path.to_owned(),
+        })
+    }
+}
+
+/// A file that is whole, and takes the place of another when it is told to; if it is not, it goes.
+#[derive(Debug)]
+pub struct Prepared {
+    file: Unfinished,
+    path: PathBuf,
+}
+
+impl Prepared {
+    /// Writes JSON beside this file.
+    pub fn new<T: Serialize>(path: &Path, entry: &T) -> io::Result<Prepared> {
+        Unfinished::beside(path)?.write(path, entry)
+    }
+
+    /// The file whose place it takes.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Takes its place.
+    pub fn commit(self) -> io::Result<File> {
+        let file = self.file.0.persist(&self.path)?;
+        sync_directory(parent(&self.path))?;
         Ok(file)
     }
 }

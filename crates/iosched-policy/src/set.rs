@@ -272,7 +272,8 @@ pub fn settle(host: &Host, disks: &[String]) -> Result<Vec<Settled>, SetError> {
         })
         .collect();
     for Settled { leftover, undone } in &mut settled {
-        undone.extend(leftover.undo(host, Parts::All));
+        let rest = leftover.undo_rest(host, Parts::All, undone);
+        undone.extend(rest);
     }
     Ok(settled)
 }

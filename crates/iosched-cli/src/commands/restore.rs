@@ -132,7 +132,8 @@ pub(crate) fn run(args: &RestoreArgs, output: &Output) -> Outcome {
         .collect();
     for (run, leftover) in runs.iter_mut().zip(&leftovers) {
         if !run.still_running {
-            run.undone.extend(leftover.undo(&host, parts));
+            let rest = leftover.undo_rest(&host, parts, &run.undone);
+            run.undone.extend(rest);
         }
     }
     let (undo_finished, undo_not_finished) = match undo::finish(&host, &Stop::new(), output) {

@@ -30,6 +30,7 @@ mod evidence;
 mod faults;
 mod foreign;
 mod help;
+mod history;
 mod list;
 mod lives;
 mod loads_build;

@@ -30,6 +30,13 @@ pub enum Foreseen {
         /// Kernel name.
         device: String,
     },
+    /// Somebody set the disk since an undo was cut short: it would be left as they want it.
+    ChangedSince {
+        /// Kernel name.
+        device: String,
+        /// The scheduler that is active.
+        scheduler: String,
+    },
     /// It cannot be told.
     Unknown {
         /// Kernel name or path.

@@ -675,7 +675,21 @@ impl Leftover {
     /// Puts back what the dead run left, and removes the file when that worked. One command at a time: what another
     /// has put back since the entry was read is not put back again, and may have been changed on purpose by now.
     pub fn undo(&self, host: &Host, parts: Parts) -> Vec<Undone> {
-        self.in_turn(|entry| undo_file(host, &self.path, entry, (parts, &Stop::new())))
+        self.undo_rest(host, parts, &[])
+    }
+
+    /// The same after [`Leftover::undo_disks`], which settled these: they are left alone, even where the entry could not
+    /// be written without them.
+    pub fn undo_rest(&self, host: &Host, parts: Parts, settled: &[Undone]) -> Vec<Undone> {
+        let is_settled = |disk: &SavedDisk| {
+            let mut devices = settled.iter().filter_map(Undone::settled_disk);
+            devices.any(|device| device == disk.device)
+        };
+        self.in_turn(|entry| {
+            let mut entry = entry.clone();
+            entry.disks.retain(|disk| !is_settled(disk));
+            undo_file(host, &self.path, &entry, (parts, &Stop::new()))
+        })
     }
 
     /// Puts the disks back that the dead run left changed, and nothing else: what else there is may have to be waited for.

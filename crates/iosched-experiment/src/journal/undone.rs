@@ -39,6 +39,13 @@ pub enum Undone {
         /// Kernel name.
         device: String,
     },
+    /// Somebody set the disk since an undo was cut short: it is as they want it.
+    ChangedSince {
+        /// Kernel name.
+        device: String,
+        /// The scheduler that is active.
+        scheduler: String,
+    },
     /// The disk could not be put back.
     Failed {
         /// Kernel name or path.
@@ -138,6 +145,18 @@ impl Undone {
             Undone::Away { device, label } => Some(format!(
                 "{device}: the disk that may have our file system {label} is not there, or does not answer"
             )),
+            _ => None,
+        }
+    }
+
+    /// The disk that this settles, if it is about one.
+    pub fn settled_disk(&self) -> Option<&str> {
+        match self {
+            Undone::Restored { device, .. }
+            | Undone::RestoredExcept { device, .. }
+            | Undone::Gone { device }
+            | Undone::Rebooted { device }
+            | Undone::ChangedSince { device, .. } => Some(device),
             _ => None,
         }
     }

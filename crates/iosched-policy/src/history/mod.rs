@@ -83,6 +83,9 @@ pub struct DiskChange {
     pub before: SavedDisk,
     /// Its state after; none until it is known.
     pub after: Option<QueueState>,
+    /// Of an undo: the state that it found, so that an undo that was cut short knows what somebody set since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found: Option<QueueState>,
 }
 
 /// Why the history could not be kept, or a change not taken back.
@@ -91,6 +94,19 @@ pub enum HistoryError {
     /// It cannot be written: nothing was changed.
     #[error("cannot write the history {}", path.display())]
     Write {
+        /// The file or directory concerned.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// A change was taken back, and the history does not say so.
+    #[error("change {id} is taken back ({done}), but that cannot be written in {}", path.display())]
+    NotRecorded {
+        /// The change.
+        id: u64,
+        /// What was done: files and disks.
+        done: String,
         /// The file or directory concerned.
         path: PathBuf,
         /// What the system said.
@@ -170,6 +186,12 @@ impl Failure for HistoryError {
                 let way = room_hint(source).unwrap_or("make room or rights there");
                 Some(format!("without a history nothing is changed: {way}"))
             }
+            HistoryError::NotRecorded { source, .. } => {
+                let way = room_hint(source).unwrap_or("make it writable");
+                Some(format!(
+                    "{way}, then `iosched undo` writes it; what is set until then stays"
+                ))
+            }
             HistoryError::Stopped(Waiting { holder, .. }) => Some(match holder {
                 Some(Holder { pid, .. }) => format!("wait for it, or look what it does: ps {pid}"),
                 None => "try again once it has ended".into(),
@@ -211,6 +233,7 @@ impl Failure for HistoryError {
             HistoryError::Stopped(_) | HistoryError::Pending { .. } => exit::BUSY,
             HistoryError::Nothing | HistoryError::Boot(_) => exit::FAILURE,
             HistoryError::Write { .. }
+            | HistoryError::NotRecorded { .. }
             | HistoryError::Read { .. }
             | HistoryError::NotUnderstood { .. }
             | HistoryError::ChangedSince { .. } => exit::BAD_FILE,
@@ -261,7 +284,12 @@ pub fn remember(
     changed: Vec<(SavedDisk, QueueState)>,
 ) -> Result<(), HistoryError> {
     let (before, after) = changed.into_iter().unzip();
-    turn.begin(why, Vec::new(), before)?.done(after)
+    let mut change = turn.begin(why, Vec::new(), before)?;
+    if let Err(error) = change.done(after) {
+        change.forget(); // the caller puts the disks back
+        return Err(error);
+    }
+    Ok(())
 }
 
 /// All changes, the oldest first, but for those that are [`not_understood`].
@@ -324,16 +352,20 @@ impl Turn {
         self.write_down(new_entry(self.host(), why, files, disks)?)
     }
 
-    /// The same for an undo of `entry`, which changes these files.
-    fn begin_undo(&self, entry: &Entry, files: Vec<FileChange>) -> Result<Change, HistoryError> {
+    /// The entry of an undo of `entry`, which changes these files.
+    fn new_undo(&self, entry: &Entry, files: Vec<FileChange>) -> Result<Change, HistoryError> {
         let disks = entry.disks.iter().map(|disk| disk.before.clone());
         let why = Some(format!("takes back change {}", entry.id));
-        self.write_down(Entry {
+        let mut undo = Entry {
             status: Status::Undoing,
             takes_back: Some(entry.id),
             boot_id: entry.boot_id.clone(),
             ..new_entry(self.host(), why, files, disks.collect())?
-        })
+        };
+        for disk in &mut undo.disks {
+            disk.find(self.host());
+        }
+        Ok(Change::of(self.host(), undo))
     }
 
     fn write_down(&self, entry: Entry) -> Result<Change, HistoryError> {
@@ -361,6 +393,7 @@ fn new_entry(
     let disks = disks.into_iter().map(|before| DiskChange {
         before,
         after: None,
+        found: None,
     });
     Ok(Entry {
         schema,
@@ -391,6 +424,24 @@ fn file_of(host: &Host, id: u64) -> PathBuf {
     directory(host).join(format!("{id:06}.json"))
 }
 
+impl DiskChange {
+    /// Notes the state of the disk, if it is there.
+    fn find(&mut self, host: &Host) {
+        if host.is_live() && self.before.is_still_there(host).unwrap_or(false) {
+            self.found = QueueState::read(&host.sysfs(), &self.before.device).ok();
+        }
+    }
+
+    /// The state of the disk now, if that is neither what an undo found nor on the way to what it wanted: on the way, the
+    /// scheduler is the one wanted. Then somebody chose it since.
+    fn set_since(&self, host: &Host) -> Option<QueueState> {
+        let found = self.found.as_ref()?;
+        let now = QueueState::read(&host.sysfs(), &self.before.device).ok()?;
+        let is_ours = now.deciding() == self.before.state.deciding() || now == *found;
+        (!is_ours).then_some(now)
+    }
+}
+
 impl Change {
     fn of(host: &Host, entry: Entry) -> Change {
         Change {
@@ -405,7 +456,7 @@ impl Change {
     }
 
     /// It was made, and left the disks in these states.
-    pub(crate) fn done(mut self, after: Vec<QueueState>) -> Result<(), HistoryError> {
+    pub(crate) fn done(&mut self, after: Vec<QueueState>) -> Result<(), HistoryError> {
         for (disk, state) in self.entry.disks.iter_mut().zip(after) {
             disk.after = Some(state);
         }

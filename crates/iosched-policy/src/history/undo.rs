@@ -3,15 +3,17 @@
 //! An undo is in the history as [`Status::Undoing`] before it touches anything, and stays so until all is as
 //! before; with a disk that does not take its state back it goes on to be tried. Each of its steps can be done twice, and saying that it was done is the last.
 
+use std::io;
 use std::path::PathBuf;
 
 use iosched_experiment::journal::{self, Foreseen, SavedDisk, Undone};
+use iosched_machine::durable::Prepared;
 use iosched_machine::host::Host;
 use iosched_machine::lock::{self, Lock};
 use serde::Serialize;
 
 use super::{
-    Change, Entry, HistoryError, Status, Turn, entries, file_of, id_of, not_understood, save,
+    Change, DiskChange, Entry, HistoryError, Status, Turn, entries, file_of, id_of, not_understood,
 };
 use crate::system_config::announce::announce;
 use crate::system_config::boot;
@@ -67,7 +69,16 @@ pub fn next_undo(host: &Host) -> Result<NextUndo, HistoryError> {
     check_nobody_puts_back(host, of_disks)?;
     let same_boot = of_disks.boot_id == journal::boot_id(host)?;
     let disks = of_disks.disks.iter().filter(|_| host.is_live());
-    let disks = disks.map(|disk| disk.before.foresee(host, same_boot));
+    let disks = disks.map(|disk| {
+        let foreseen = disk.before.foresee(host, same_boot);
+        match (foreseen, disk.set_since(host)) {
+            (Foreseen::Restored { device, .. }, Some(now)) => Foreseen::ChangedSince {
+                device,
+                scheduler: now.deciding(),
+            },
+            (foreseen, _) => foreseen,
+        }
+    });
     Ok(NextUndo {
         was_cut_short: undo.is_some(),
         files: changes.into_iter().map(|change| change.path).collect(),
@@ -155,9 +166,10 @@ impl Turn {
         check_nobody_puts_back(self.host(), undo)?;
         let entry = taken_back_by(undo, &all);
         let (files, left_alone) = left_to_do(self.host(), &undo.files)?;
-        install_all(self.host(), &files)?;
         let undo = Change::of(self.host(), undo.clone());
-        let mut taken = self.end(undo, entry)?;
+        let ending = Ending::prepare(self.host(), &undo, &entry)?;
+        install_all(self.host(), &files)?;
+        let mut taken = self.end(&undo, entry, ending)?;
         taken.was_cut_short = true;
         taken.files.retain(|path| !left_alone.contains(path));
         taken.left_alone = left_alone;
@@ -169,18 +181,20 @@ impl Turn {
         let _locks = locks(self.host(), &entry)?;
         check_nobody_puts_back(self.host(), &entry)?;
         let (files, left_alone) = changes_back(self.host(), &entry)?;
-        let undo = self.begin_undo(&entry, files.clone())?;
+        let undo = self.new_undo(&entry, files.clone())?;
+        let ending = Ending::prepare(self.host(), &undo, &entry)?;
+        undo.save()?;
         if let Err(error) = install_all(self.host(), &files) {
             undo.forget();
             return Err(error.into());
         }
-        let mut taken = self.end(undo, entry)?;
+        let mut taken = self.end(&undo, entry, ending)?;
         taken.left_alone = left_alone;
         Ok(taken)
     }
 
     /// What comes after the files: programs are told, disks put back, and both entries say so.
-    fn end(&self, mut undo: Change, mut entry: Entry) -> Result<TakenBack, HistoryError> {
+    fn end(&self, undo: &Change, entry: Entry, ending: Ending) -> Result<TakenBack, HistoryError> {
         let host = self.host();
         // What was made for files that are gone: by an undo that was cut short, or because the change was, before it.
         let gone = undo
@@ -195,19 +209,18 @@ impl Turn {
         announce(host, &self.scope()?, &undo.entry.files, self.stop())?;
         let same_boot = undo.entry.boot_id == journal::boot_id(host)?;
         let disks = undo.entry.disks.iter().filter(|_| host.is_live());
-        let disks: Vec<Undone> = disks
-            .map(|disk| disk.before.undo(host, same_boot))
-            .collect();
+        let disks: Vec<Undone> = disks.map(|disk| put_back(host, disk, same_boot)).collect();
         let paths = undo.entry.files.iter().map(|change| change.path.clone());
-        let files = paths.collect();
-        let is_over = disks.iter().all(Undone::is_settled);
-        if is_over && entry.id != undo.entry.id {
-            entry.status = Status::TakenBack;
-            save(&file_of(host, entry.id), &entry)?;
-        }
-        if is_over {
-            undo.entry.status = Status::Undo;
-            undo.save()?;
+        let files: Vec<PathBuf> = paths.collect();
+        if disks.iter().all(Undone::is_settled) {
+            ending
+                .commit()
+                .map_err(|(path, source)| HistoryError::NotRecorded {
+                    id: entry.id,
+                    done: in_words(&files, &disks),
+                    path,
+                    source,
+                })?;
         }
         Ok(TakenBack {
             entry,
@@ -216,6 +229,59 @@ impl Turn {
             left_alone: Vec::new(),
             disks,
         })
+    }
+}
+
+/// Puts a disk back, unless somebody set it since an undo of it was cut short.
+fn put_back(host: &Host, disk: &DiskChange, same_boot: bool) -> Undone {
+    let is_same = same_boot && disk.before.is_still_there(host).unwrap_or(false);
+    match disk.set_since(host).filter(|_| is_same) {
+        Some(now) => Undone::ChangedSince {
+            device: disk.before.device.clone(),
+            scheduler: now.deciding(),
+        },
+        None => disk.before.undo(host, same_boot),
+    }
+}
+
+/// What was put back, for an error.
+fn in_words(files: &[PathBuf], disks: &[Undone]) -> String {
+    let files = files.iter().map(|path| path.display().to_string());
+    let disks = disks.iter().filter_map(Undone::settled_disk);
+    let all: Vec<String> = files.chain(disks.map(str::to_owned)).collect();
+    all.join(", ")
+}
+
+/// The files that say that an undo is over: written before it changes anything, because there may be no room for them
+/// afterwards. They only take their places then.
+struct Ending(Vec<Prepared>);
+
+impl Ending {
+    fn prepare(host: &Host, undo: &Change, entry: &Entry) -> Result<Ending, HistoryError> {
+        let taken_back = Entry {
+            status: Status::TakenBack,
+            ..entry.clone()
+        };
+        let over = Entry {
+            status: Status::Undo,
+            ..undo.entry.clone()
+        };
+        // The undo itself may be all that is left of the change.
+        let both = [taken_back, over].into_iter();
+        let files = both.filter(|one| one.status == Status::Undo || one.id != undo.entry.id);
+        let prepared = files.map(|one| {
+            let path = file_of(host, one.id);
+            Prepared::new(&path, &one).map_err(|source| HistoryError::Write { path, source })
+        });
+        Ok(Ending(prepared.collect::<Result<_, _>>()?))
+    }
+
+    fn commit(self) -> Result<(), (PathBuf, io::Error)> {
+        for prepared in self.0 {
+            let path = prepared.path().to_owned();
+            prepared.commit().map_err(|source| (path, source))?;
+        }
+        Ok(())
     }
 }
 
@@ -315,12 +381,12 @@ mod tests {
             write(dir.path(), &path[1..], "0");
             plan(path).unwrap().unwrap()
         });
-        let change = turn.begin(None, plans.to_vec(), vec![]).unwrap();
+        let mut change = turn.begin(None, plans.to_vec(), vec![]).unwrap();
         install_all(&host, &plans).unwrap();
         let entry = change.entry.clone();
         change.done(vec![]).unwrap();
         let (back, _) = changes_back(&host, &entry).unwrap();
-        turn.begin_undo(&entry, back.clone()).unwrap();
+        turn.new_undo(&entry, back.clone()).unwrap().save().unwrap();
         install_all(&host, &back[..made]).unwrap();
         (dir, turn)
     }
@@ -350,12 +416,13 @@ mod tests {
             let turn = take_turn(&host, &Stop::new(), &mut |_| {}).unwrap();
             let plan = FileChange::plan(&host, "/etc/new.d/below/x", Some("1".into()));
             let plan = plan.unwrap().unwrap();
-            let change = turn.begin(None, vec![plan.clone()], vec![]).unwrap();
+            let mut change = turn.begin(None, vec![plan.clone()], vec![]).unwrap();
             plan.install(&host).unwrap();
             let entry = change.entry.clone();
             change.done(vec![]).unwrap();
             if is_cut_short {
-                turn.begin_undo(&entry, vec![plan.reversed()]).unwrap();
+                let undo = turn.new_undo(&entry, vec![plan.reversed()]).unwrap();
+                undo.save().unwrap();
             }
             if is_cut_short || !is_made {
                 fs::remove_file(dir.path().join("etc/new.d/below/x")).unwrap();
@@ -375,7 +442,7 @@ mod tests {
             let plan = FileChange::plan(&host, format!("/etc/{name}"), Some("1".into()));
             plan.unwrap().unwrap()
         });
-        let change = turn.begin(None, plans.to_vec(), vec![]).unwrap();
+        let mut change = turn.begin(None, plans.to_vec(), vec![]).unwrap();
         install_all(&host, &plans).unwrap();
         change.done(vec![]).unwrap();
         fs::remove_file(dir.path().join("etc/x")).unwrap();
@@ -406,7 +473,7 @@ mod tests {
         let after = block("kernelopts=ro quiet\nboot_success=0\n");
         let plan = FileChange::plan(&host, format!("/{path}"), Some(after));
         let plan = plan.unwrap().unwrap();
-        let change = turn.begin(None, vec![plan.clone()], vec![]).unwrap();
+        let mut change = turn.begin(None, vec![plan.clone()], vec![]).unwrap();
         plan.install(&host).unwrap();
         change.done(vec![]).unwrap();
         write(
@@ -417,7 +484,8 @@ mod tests {
         // Of one that was cut short and of one that was not, and where the change itself had not come to it.
         let next = next_undo(&host).unwrap();
         let entry = entries(&host).unwrap().pop().unwrap();
-        let undo = turn.begin_undo(&entry, vec![plan.reversed()]).unwrap();
+        let undo = turn.new_undo(&entry, vec![plan.reversed()]).unwrap();
+        undo.save().unwrap();
         assert_eq!(next_undo(&host).unwrap().files, next.files);
         undo.forget();
         let already =
@@ -427,6 +495,19 @@ mod tests {
         let wanted = "saved_entry=1\nkernelopts=ro elevator=noop quiet\nboot_success=1\n";
         let found = fs::read_to_string(dir.path().join(path)).unwrap();
         assert_eq!(found, block(wanted));
+    }
+
+    #[test]
+    fn an_undo_that_cannot_be_recorded_says_what_it_did() {
+        let (dir, turn) = cut_short(0);
+        let all = entries(turn.host()).unwrap();
+        let undo = Change::of(turn.host(), unfinished(&all).unwrap().clone());
+        let entry = taken_back_by(&undo.entry, &all);
+        let ending = Ending::prepare(turn.host(), &undo, &entry).unwrap();
+        fs::remove_dir_all(dir.path().join("var/lib/iosched/history")).unwrap();
+        let error = turn.end(&undo, entry, ending).unwrap_err().to_string();
+        let said = "change 1 is taken back (/etc/y, /etc/x), but that cannot be written in ";
+        assert!(error.starts_with(said), "{error}");
     }
 
     #[test]

@@ -217,12 +217,16 @@ impl Deployment {
             .iter()
             .map(|(device, _)| SavedDisk::read(&sysfs, device))
             .collect::<Result<Vec<_>, SwitchError>>()?;
-        let change = turn.begin(why, self.files.clone(), before.clone())?;
+        let mut change = turn.begin(why, self.files.clone(), before.clone())?;
         let mut made = Vec::new();
-        match self.carry_out(turn, now, &tried, &mut made) {
+        let carried_out = self.carry_out(turn, now, &tried, &mut made);
+        let outcome = carried_out.and_then(|(states, notes)| {
+            change.done(states.clone())?;
+            Ok((states, notes))
+        });
+        match outcome {
             Ok((states, notes)) => {
                 let id = change.id();
-                change.done(states.clone())?;
                 let devices = tried.iter().map(|(device, _)| device.clone());
                 Ok(Deployed {
                     id: Some(id),

@@ -1,0 +1,201 @@
+//! The history where it cannot be written, and undos that were cut short: what is said is so, and what somebody set since
+//! stays.
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::common::machine::Machine;
+use crate::common::tuning::{MIB, signal};
+use crate::common::{LoopDevice, can_use_loop_devices, iosched, run, text, wait_until};
+
+const STATE: &str = "/var/lib/iosched";
+
+/// A file system of memory with room for so many files more.
+struct Small(PathBuf);
+
+impl Small {
+    fn on(at: &Path) -> Small {
+        fs::create_dir_all(at).unwrap();
+        let node = at.to_str().unwrap();
+        run(
+            "mount",
+            &["-t", "tmpfs", "-o", "size=8m,mode=755", "none", node],
+        );
+        Small(at.to_owned())
+    }
+
+    fn leave_room_for(&self, files: u64) {
+        let used = rustix::fs::statvfs(&self.0).unwrap();
+        let most = used.f_files - used.f_ffree + files;
+        let options = format!("remount,nr_inodes={most}");
+        run("mount", &["-o", &options, self.0.to_str().unwrap()]);
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        run("umount", &["-l", self.0.to_str().unwrap()]);
+    }
+}
+
+/// Exit code, standard output, standard error.
+fn said(arguments: &[&str]) -> (i32, String, String) {
+    let output = iosched().args(arguments).output().unwrap();
+    let code = output.status.code().unwrap_or(-1);
+    (code, text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn an_undo_that_cannot_be_written_down_changes_nothing() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    let before = disk.whole_queue();
+    let small = Small::on(Path::new(STATE));
+    assert_eq!(said(&["set", &disk.name, "bfq"]).0, 0);
+    let after = disk.whole_queue();
+    let mut failures = 0;
+    for room in 0.. {
+        small.leave_room_for(room);
+        let (code, _, errors) = said(&["undo"]);
+        if code == 0 {
+            break;
+        }
+        failures += 1;
+        assert!(
+            errors.contains("without a history nothing is changed: make room there"),
+            "{errors}"
+        );
+        assert_eq!(disk.whole_queue(), after, "room for {room}");
+        let (_, foretold, _) = said(&["undo", "--dry-run"]);
+        assert!(
+            foretold.starts_with("would take back change 1"),
+            "{foretold}"
+        );
+    }
+    assert!(failures >= 2, "{failures}");
+    assert_eq!(disk.whole_queue(), before);
+    assert_eq!(said(&["undo"]).0, 1, "there is nothing left");
+}
+
+#[test]
+fn a_policy_whose_change_cannot_be_written_down_changes_nothing() {
+    if !iosched_testing::is_root() {
+        return;
+    }
+    let machine = Machine::two_disks();
+    let small = Small::on(&machine.path("var/lib/iosched"));
+    machine.write("var/lib/iosched/lock", "");
+    let before = machine.etc();
+    let mut failures = 0;
+    for room in 1.. {
+        small.leave_room_for(room);
+        let (code, _, errors) = machine.run("persist", &["sda", "bfq", "--yes"]);
+        if code == 0 {
+            break;
+        }
+        failures += 1;
+        assert!(
+            errors.contains("without a history nothing is changed: make room there"),
+            "{errors}"
+        );
+        assert_eq!(machine.etc(), before, "room for {room}");
+    }
+    assert!(failures >= 1, "{failures}");
+    assert_ne!(machine.etc(), before);
+}
+
+/// The entries of the history, with their files.
+fn entries() -> Vec<(PathBuf, Value)> {
+    let files = fs::read_dir(Path::new(STATE).join("history"))
+        .unwrap()
+        .flatten();
+    let mut paths: Vec<PathBuf> = files.map(|file| file.path()).collect();
+    paths.sort();
+    let read = |path: &PathBuf| serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    paths
+        .iter()
+        .map(|path| (path.clone(), read(path)))
+        .collect()
+}
+
+/// As an undo leaves it that is killed before it says that it is over.
+fn cut_the_last_undo_short() {
+    let mut entries = entries();
+    let (undo, change) = (entries.pop().unwrap(), entries.pop().unwrap());
+    for ((path, mut entry), status) in [(change, "done"), (undo, "undoing")] {
+        entry["status"] = status.into();
+        fs::write(path, entry.to_string()).unwrap();
+    }
+}
+
+#[test]
+fn what_is_set_after_an_undo_was_cut_short_stays() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    let before = disk.whole_queue();
+    for finish in ["restore", "undo"] {
+        assert_eq!(said(&["set", &disk.name, "bfq"]).0, 0);
+        let changed = disk.whole_queue();
+        assert_eq!(said(&["undo"]).0, 0);
+        cut_the_last_undo_short();
+        disk.write("scheduler", "kyber");
+        let chosen = disk.whole_queue();
+        let (code, words, errors) = said(&[finish, "--dry-run"]);
+        assert_eq!(code, 0, "{errors}");
+        let left_alone = "set by somebody else meanwhile (kyber), left alone";
+        assert!(words.contains(left_alone), "{words}");
+        let (code, words, errors) = said(&[finish]);
+        assert_eq!(code, 0, "{errors}");
+        assert!(words.contains(left_alone), "{words}");
+        assert_eq!(disk.whole_queue(), chosen);
+        assert_eq!(said(&["undo"]).0, 1, "it is over");
+
+        // What the undo had not come to, and what it had only begun, is put back.
+        disk.write("scheduler", "none");
+        assert_eq!(said(&["set", &disk.name, "bfq"]).0, 0);
+        assert_eq!(said(&["undo"]).0, 0);
+        for scheduler in ["bfq", "none"] {
+            cut_the_last_undo_short();
+            disk.write("scheduler", scheduler);
+            assert!(scheduler == "none" || disk.whole_queue() == changed);
+            assert_eq!(said(&[finish]).0, 0);
+            assert_eq!(disk.whole_queue(), before);
+        }
+    }
+}
+
+#[test]
+fn a_disk_is_named_once_where_the_journal_cannot_be_written() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    let before = disk.whole_queue();
+    let small = Small::on(Path::new(STATE));
+    assert_eq!(said(&["set", &disk.name, "bfq", "--for", "1h"]).0, 0);
+    let journal = Path::new(STATE).join("journal");
+    let entry = fs::read_dir(&journal)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    let read: Value = serde_json::from_slice(&fs::read(&entry).unwrap()).unwrap();
+    let waits = u32::try_from(read["owner"]["pid"].as_u64().unwrap()).unwrap();
+    signal(waits, Signal::KILL);
+    assert!(wait_until(|| !Path::new(&format!("/proc/{waits}/cmdline"))
+        .exists()
+        || fs::read(format!("/proc/{waits}/cmdline"))
+            .is_ok_and(|line| line.is_empty())));
+    small.leave_room_for(0);
+    let (_, words, errors) = said(&["restore"]);
+    assert_eq!(words.matches(": as before").count(), 1, "{words}{errors}");
+    assert_eq!(disk.whole_queue(), before);
+    assert_eq!(fs::read_dir(&journal).unwrap().count(), 0);
+}
