@@ -20,9 +20,11 @@ use commands::{
     advise, apply, calibrate, check, completions, conform, emulate, evidence, list, log, manual,
     persist, report, restore, set, simulate, tune, undo, watch,
 };
+use iosched_machine::program_path;
 
 fn main() -> ExitCode {
     commands::survive_limits();
+    trust_path();
     let cli = Cli::parse();
     let output = output::Output::new(cli.json, cli.quiet);
     match run(cli, &output) {
@@ -37,6 +39,16 @@ fn main() -> ExitCode {
             ExitCode::from(failure.exit_code())
         }
     }
+}
+
+/// As root, looks for programs only where nobody else can put one. Before anything is started: also threads.
+fn trust_path() {
+    let path = std::env::var_os("PATH").filter(|_| rustix::process::geteuid().is_root());
+    let Some(path) = path else { return };
+    let (trusted, left_out) = program_path::of_root(&path);
+    // SAFETY: there is no other thread yet.
+    unsafe { std::env::set_var("PATH", trusted) };
+    program_path::note(left_out);
 }
 
 /// Runs the command that was asked for.

@@ -240,6 +240,40 @@ fn fio_missing_and_fio_hanging_are_said_so() {
     assert!(processes_with(fake.to_str().unwrap()).is_empty());
 }
 
+/// Whoever can write a directory of PATH would choose what root runs.
+#[test]
+fn root_runs_no_program_from_a_directory_that_others_can_write() {
+    let Some(disk) = small_disk() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    run("chmod", &["755", dir.path().to_str().unwrap()]);
+    let programs = dir.path().join("bin");
+    fs::create_dir(&programs).unwrap();
+    let ran = dir.path().join("ran");
+    let script = format!("#!/bin/sh\ntouch {}\necho fio-3.33\n", ran.display());
+    fake_fio(&programs, &script);
+    let place = programs.to_str().unwrap();
+    for (owner, path, why) in [
+        ("nobody", place, "nobody can change"),
+        ("root", ".", "it is relative"),
+        ("root", "", "it is relative"),
+    ] {
+        run("chown", &[owner, place]);
+        let mut command = iosched();
+        let command = command.current_dir(&programs).env("PATH", path);
+        let command = command
+            .args(["tune", &disk.name, "--out"])
+            .arg(dir.path().join("r"));
+        let output = command.output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(!ran.exists(), "{stderr}");
+        assert_eq!(output.status.code(), Some(10), "{stderr}");
+        let said = "of PATH, root leaves out what others can change: ";
+        assert!(stderr.contains(said) && stderr.contains(why), "{stderr}");
+    }
+}
+
 #[test]
 fn an_arm_that_always_fails_leaves_with_its_error_and_the_others_go_on() {
     let Some(disk) = small_disk() else {

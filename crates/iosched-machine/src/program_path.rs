@@ -1,0 +1,235 @@
+//! Where root looks for programs: only in directories of PATH that nobody else can write.
+//!
+//! We start `fio`, `blkid`, `getent`, `modprobe` and others by name. A directory that is relative, or that somebody else may
+//! write or rename, would let that one choose what root runs.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use crate::lossy;
+use crate::path_trust::{Danger, Trusted, WayError, check_links, check_way};
+
+/// Where nothing is found: an empty PATH would be the current directory.
+const NOWHERE: &str = "/nonexistent";
+
+/// What was left out of our own PATH.
+static LEFT_OUT: OnceLock<Vec<LeftOut>> = OnceLock::new();
+
+/// A directory of PATH in which root does not look for programs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    /// As it stands there.
+    pub directory: PathBuf,
+    /// Why not, as a clause.
+    pub why: String,
+}
+
+/// The PATH that root is to have instead of this one, and what is left out of it.
+pub fn of_root(path: &OsStr) -> (OsString, Vec<LeftOut>) {
+    let mut left_out = Vec::new();
+    let mut kept: Vec<&OsStr> = Vec::new();
+    for entry in path.as_bytes().split(|&byte| byte == b':') {
+        let entry = OsStr::from_bytes(entry);
+        match check(Path::new(entry)) {
+            Ok(()) => kept.push(entry),
+            Err(why) => left_out.push(LeftOut {
+                directory: entry.into(),
+                why,
+            }),
+        }
+    }
+    if kept.is_empty() {
+        kept.push(OsStr::new(NOWHERE));
+    }
+    (kept.join(OsStr::new(":")), left_out)
+}
+
+/// Remembers what was left out of our own PATH, for errors about programs that are not found.
+pub fn note(left_out: Vec<LeftOut>) {
+    let _ = LEFT_OUT.set(left_out);
+}
+
+/// What was left out of our own PATH, as a sentence; nothing if nothing was.
+pub fn left_out() -> Option<String> {
+    let left_out = LEFT_OUT.get().filter(|left_out| !left_out.is_empty())?;
+    let each = left_out.iter().map(|one| {
+        let directory = if one.directory.as_os_str().is_empty() {
+            "an empty entry".into()
+        } else {
+            one.directory.display().to_string()
+        };
+        format!("{directory} ({})", one.why)
+    });
+    let each: Vec<String> = each.collect();
+    Some(format!(
+        "of PATH, root leaves out what others can change: {}",
+        each.join(", ")
+    ))
+}
+
+/// Why root is not to look there.
+fn check(directory: &Path) -> Result<(), String> {
+    if !directory.is_absolute() {
+        return Err("it is relative".into());
+    }
+    let trusted = Trusted {
+        runner: 0,
+        invoker: None,
+    };
+    let checked = check_links(directory, trusted).and_then(|()| {
+        // What is not there can be made by who may write above it.
+        let there = directory.ancestors().find_map(|at| at.canonicalize().ok());
+        check_each(&there.unwrap_or_else(|| "/".into()), trusted)
+    });
+    match checked {
+        Ok(()) => Ok(()),
+        Err(WayError::Danger { at, danger }) => {
+            Err(format!("{} can change {}", danger.who(), at.display()))
+        }
+        Err(WayError::Unusable { source, .. }) => Err(source.to_string()),
+    }
+}
+
+/// The same as [`check_way`], but for groups in which there is nobody, as Debian's `staff`, which may write `/usr/local/bin`.
+fn check_each(path: &Path, trusted: Trusted) -> Result<(), WayError> {
+    let mut ancestors = path.ancestors();
+    let mut at = path;
+    loop {
+        match check_way(at, trusted) {
+            Err(WayError::Danger {
+                at: there,
+                danger: Danger::Group(gid),
+            }) if is_of_nobody(gid) && !is_open_to_all(&there) => {
+                // Go on above it.
+                let above = ancestors.find(|one| *one == there).and(ancestors.next());
+                match above {
+                    Some(above) => at = above,
+                    None => return Ok(()),
+                }
+            }
+            other => return other,
+        }
+    }
+}
+
+/// True where everybody may write, which a group that may is found before.
+fn is_open_to_all(directory: &Path) -> bool {
+    let metadata = directory.symlink_metadata();
+    metadata.map_or(true, |metadata| metadata.mode() & 0o002 != 0)
+}
+
+/// True of a group of `/etc/group` that has no members but root, and that is nobody's first group.
+fn is_of_nobody(gid: u32) -> bool {
+    let read = |file: &str| lossy::read(Path::new("/etc").join(file));
+    let (Ok(groups), Ok(users)) = (read("group"), read("passwd")) else {
+        return false;
+    };
+    is_of_nobody_in(&groups, &users, gid)
+}
+
+fn is_of_nobody_in(groups: &str, users: &str, gid: u32) -> bool {
+    let gid = gid.to_string();
+    let of = |line: &str, field: usize| line.split(':').nth(field).map(str::to_owned);
+    let is_it = |line: &&str| of(line, 2).as_ref() == Some(&gid);
+    let mut lines = groups.lines().filter(is_it).peekable();
+    let is_known = lines.peek().is_some();
+    let has_members = lines.any(|line| {
+        let members = of(line, 3).unwrap_or_default();
+        members
+            .split(',')
+            .any(|member| !member.is_empty() && member != "root")
+    });
+    let is_first = users
+        .lines()
+        .any(|line| of(line, 3).as_ref() == Some(&gid) && of(line, 2).as_deref() != Some("0"));
+    is_known && !has_members && !is_first
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    use super::*;
+
+    #[test]
+    fn root_looks_for_programs_only_where_nobody_else_can_put_one() {
+        if !iosched_testing::is_root() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+        let make = |name: &str, mode: u32, owner: u32| {
+            let path = dir.path().join(name);
+            fs::create_dir_all(&path).unwrap();
+            chown(&path, Some(owner), Some(0)).unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            path.display().to_string()
+        };
+        let ours = make("ours", 0o755, 0);
+        let of_user = make("of-user", 0o755, 5);
+        let below = make("of-user/below", 0o755, 0);
+        let open = make("open", 0o777, 0);
+        let link = dir.path().join("of-user/link");
+        symlink(&ours, &link).unwrap();
+        rustix::fs::chownat(
+            rustix::fs::CWD,
+            &link,
+            Some(rustix::fs::Uid::from_raw(5)),
+            None,
+            rustix::fs::AtFlags::SYMLINK_NOFOLLOW,
+        )
+        .unwrap();
+        let link = link.display().to_string();
+        let absent = format!("{ours}/absent");
+        let absent_of_user = format!("{of_user}/absent");
+        let entries = [
+            &*ours,
+            &of_user,
+            "",
+            ".",
+            "bin",
+            &below,
+            &open,
+            &absent,
+            &link,
+            &absent_of_user,
+            "/usr/bin",
+        ];
+        let (path, left_out) = of_root(OsStr::new(&entries.join(":")));
+        assert_eq!(path.to_str().unwrap(), format!("{ours}:{absent}:/usr/bin"));
+        let left_out: Vec<&str> = left_out
+            .iter()
+            .map(|one| one.directory.to_str().unwrap())
+            .collect();
+        let expected = [
+            &*of_user,
+            "",
+            ".",
+            "bin",
+            &below,
+            &open,
+            &link,
+            &absent_of_user,
+        ];
+        assert_eq!(left_out, expected);
+        // Never the current directory.
+        for path in ["", ".", &of_user] {
+            assert_eq!(of_root(OsStr::new(path)).0, NOWHERE);
+        }
+    }
+
+    #[test]
+    fn a_group_without_members_is_nobody() {
+        let groups = "root:x:0:\nstaff:x:50:\nadm:x:4:root,syslog\nwheel:x:10:root\nusers:x:100:\n";
+        let users = "root:x:0:0:::\njo:x:1000:100:::\n";
+        let is = |gid| is_of_nobody_in(groups, users, gid);
+        assert_eq!(
+            [0, 50, 10, 4, 100, 7].map(is),
+            [true, true, true, false, false, false]
+        );
+    }
+}
