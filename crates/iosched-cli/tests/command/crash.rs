@@ -1,5 +1,6 @@
 //! Commands that were killed, and commands that meet: whatever is left is put back or named, by whichever
 //! comes next.
+use std::cell::{Cell, RefCell};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +14,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 
 use crate::common::traced::{self, End, Kind, Way};
-use crate::common::tuning::{MIB, fio_runs_on, record, signal, small_disk, start};
+use crate::common::tuning::{MIB, SHORTEST, fio_runs_on, record, signal, small_disk, start, tune};
 use crate::common::{
     LoopDevice, Mounted, can_use_loop_devices, has_fio, iosched, iosched_process, processes_with,
     run, text, wait_until,
@@ -51,6 +52,89 @@ fn who_waits_for_another_command_says_for_whom_and_ctrl_c_ends_it() {
     let mode = fs::metadata(LOCK).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "nobody else can hold it from now on");
     iosched().arg("undo").assert().code(1);
+}
+
+/// The second has planned, and stands before its lock, when the first begins and is killed: what it would find then is not
+/// what was there before.
+#[test]
+fn a_run_that_waited_for_one_that_was_killed_finds_what_was_there_before_that() {
+    let Some(disk) = small_disk() else { return };
+    let before = disk.whole_queue();
+    let dir = tempfile::tempdir().unwrap();
+    let (first, second) = (dir.path().join("first"), dir.path().join("second"));
+    let has_disk_open = || {
+        let mut ours = processes_with(second.to_str().unwrap()).into_iter();
+        ours.any(|pid| has_open(pid, &disk.path()))
+    };
+    let was_killed = Cell::new(false);
+    let at_lock = |kind| {
+        if kind != Kind::Lock || was_killed.get() || !has_disk_open() {
+            return;
+        }
+        was_killed.set(true);
+        assert_eq!(disk.scheduler(), "none");
+        let arms = ["--arms", "kyber,bfq", "--baseline", "kyber"];
+        let long = ["--fixed-rounds", "9", "--runtime", "60s"];
+        let mut killed = start(&[&[&*disk.name], &arms[..], &long].concat(), &first);
+        let began = wait_until(|| disk.scheduler() != "none");
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+        assert!(began, "it never began");
+        assert_ne!(disk.scheduler(), "none", "nobody has put it back");
+    };
+    let mut command = iosched_process();
+    let command = command.args(["tune", &disk.name]).args(SHORTEST);
+    let command = command.arg("--out").arg(&second);
+    let ended = traced::watch(tempfile::tempfile().unwrap(), command, at_lock);
+    assert_eq!(ended.end, End::Exited(0), "{}", ended.stderr);
+    assert!(was_killed.get());
+    assert_eq!(disk.whole_queue(), before);
+    iosched().arg("restore").assert().success();
+    assert_eq!(disk.whole_queue(), before);
+}
+
+/// It has begun to change the disk when a run comes: that one would take a state for the one before that is going away.
+#[test]
+fn no_run_begins_on_a_disk_that_an_undo_puts_back() {
+    let Some(disk) = small_disk() else { return };
+    let before = disk.whole_queue();
+    iosched()
+        .args(["set", &disk.name, "bfq"])
+        .assert()
+        .success();
+    let changed = disk.whole_queue();
+    let dir = tempfile::tempdir().unwrap();
+    let run = RefCell::new(None);
+    let at_change = |kind| {
+        if kind == Kind::Rename && run.borrow().is_none() {
+            let tuned = tune(&disk.name, &dir.path().join("r"), &[]);
+            assert_eq!(disk.whole_queue(), changed);
+            *run.borrow_mut() = Some(tuned);
+        }
+    };
+    let mut command = iosched_process();
+    let ended = traced::watch(
+        tempfile::tempfile().unwrap(),
+        command.arg("undo"),
+        at_change,
+    );
+    let (code, _, said) = run
+        .into_inner()
+        .expect("the undo has written something down");
+    assert_eq!(code, 9, "{said}");
+    let in_use = format!("{} is in use by iosched (pid {})", disk.name, ended.pid);
+    assert!(said.contains(&in_use), "{said}");
+    assert_eq!(ended.end, End::Exited(0), "{}", ended.stderr);
+    assert_eq!(disk.whole_queue(), before);
+}
+
+/// True while a process has this open.
+fn has_open(pid: u32, path: &Path) -> bool {
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd"))
+        .into_iter()
+        .flatten();
+    let mut targets = descriptors.flatten().map(|fd| fs::read_link(fd.path()));
+    targets.any(|target| target.is_ok_and(|target| target == path))
 }
 
 #[test]
