@@ -90,6 +90,45 @@ fn failed(path: &Path, source: io::Error) -> WriteError {
     WriteError { path, source }
 }
 
+/// Two results would be mixed on standard output.
+#[derive(Debug, thiserror::Error)]
+#[error("{one} and {other} would both go to standard output")]
+pub(crate) struct TwoResults {
+    one: String,
+    other: String,
+}
+
+impl Failure for TwoResults {
+    fn hint(&self) -> Option<String> {
+        Some("name a file instead of `-`".into())
+    }
+
+    fn exit_code(&self) -> u8 {
+        exit::USAGE
+    }
+}
+
+/// Fails where a file that is asked for is standard output, and another file is too, or something is printed: files by
+/// option and path, what is printed by its option.
+pub(crate) fn one_on_standard_output(
+    files: &[(&str, Option<&PathBuf>)],
+    printed: &[(&str, bool)],
+) -> Result<(), TwoResults> {
+    let mut there = files.iter().filter_map(|(option, path)| {
+        let is_there = path.is_some_and(|path| is_standard_output(path));
+        is_there.then(|| format!("`{option} -`"))
+    });
+    let Some(one) = there.next() else {
+        return Ok(());
+    };
+    let mut printed = printed.iter().filter(|(_, is_asked)| *is_asked);
+    let other = there.next();
+    match other.or_else(|| printed.next().map(|(option, _)| format!("`{option}`"))) {
+        Some(other) => Err(TwoResults { one, other }),
+        None => Ok(()),
+    }
+}
+
 /// Makes a directory for files, if it is not there.
 pub(crate) fn directory(path: &Path) -> Result<(), WriteError> {
     let made = user_files::make_directory(path);

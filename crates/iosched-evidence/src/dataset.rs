@@ -26,6 +26,7 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::statistics::Statistics;
+use parquet::schema::types::Type;
 use rand::Rng;
 
 use crate::columns::{Columns, Texts, column, optional_column, parquet_file, texts};
@@ -681,8 +682,10 @@ fn parse(
     let reader = SerializedFileReader::new(file).map_err(|error| error.to_string())?;
     let about = reader.metadata().file_metadata();
     let expected = parquet::schema::parser::parse_message_type(COLUMNS);
-    if expected.is_ok_and(|expected| expected != *about.schema()) {
-        return Err(format!("it has not the columns of schema {SCHEMA}"));
+    let expected = expected.expect("our own columns are well-formed");
+    if expected != *about.schema() {
+        let difference = difference(&expected, about.schema());
+        return Err(format!("{difference}, other than in schema {SCHEMA}"));
     }
     let mut decoded = 0;
     for number in 0..reader.num_row_groups() {
@@ -695,6 +698,21 @@ fn parse(
         }
     }
     Ok(decoded)
+}
+
+/// How the columns of a file depart from ours.
+fn difference(expected: &Type, found: &Type) -> String {
+    let columns = expected.get_fields().iter().zip(found.get_fields());
+    for (ours, theirs) in columns {
+        if ours.name() != theirs.name() {
+            let (ours, theirs) = (ours.name(), theirs.name());
+            return format!("it has a column {theirs:?} where {ours} belongs");
+        }
+        if ours != theirs {
+            return format!("its column {} is of another type", ours.name());
+        }
+    }
+    "its columns are there, but another program than iosched wrote it".into()
 }
 
 fn read_group(
@@ -1210,6 +1228,21 @@ mod tests {
             (COLUMNS, vec![(SCHEMA_KEY, "2")], newer),
             (others, vec![(SCHEMA_KEY, "2")], newer),
             (others, vec![(SCHEMA_KEY, "1")], "is not of 25 columns"),
+            (
+                &COLUMNS.replace(" arm ", " leg "),
+                vec![(SCHEMA_KEY, "1")],
+                "it has a column \"leg\" where arm belongs",
+            ),
+            (
+                &COLUMNS.replace("required int32 day (DATE)", "required int64 day"),
+                vec![(SCHEMA_KEY, "1")],
+                "its column day is of another type",
+            ),
+            (
+                &COLUMNS.replace("message evidence", "message schema"),
+                vec![(SCHEMA_KEY, "1")],
+                "another program than iosched wrote it",
+            ),
             (COLUMNS, vec![], "it is no iosched-evidence"),
         ] {
             let dir = tempfile::tempdir().unwrap();

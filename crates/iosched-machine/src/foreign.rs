@@ -140,7 +140,7 @@ impl Unit {
                 most: 100.0 * MOST_SECONDS,
             },
             _ if key.ends_with("_s") => Unit::Seconds { most: MOST_SECONDS },
-            _ if key.ends_with("_ns") => Unit::Nanoseconds,
+            _ if key.ends_with("_ns") || key.ends_with("_ns_per_io") => Unit::Nanoseconds,
             _ => Unit::Amount,
         }
     }
@@ -290,6 +290,7 @@ mod tests {
             (r#"{"ios":18446744073709551615}"#, "ios is 1.8"),
             (r#"{"metrics":{"iops":-1}}"#, "metrics.iops is -1"),
             (r#"{"read_bytes_per_s":-0.5}"#, "read_bytes_per_s is -0.5"),
+            (r#"{"cpu_ns_per_io":-7}"#, "cpu_ns_per_io is -7"),
             (
                 r#"{"ramp_s":"NaN"}"#,
                 "ramp_s is \"NaN\", and must be a number",

@@ -140,7 +140,7 @@ struct ShowArgs {
     #[arg(long, value_name = "SERIES")]
     kernel: Option<String>,
 
-    /// Write a page with forest plots to this file (`-`: standard output)
+    /// Write a page with forest plots to this file (`-`: standard output); with --json that is printed besides
     #[arg(long, value_name = "PAGE")]
     html: Option<PathBuf>,
 }
@@ -527,6 +527,11 @@ impl Failure for LargePage {
 const MOST_ON_PAGE: usize = 20_000;
 
 fn show(args: &ShowArgs, output: &Output) -> Outcome {
+    files::one_on_standard_output(
+        &[("--html", args.html.as_ref())],
+        &[("--json", output.is_json())],
+    )
+    .map_err(boxed)?;
     let (at, dataset) = if args.simulated {
         let rows = simulated::rows().to_vec();
         let dataset = Dataset {
@@ -561,21 +566,7 @@ fn show(args: &ShowArgs, output: &Output) -> Outcome {
     if findings.peek().is_none() {
         return Err(boxed(NothingFound::in_dataset(at, &dataset, args)));
     }
-    if let Some(page) = &args.html {
-        let mut shown = Vec::new();
-        let mut lines = 0;
-        for finding in findings {
-            lines += 1 + finding.arms.len();
-            if lines > MOST_ON_PAGE {
-                return Err(boxed(LargePage { path: page.clone() }));
-            }
-            shown.push(finding);
-        }
-        let name = at.file_name().unwrap_or(at.as_os_str());
-        let html = iosched_report::html::evidence(&name.to_string_lossy(), &shown);
-        files::write(page, html.as_bytes()).map_err(boxed)?;
-        output.note(&format!("page: {}", page.display()));
-    } else if output.is_json() {
+    let said = |findings: &mut dyn Iterator<Item = Finding>| {
         let distinct = |of: fn(&Row) -> &str| rows.iter().map(of).collect::<BTreeSet<_>>().len();
         output.json(&Shown {
             schema: 1,
@@ -590,6 +581,26 @@ fn show(args: &ShowArgs, output: &Output) -> Outcome {
                 .collect(),
             findings: findings.into(),
         });
+    };
+    if let Some(page) = &args.html {
+        let mut shown = Vec::new();
+        let mut lines = 0;
+        for finding in findings {
+            lines += 1 + finding.arms.len();
+            if lines > MOST_ON_PAGE {
+                return Err(boxed(LargePage { path: page.clone() }));
+            }
+            shown.push(finding);
+        }
+        let name = at.file_name().unwrap_or(at.as_os_str());
+        let html = iosched_report::html::evidence(&name.to_string_lossy(), &shown);
+        files::write(page, html.as_bytes()).map_err(boxed)?;
+        output.note(&format!("page: {}", page.display()));
+        if output.is_json() {
+            said(&mut shown.into_iter());
+        }
+    } else if output.is_json() {
+        said(&mut findings);
     } else {
         told::findings(findings, output.width(), |text| output.text(text));
     }

@@ -141,6 +141,11 @@ impl Failure for ReportError {
 
 /// Runs `iosched report`.
 pub(crate) fn run(args: &ReportArgs, output: &Output) -> Outcome {
+    let files = [
+        ("--html", args.html.as_ref()),
+        ("--parquet", args.parquet.as_ref()),
+    ];
+    files::one_on_standard_output(&files, &printed_forms(args, output)).map_err(boxed)?;
     if let [path] = &args.paths[..]
         && (args.csv || args.parquet.is_some())
         && let Some(recording) = Recording::open(path).map_err(boxed)?
@@ -164,6 +169,18 @@ pub(crate) fn run(args: &ReportArgs, output: &Output) -> Outcome {
         }
     }
     of_records(args, &records, output)
+}
+
+/// The forms that go to standard output, and whether each is asked for: then it is printed beside what goes to files.
+fn printed_forms(args: &ReportArgs, output: &Output) -> [(&'static str, bool); 6] {
+    [
+        ("--json", output.is_json()),
+        ("--md", args.md),
+        ("--csv", args.csv),
+        ("--tsv", args.tsv),
+        ("--points", args.points),
+        ("--normalised", args.normalised),
+    ]
 }
 
 /// What each path is called: its last part, or all of it where two end alike.
@@ -211,7 +228,10 @@ fn of_records(args: &ReportArgs, records: &[Named], output: &Output) -> Outcome 
     } else {
         exit::OK
     };
-    if wrote || args.parquet.is_some() {
+    let is_asked = printed_forms(args, output)
+        .iter()
+        .any(|(_, is_asked)| *is_asked);
+    if (wrote || args.parquet.is_some()) && !is_asked {
         return Ok(code);
     }
     if args.csv {
@@ -292,7 +312,8 @@ fn of_recording(args: &ReportArgs, path: &Path, recording: Recording, output: &O
         let written = output.stream(|out| events::csv(recording, out));
         return written.map(|()| exit::OK).map_err(boxed);
     }
-    if args.html.is_some() || args.svg.is_some() || args.png.is_some() {
+    let has_pictures = args.html.is_some() || args.svg.is_some() || args.png.is_some();
+    if has_pictures || output.is_json() {
         let input = Input::read(path).map_err(boxed)?;
         return of_file(args, path, &input, output);
     }
@@ -328,7 +349,7 @@ fn of_file(args: &ReportArgs, path: &Path, input: &Input, output: &Output) -> Ou
         Input::Traffic(traffic) => of_events::charts(traffic),
         Input::Record(record) => of_record::charts(record, &Analysis::of(record)),
     };
-    if !write_pictures(args, page, charts, output)? {
+    if !write_pictures(args, page, charts, output)? || output.is_json() {
         print_file(input, output);
     }
     Ok(exit::OK)

@@ -180,6 +180,25 @@ fn a_page_has_the_same_with_forest_plots() {
 }
 
 #[test]
+fn json_is_printed_beside_a_page_and_never_mixed_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dataset(dir.path(), "fleet", 0..6);
+    let page = dir.path().join("page.html");
+    let page = page.to_str().unwrap();
+    let alone = json(&["evidence", "show", &at]);
+    assert_eq!(json(&["evidence", "show", &at, "--html", page]), alone);
+    let page = fs::read_to_string(page).unwrap();
+    assert_eq!(page, done(&["evidence", "show", &at, "--html", "-"]));
+    let output = run(&["evidence", "show", &at, "--html", "-", "--json"]);
+    let said: Value = serde_json::from_slice(&output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    assert_eq!(
+        said["error"],
+        "`--html -` and `--json` would both go to standard output"
+    );
+}
+
+#[test]
 fn nothing_is_written_that_was_not_shown_and_wanted() {
     let dir = tempfile::tempdir().unwrap();
     let record = record(dir.path(), 1, |_| {});
@@ -776,6 +795,41 @@ fn evidence_that_is_all_left_out_is_no_reason_to_add_records() {
     fs::create_dir(&empty).unwrap();
     let said = refused(&["evidence", "show", empty.to_str().unwrap()], 3);
     assert!(said.contains("iosched evidence add RECORD"), "{said}");
+}
+
+#[test]
+fn a_dataset_of_one_row_is_unknown_in_each_form_and_one_of_none_is_not_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let size = Size {
+        machines: 1,
+        models: 1,
+        loads: 1,
+    };
+    let rows = &Fleet::new(1, size).rows[..1];
+    let (one, none) = (dir.path().join("one"), dir.path().join("none"));
+    dataset::add(&one, &dataset::pseudonyms(&one).unwrap(), rows).unwrap();
+    let [one, none] = [&one, &none].map(|at| at.to_str().unwrap());
+    let text = done(&["evidence", "show", one]);
+    assert_eq!(text.matches(", 1 machine, ").count(), 3, "{text}");
+    assert!(!text.contains("take ") && !text.contains("not told apart"));
+    let shown = json(&["evidence", "show", one]);
+    assert_eq!((&shown["rows"], &shown["machines"]), (&json!(1), &json!(1)));
+    let page = done(&["evidence", "show", one, "--html", "-"]);
+    assert!(page.contains("unknown") && !page.contains("NaN") && !page.contains("inf"));
+    let merged = json(&["evidence", "merge", one, one, "--to", none]);
+    assert_eq!(merged["new_rows"], 1);
+    fs::remove_dir_all(none).unwrap();
+    // One without a row: as when all that was there was removed.
+    for file in files(one) {
+        fs::remove_file(file).unwrap();
+    }
+    let said = refused(&["evidence", "show", one], 3);
+    assert!(said.contains("there is no evidence in"), "{said}");
+    let merged = json(&["evidence", "merge", one, "--to", none]);
+    assert_eq!(
+        (&merged["new_rows"], Path::new(none).exists()),
+        (&json!(0), false)
+    );
 }
 
 /// `IOSCHED_TEST_LARGE` makes it a hundred thousand rows; the times are printed, and in docs/evidence.md.

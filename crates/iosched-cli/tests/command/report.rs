@@ -46,6 +46,37 @@ fn a_page_or_a_table_can_go_to_standard_output() {
 }
 
 #[test]
+fn what_is_printed_is_printed_beside_files_and_never_mixed_with_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let page = directory.path().join("page.html");
+    for form in ["--json", "--md", "--csv", "--points"] {
+        let alone = done(&["report", path(&example()), form]);
+        let beside = done(&["report", path(&example()), form, "--html", path(&page)]);
+        assert!(!alone.is_empty() && beside == alone, "{form}: {beside}");
+        assert!(fs::read_to_string(&page).unwrap().starts_with("<!doctype"));
+        fs::remove_file(&page).unwrap();
+        let mixed = iosched(&["report", path(&example()), form, "--html", "-"]);
+        let said = String::from_utf8_lossy(&mixed.stderr);
+        assert_eq!(mixed.status.code(), Some(2), "{said}");
+        assert!(mixed.stdout.is_empty() && said.contains(form), "{said}");
+    }
+    let two = iosched(&["report", path(&example()), "--html", "-", "--parquet", "-"]);
+    assert_eq!((two.status.code(), two.stdout.len()), (Some(2), 0));
+    // Without them a file is all that was asked for.
+    assert_eq!(
+        done(&["report", path(&example()), "--html", path(&page)]),
+        ""
+    );
+    let simulated = directory.path().join("simulated.json");
+    fs::write(&simulated, done(&["simulate", "--until", "1", "--json"])).unwrap();
+    let shown: [Value; 2] = [vec![], vec!["--html", path(&page)]].map(|more| {
+        let args = [&["report", path(&simulated), "--json"], &more[..]].concat();
+        serde_json::from_str(&done(&args)).unwrap()
+    });
+    assert_eq!(shown[0], shown[1]);
+}
+
+#[test]
 fn every_chart_is_a_file_as_svg_and_as_png() {
     let directory = tempfile::tempdir().unwrap();
     let (svgs, pngs) = (directory.path().join("svg"), directory.path().join("png"));
