@@ -294,6 +294,19 @@ class Story:
         shown = json.loads(run(str(self.controller.iosched), "--json", "evidence", "show", str(self.controller.evidence)))
         counts = [finding["machines"] for finding in shown["findings"] if (finding["level"], finding["drive"]) == ("model", "FLEET 4000")]
         expect(counts, [2], "machines with evidence of the model")
+        self.nothing_of_the_machines_is_in(self.controller.evidence)
+
+    def nothing_of_the_machines_is_in(self, evidence: Path) -> None:
+        """Neither their names and addresses nor paths: in the rows of their records, and in the names of the dataset's files."""
+        records = [str(self.controller.records / name / "first") for name in CANARIES]
+        anew = self.directory / "anew"
+        added = run(str(self.controller.iosched), "--json", "evidence", "add", *records, "--to", str(anew), "--dry-run")
+        rows = json.dumps(json.loads(added)["rows"])
+        names = " ".join(str(file.relative_to(evidence)) for file in evidence.rglob("*"))
+        expect("FLEET 4000" in rows, True, "whether the model is in the evidence")
+        for private in [*MACHINES, NETWORK, "srv", "first"]:
+            found = re.search(rf"\b{re.escape(private)}\b", f"{rows} {names}", re.IGNORECASE)
+            expect(found, None, f"{private} in the evidence")
 
     def a_machine_that_lies_writes_nothing_elsewhere_on_the_controller(self):
         """bob says that its record is in a directory called `..`, then `.`: its own directory on the controller is left at the first."""
