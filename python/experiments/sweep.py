@@ -4,18 +4,23 @@
     pip install 'iosched[ray]'
     python3 sweep.py cluster     # 2000 recordings x 6 schedulers on 4 nodes of this machine, 3 of which are killed on the way,
                                  # against the same sweep here, which nobody disturbs: byte for byte
-    python3 sweep.py scaling     # tasks per second with two workers as a ratio to one, in turns
+    python3 sweep.py scaling     # tasks per second with two workers as a ratio to one, beside what the machine itself gives
     python3 sweep.py memory      # of a worker and of the sweep, by the length of a recording and by how many there are
 
 The recordings are made by chance from a seed: `--traces` of them with `--accesses` each, in MSR Cambridge's format.
+`scaling` wants two cores that nobody else uses. A turn is one, two, two and one workers, and its ratio that of the sums: a
+machine that gets steadily slower or faster favours neither. Beside it, in the same order, stand one process and two that only
+count, between them the same work: what two of the machine's processors are worth together.
 """
 
 import argparse
 import hashlib
 import json
+import operator
 import os
 import random
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -28,6 +33,10 @@ import iosched
 
 SCHEDULERS = ["noop", "deadline", "cfq", "mq-deadline", "kyber", "bfq"]
 DISK = "ssd-sata"
+#: How far `scaling` counts: about as long as its sweeps take.
+COUNTED = 200_000_000
+#: How many recordings of how many accesses.
+SIZES = {"scaling": (40, 15_000)}
 
 
 def make_traces(directory, count, accesses):
@@ -134,16 +143,42 @@ def cluster(work, options):
     say(what="three of four nodes killed", tasks=tasks, killed_after=deaths, seconds=round(took, 1), dataset="the same, byte for byte")
 
 
+def counting(processes):
+    """Seconds in which so many processes count to the same number between them."""
+    count = f"for _ in range({COUNTED // processes}): pass"
+    began = time.monotonic()
+    started = [subprocess.Popen([sys.executable, "-S", "-c", count]) for _ in range(processes)]
+    for process in started:
+        assert process.wait() == 0
+    return time.monotonic() - began
+
+
 def scaling(work, options):
     recordings = work / "traces"
     make_traces(recordings, options.traces, options.accesses)
-    ratios, costs = [], []
+    ratios, worth, costs = [], [], []
     for turn in range(options.turns):
-        one, two = (on_its_own(recordings, work / f"{turn}-{workers}", workers) for workers in (1, 2))
-        ratios.append(one["seconds"] / two["seconds"])
-        costs.append(two["processor_seconds"] / one["processor_seconds"])
-        say(what="turn", one=one, two=two, ratio=round(ratios[-1], 3), processor_time_ratio=round(costs[-1], 3))
-    say(what="scaling", ratio=round(statistics.median(ratios), 3), best=round(max(ratios), 3), processor_time=round(statistics.median(costs), 3))
+        seconds, used, counted = {1: 0, 2: 0}, {1: 0, 2: 0}, {1: 0, 2: 0}
+        for number, workers in enumerate((1, 2, 2, 1)):
+            out = work / f"{turn}-{number}"
+            swept = on_its_own(recordings, out, workers)
+            shutil.rmtree(out)
+            seconds[workers] += swept["seconds"]
+            used[workers] += swept["processor_seconds"]
+            counted[workers] += counting(workers)
+        ratios.append(seconds[1] / seconds[2])
+        worth.append(counted[1] / counted[2])
+        costs.append(used[2] / used[1])
+        found = {"ratio": ratios[-1], "counting": worth[-1], "processor_time": costs[-1]}
+        say(what="turn", seconds=[round(took, 2) for took in seconds.values()], **rounded(found), load_average=swept["load_average"])
+    found = {"ratio": statistics.median(ratios), "least": min(ratios), "most": max(ratios), "counting": statistics.median(worth)}
+    found["ratio_to_counting"] = statistics.median(map(operator.truediv, ratios, worth))
+    found["processor_time"] = statistics.median(costs)
+    say(what="scaling", turns=options.turns, tasks=options.traces * len(SCHEDULERS), **rounded(found))
+
+
+def rounded(found):
+    return {name: round(number, 3) for name, number in found.items()}
 
 
 def memory(work, options):
@@ -160,13 +195,15 @@ def memory(work, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["cluster", "scaling", "memory", "one"])
-    parser.add_argument("--traces", type=int, default=2000)
-    parser.add_argument("--accesses", type=int, default=100)
-    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--traces", type=int)
+    parser.add_argument("--accesses", type=int)
+    parser.add_argument("--turns", type=int, default=7)
     for name in ("--recordings", "--out"):
         parser.add_argument(name, type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--workers", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    usual = SIZES.get(options.what, (2000, 100))
+    options.traces, options.accesses = options.traces or usual[0], options.accesses or usual[1]
     if options.what == "one":
         say(**measured(options.recordings, options.out, options.workers))
         return

@@ -59,15 +59,20 @@ Time = Union[float, timedelta]
 Size = Union[int, str]
 
 
-def _size(size: Size | None) -> int | None:
-    if size is None or isinstance(size, int):
-        return size
-    return _iosched.parse_size(size)
+def _size(of: str, size: Size | None) -> int | None:
+    if size is None:
+        return None
+    return _iosched.parse_size(size) if isinstance(size, str) else _whole(of, size, 0, _MOST)
 
 
 def _seconds(of: str, time: Time | None) -> float | None:
-    seconds = time.total_seconds() if isinstance(time, timedelta) else time
-    if seconds is not None and not math.isfinite(seconds):
+    if time is None:
+        return None
+    try:
+        seconds = time.total_seconds() if isinstance(time, timedelta) else float(time)
+    except (TypeError, ValueError):
+        raise IoschedError(f"{of} is a number of seconds or a timedelta, not {time!r}") from None
+    if not math.isfinite(seconds):
         raise IoschedError(f"{of}: {seconds} is no number of seconds")
     return seconds
 
@@ -78,6 +83,35 @@ def _integer(of: str, value: Any) -> int:
         return operator.index(value)
     except TypeError:
         raise IoschedError(f"{of} is a whole number, not {value!r}") from None
+
+
+#: What 64 bits hold.
+_MOST = (1 << 64) - 1
+
+
+def _whole(of: str, value: Any, least: int, most: int) -> int | None:
+    """A whole number within the range that the command has for it."""
+    if value is None:
+        return None
+    number = _integer(of, value)
+    if not least <= number <= most:
+        at_most = f"from {least} to {most}" if most < 1 << 32 else f"from {least} on"
+        raise IoschedError(f"{of} is a whole number {at_most}, not {number}")
+    return number
+
+
+def _microseconds(of: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise IoschedError(f"{of} is a number of microseconds, not {value!r}") from None
+
+
+def _memory(memory: Size | None) -> int | None:
+    size = _size("memory", memory)
+    if size is not None and not 1 << 20 <= size <= 1 << 50:
+        raise IoschedError("memory: a machine has between 1M and 1024T")
+    return size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,11 +132,11 @@ class Disk:
     def _request(self) -> dict[str, Any]:
         return {
             "model": os.fspath(self.model),
-            "size_bytes": _size(self.size),
-            "queue_depth": self.queue_depth,
+            "size_bytes": _size("size", self.size),
+            "queue_depth": _whole("queue_depth", self.queue_depth, 1, 65536),
             "order": self.order,
             "write_cache": self.write_cache,
-            "slow_down": self.slow_down,
+            "slow_down": _whole("slow_down", self.slow_down, 1, (1 << 32) - 1),
         }
 
 
@@ -141,6 +175,10 @@ class Trace:
     speed: float | None = None
 
     def _request(self) -> dict[str, Any]:
+        if self.speed is not None and not (isinstance(self.speed, (int, float)) and 1e-6 <= self.speed <= 1e6):
+            raise IoschedError(f"speed is a number from 0.000001 to 1000000, not {self.speed!r}")
+        if self.closed and self.speed is not None:
+            raise IoschedError("closed loops have no speed: give one of them")
         return {**dataclasses.asdict(self), "path": os.fspath(self.path)}
 
 
@@ -275,19 +313,19 @@ def simulate(
         "load": None if isinstance(load, Trace) else os.fspath(load),
         "trace": load._request() if isinstance(load, Trace) else None,
         "initial": initial,
-        "device_limit": device_limit,
-        "nr_requests": nr_requests,
-        "max_sectors_kb": max_sectors_kb,
-        "hz": hz,
-        "tick_phase_us": tick_phase_us,
+        "device_limit": _whole("device_limit", device_limit, 1, 4096),
+        "nr_requests": _whole("nr_requests", nr_requests, 0, _MOST),
+        "max_sectors_kb": _whole("max_sectors_kb", max_sectors_kb, 4, 1 << 20),
+        "hz": _whole("hz", hz, 100, 1000),
+        "tick_phase_us": _microseconds("tick_phase_us", tick_phase_us),
         "scsi": scsi,
-        "cpus": cpus,
-        "hardware_queues": hardware_queues,
+        "cpus": _whole("cpus", cpus, 1, 1024),
+        "hardware_queues": _whole("hardware_queues", hardware_queues, 1, 1024),
         "wbt_lat_seconds": _seconds("wbt_lat", wbt_lat),
-        "memory_bytes": _size(memory),
-        "dirty_ratio": dirty_ratio,
-        "dirty_background_ratio": dirty_background_ratio,
-        "seed": seed,
+        "memory_bytes": _memory(memory),
+        "dirty_ratio": _whole("dirty_ratio", dirty_ratio, 0, 100),
+        "dirty_background_ratio": _whole("dirty_background_ratio", dirty_background_ratio, 0, 100),
+        "seed": _whole("seed", seed, 0, _MOST),
         "until_seconds": _seconds("until", until),
         "events": None if events is None else os.fspath(events),
     }
@@ -310,11 +348,13 @@ def conform(
     Raises `IoschedError` if one cannot be followed: its message names the first such, and `failures` has all.
     """
     paths = [recordings] if isinstance(recordings, (str, os.PathLike)) else list(recordings)
+    if not paths:
+        raise IoschedError("no recording is named")
     followed, failures = _iosched.conform_all(
         [os.fspath(path) for path in paths],
         None if scheduler is None else str(scheduler),
-        queue_depth,
-        hz,
+        _whole("queue_depth", queue_depth, 1, 65536),
+        _whole("hz", hz, 1, 1000),
         tick_phase_us,
         None if tunables is None else os.fspath(tunables),
         initial,

@@ -113,7 +113,7 @@ def sweep(
 
     Begun again with the same arguments it goes on where it was; a recording counts by its name, whatever is in it. A task that
     is named twice is done once. No list of tasks is kept: before each it is asked whether its file is in `out`. Raises
-    `IoschedError` for options that no task can have; a recording that cannot be simulated is in `failed`, and the others go
+    `IoschedError` for options and disks that no task can have; a recording that cannot be simulated is in `failed`, and the others go
     on.
     """
     # Each is gone through for every recording; recordings once, as they come.
@@ -122,6 +122,9 @@ def sweep(
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
         raise IoschedError(f"workers: a number from 1 on, not {workers!r}")
     given = _checked(options, arms)
+    for model in models:
+        # One that no task can have is said before any, too.
+        simulate("random-read", model, "noop", until=1e-6)
     tasks = (
         Task(trace, scheduler, disk, given)
         for trace in _recordings(traces)

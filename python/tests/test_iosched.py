@@ -112,7 +112,19 @@ def test_a_record_has_its_trials_and_its_analysis():
         (lambda: iosched.simulate(until=float("nan")), "until", None),
         (lambda: iosched.simulate(iosched.Trace("no-trace")), "no-trace", None),
         (lambda: iosched.simulate(iosched.Trace(RECORDING, format="csv")), "there are", None),
-        (lambda: iosched.simulate(seed=-1), "-1", None),
+        (lambda: iosched.simulate(seed=-1), "seed is a whole number from 0 on, not -1", None),
+        (lambda: iosched.simulate(seed=1.5), "seed is a whole number, not 1.5", None),
+        (lambda: iosched.simulate(until="10s"), "until is a number of seconds or a timedelta, not '10s'", None),
+        (lambda: iosched.simulate(wbt_lat=[]), "wbt_lat is a number of seconds", None),
+        (lambda: iosched.simulate(tick_phase_us="x"), "tick_phase_us is a number of microseconds", None),
+        (lambda: iosched.simulate(memory="1K"), "between 1M and 1024T", None),
+        (lambda: iosched.simulate(disk=iosched.Disk(size=1.5)), "size is a whole number, not 1.5", None),
+        (lambda: iosched.simulate(disk=iosched.Disk(size=-5)), "size is a whole number", None),
+        (lambda: iosched.simulate(iosched.Trace(RECORDING, speed=-1)), "speed is a number from", None),
+        (lambda: iosched.simulate(iosched.Trace(RECORDING, speed=2, closed=True)), "closed loops have no speed", None),
+        (lambda: iosched.conform(RECORDING, hz=-1), "hz is a whole number", None),
+        (lambda: iosched.conform(RECORDING, hz=200), "200 ticks", None),
+        (lambda: iosched.conform([]), "no recording is named", None),
         (lambda: iosched.read_trace(REPOSITORY / "docs/example-record"), "no recording", "read_record"),
         (lambda: iosched.read_record("no-record"), "no-record", None),
         (lambda: iosched.conform("no-recording"), "no-recording", None),
@@ -123,6 +135,43 @@ def test_what_cannot_be_done_is_said_with_the_way_out(call, message, hint):
         call()
     assert message in str(failed.value)
     assert hint is None or hint in (failed.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("option", "least", "most"),
+    [
+        ("queue_depth", 1, 65536),
+        ("slow_down", 1, (1 << 32) - 1),
+        ("device_limit", 1, 4096),
+        ("max_sectors_kb", 4, 1 << 20),
+        ("hz", 100, 1000),
+        ("cpus", 1, 1024),
+        ("hardware_queues", 1, 1024),
+        ("dirty_ratio", 0, 100),
+        ("dirty_background_ratio", 0, 100),
+        ("seed", 0, (1 << 64) - 1),
+    ],
+)
+def test_options_have_the_ranges_of_the_command(option, least, most):
+    """What is just outside neither of them takes, and the package says which option it is; what is just inside is refused by both or none."""
+    of_disk = option in ("queue_depth", "slow_down")
+
+    def is_refused(value):
+        command = [os.environ["IOSCHED"], "simulate", "--scheduler", "none", "--until", "1us", f"--{option.replace('_', '-')}={value}"]
+        by_command = subprocess.run(command, capture_output=True).returncode != 0
+        disk = iosched.Disk(**({option: value} if of_disk else {}))
+        try:
+            iosched.simulate(disk=disk, schedulers="none", until=1e-6, **({} if of_disk else {option: value}))
+            said = ""
+        except iosched.IoschedError as cause:
+            said = str(cause)
+        assert bool(said) == by_command, (value, said)
+        return said
+
+    for outside in (least - 1, most + 1):
+        assert is_refused(outside).startswith(f"{option} is a whole number from {least} ")
+    for inside in (least, most):
+        assert "whole number" not in is_refused(inside)
 
 
 def test_other_threads_run_meanwhile():

@@ -109,11 +109,18 @@ def test_a_worker_that_is_killed_loses_and_doubles_nothing(traces, tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"untill": 1}, "no option untill"), ({"seed": -1}, "-1"), ({"until": -1}, "until"), ({"seed": object()}, "options")],
+    [({"untill": 1}, "no option untill"), ({"seed": -1}, "-1"), ({"until": -1}, "until"), ({"seed": object()}, "seed is a whole number")],
 )
 def test_options_that_no_task_can_have_are_refused_before_any(traces, tmp_path, options, message):
     with pytest.raises(iosched.IoschedError, match=message):
         iosched.sweep(traces, ["noop"], out=str(tmp_path / "out"), **options)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("disk", ["no-disk", "no/such.toml", iosched.Disk(queue_depth=0), iosched.Disk(size="1K")])
+def test_a_disk_that_no_task_can_have_is_refused_before_any(traces, tmp_path, disk):
+    with pytest.raises(iosched.IoschedError):
+        iosched.sweep(traces, ["noop"], ["hdd-7200", disk], out=str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
 
