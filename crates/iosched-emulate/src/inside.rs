@@ -25,9 +25,8 @@ impl Inside {
     pub(super) fn build(self, text: &str) -> Result<(Box<dyn Elevator>, Kernel), SchedulerError> {
         let spec = SchedulerSpec::parse(text)?;
         let kernel = Kernel {
-            hz: scheduler::info(&spec.name)?.block_layer.usual_hz(),
             rotational: self.rotational,
-            ..Kernel::default()
+            ..spec.usual_kernel()?
         };
         Ok((scheduler::build(&spec, &kernel, &Vec::new())?, kernel))
     }
@@ -76,6 +75,23 @@ pub(super) fn check(text: &str) -> Result<(), SchedulerError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use iosched_sim::scheduler::KernelVersion;
+
+    #[test]
+    fn the_block_layer_is_of_the_version_whose_rules_the_scheduler_is_to_follow() {
+        let inside = Inside {
+            queue_depth: 4,
+            rotational: false,
+            max_request: Bytes::ZERO,
+        };
+        for (text, version) in [("mq-deadline:kernel=6.1", (6, 1)), ("mq-deadline", (6, 12))] {
+            let (scheduler, kernel) = inside.build(text).unwrap();
+            let kernel = inside.settings(scheduler.info(), kernel).kernel;
+            let version = KernelVersion::new(version.0, version.1);
+            assert_eq!((kernel.version, kernel.hz), (version, 250), "{text}");
+            assert!(!kernel.rotational);
+        }
+    }
 
     #[test]
     fn only_a_scheduler_without_requests_of_its_own_leaves_the_tags_above() {

@@ -49,13 +49,6 @@ impl SimulatedDisk {
         };
         self.model.build(&options)
     }
-
-    fn kernel(&self) -> Kernel {
-        Kernel {
-            rotational: self.model.rotational(),
-            ..Kernel::default()
-        }
-    }
 }
 
 /// Why something cannot be simulated.
@@ -125,7 +118,7 @@ struct SimulatedArm {
 }
 
 impl SimulatedArm {
-    fn new(arm: &Arm, kernel: &Kernel) -> Result<SimulatedArm, SchedulerError> {
+    fn new(arm: &Arm, disk: &SimulatedDisk) -> Result<SimulatedArm, SchedulerError> {
         let of_queue = |(name, _): &&(String, String)| OF_QUEUE.contains(&name.as_str());
         let (of_queue, tunables): (Vec<_>, Vec<_>) = arm.tunables.iter().partition(of_queue);
         let joined = |settings: &[&(String, String)]| {
@@ -141,8 +134,8 @@ impl SimulatedArm {
             u64::try_from(*value).ok()
         };
         let kernel = Kernel {
-            hz: scheduler::info(&spec.name)?.block_layer.usual_hz(),
-            ..*kernel
+            rotational: disk.model.rotational(),
+            ..spec.usual_kernel()?
         };
         Ok(SimulatedArm {
             scheduler: build(&spec, &kernel, &Settings::new())?,
@@ -158,7 +151,7 @@ impl SimulatedArm {
 
 /// Checks that an arm can be simulated on a disk.
 pub(crate) fn check_arm(arm: &Arm, disk: &SimulatedDisk) -> Result<(), SimulationError> {
-    SimulatedArm::new(arm, &disk.kernel())?;
+    SimulatedArm::new(arm, disk)?;
     Ok(())
 }
 
@@ -217,7 +210,7 @@ impl SimulatedDisk {
         until: Option<Nanos>,
     ) -> Result<Simulated, SimulationError> {
         let disk = self.build(seed)?;
-        let arm = SimulatedArm::new(arm, &self.kernel())?;
+        let arm = SimulatedArm::new(arm, self)?;
         let block_layer = MultiQueueSettings {
             kernel: arm.kernel,
             // What the kernel gives on an emulated disk of the model, whose loop driver has 128 tags however few the disk
@@ -394,6 +387,7 @@ pub(super) fn nanos(duration: Duration) -> Nanos {
 mod tests {
     use super::super::fio_job::JobTarget;
     use super::*;
+    use iosched_sim::scheduler::KernelVersion;
 
     const MIXED: &str = "[reader]\nrw=randread\nbs=4k\n[writer]\nrw=randrw\nbs=8k\niodepth=16\n";
 
@@ -425,6 +419,19 @@ mod tests {
         assert_ne!(run("deadline", 1), run("deadline", 2));
         assert_ne!(run("deadline", 1), run("noop", 1));
         assert_ne!(run("deadline", 1), run("deadline:fifo_batch=1", 1));
+    }
+
+    #[test]
+    fn the_block_layer_is_of_the_version_whose_rules_the_scheduler_is_to_follow() {
+        for (arm, version) in [
+            ("mq-deadline:kernel=6.1", KernelVersion::new(6, 1)),
+            ("mq-deadline", KernelVersion::new(6, 12)),
+        ] {
+            let simulated = SimulatedArm::new(&Arm::parse(arm).unwrap(), &disk()).unwrap();
+            let kernel = simulated.kernel;
+            assert_eq!((kernel.version, kernel.hz), (version, 250), "{arm}");
+            assert!(kernel.rotational);
+        }
     }
 
     #[test]

@@ -518,11 +518,11 @@ pub struct Plan {
 
 /// The kernel that a scheduler runs in.
 fn kernel_of(wanted: &SimulationRequest, spec: &SchedulerSpec) -> Result<Kernel, SimulateError> {
-    let usual_hz = scheduler::info(&spec.name)?.block_layer.usual_hz();
+    let usual = spec.usual_kernel()?;
     let mut kernel = Kernel {
-        hz: wanted.hz.unwrap_or(usual_hz),
+        hz: wanted.hz.unwrap_or(usual.hz),
         rotational: wanted.disk.rotational(),
-        ..Kernel::default()
+        ..usual
     };
     kernel.tick_phase = tick_phase(wanted.tick_phase_us, &kernel)?;
     Ok(kernel)

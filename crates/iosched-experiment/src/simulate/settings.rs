@@ -128,10 +128,7 @@ impl Checked {
     pub fn new(wanted: &SchedulerRequest) -> Result<Checked, SettingsError> {
         let mut spec = SchedulerSpec::parse(&wanted.scheduler)?;
         let info = scheduler::info(&spec.name)?;
-        let mut kernel = Kernel {
-            hz: info.block_layer.usual_hz(),
-            ..Kernel::default()
-        };
+        let mut kernel = spec.usual_kernel()?;
         let max_sectors = Bytes::from_kib(RECORDED_MAX_KIB).to_sectors();
         let mut limits = MergeLimits {
             max_sectors,
@@ -191,13 +188,16 @@ impl Checked {
         })
     }
 
-    /// The same on a kernel of this version.
+    /// The same on a kernel of this version, unless the scheduler names its own.
     ///
     /// # Errors
     /// It is older than the scheduler, as ours is.
     pub(crate) fn on(&self, version: KernelVersion) -> Result<Checked, SettingsError> {
         let mut settings = self.clone();
-        settings.kernel.version = version;
+        settings.kernel = settings.spec.kernel(&Kernel {
+            version,
+            ..settings.kernel
+        });
         scheduler::build_followed(&settings.spec, &settings.kernel, &settings.initial)?;
         Ok(settings)
     }

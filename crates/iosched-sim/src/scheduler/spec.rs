@@ -116,6 +116,25 @@ impl SchedulerSpec {
             kernel: kernel.transpose()?,
         })
     }
+
+    /// The kernel that it runs in on this one: where it names a version, elevator and block layer follow that.
+    pub fn kernel(&self, machine: &Kernel) -> Kernel {
+        Kernel {
+            version: self.kernel.unwrap_or(machine.version),
+            ..*machine
+        }
+    }
+
+    /// The same, with the ticks that are usual where it is at home.
+    ///
+    /// # Errors
+    /// There is no such scheduler.
+    pub fn usual_kernel(&self) -> Result<Kernel, SchedulerError> {
+        Ok(self.kernel(&Kernel {
+            hz: info(&self.name)?.block_layer.usual_hz(),
+            ..Kernel::default()
+        }))
+    }
 }
 
 /// Reads `name=value,…`.
@@ -135,7 +154,7 @@ pub fn parse_settings(text: &str) -> Result<Settings, SchedulerError> {
         .collect()
 }
 
-/// What a scheduler is called in today's kernels and in those before 5.0.
+/// The scheduler of this name.
 pub fn info(name: &str) -> Result<&'static SchedulerInfo, SchedulerError> {
     let found = schedulers().iter().find(|info| info.name == name);
     found.ok_or_else(|| {
@@ -154,10 +173,7 @@ pub fn build(
     let info = info(&spec.name)?;
     let tunables = Values::new(info.name, "tunable", info.tunables, &spec.tunables)?;
     let initial = Values::new(info.name, "initial value", info.initial, initial)?;
-    let kernel = &Kernel {
-        version: spec.kernel.unwrap_or(kernel.version),
-        ..*kernel
-    };
+    let kernel = &spec.kernel(kernel);
     if let Some(oldest) = info.oldest.filter(|&oldest| kernel.version < oldest) {
         return Err(SchedulerError::TooOld {
             scheduler: info.name,

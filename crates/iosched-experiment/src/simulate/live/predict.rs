@@ -11,7 +11,7 @@ use iosched_machine::user_files::{self, NewFile};
 use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::disk::DiskModel;
 use iosched_sim::request::ProcessId;
-use iosched_sim::scheduler::{self, Kernel, SchedulerSpec, Settings};
+use iosched_sim::scheduler::{self, SchedulerSpec, Settings};
 use iosched_sim::simulate::{
     self, BlockEvent, HostTimes, MultiQueueSettings, Outcome, Setup, Tracer,
 };
@@ -176,10 +176,7 @@ fn setup(
     machine: &Machine,
     disk: Box<dyn DiskModel>,
 ) -> Result<Setup, LiveError> {
-    let kernel = Kernel {
-        version: scheduler.kernel.unwrap_or(plan.kernel.version),
-        ..plan.kernel
-    };
+    let kernel = scheduler.kernel(&plan.kernel);
     let max_kib = measured.setting("max_sectors_kb").unwrap_or(MAX_KIB);
     let max_kib = if load.is_cached() {
         max_kib.min(SCATTERED_KIB)
