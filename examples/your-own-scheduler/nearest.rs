@@ -15,13 +15,9 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     name: "nearest",
     summary: "the nearest request next, the oldest once it has waited too long",
     block_layer: BlockLayer::MultiQueue,
-    tunables: &[TunableInfo {
-        name: "expire",
-        unit: "ms",
-        default: 500,
-        min: 0,
-        max: 60_000,
-    }],
+    successor: None,
+    tunables: &[TunableInfo::new("expire", "ms", 500, 0, 60_000)
+        .what("a request that has waited so long goes before nearer ones")],
     initial: &[],
     uses_ticks: true,
     oldest: None,

@@ -281,7 +281,7 @@ fn dead_elevator(host: &Host, disks: &[KnownDisk]) -> Vec<FileLine> {
             let offered = disk.device.schedulers.offered();
             // Of a variable the value is not known.
             let has_it = offered.contains(value) || value.contains('$');
-            let takes_it = by_rule && !writers::is_of_other_layer(value, offered);
+            let takes_it = by_rule && !switch::is_of_other_layer(value, offered);
             takes_it || switch::is_single_queue(offered) && has_it
         };
         !disks.iter().any(listens)

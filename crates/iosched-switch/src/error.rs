@@ -9,7 +9,7 @@ use iosched_machine::visible::lines_of_error;
 use rustix::io::Errno;
 
 use super::blk_mq::ToBlkMq;
-use super::names::{is_single_queue, modern_name};
+use super::names::{is_of_other_layer, is_single_queue, modern_name, old_name};
 
 /// Why a state could not be set.
 #[derive(Debug, thiserror::Error)]
@@ -319,13 +319,15 @@ fn not_offered(
                 format!("{scheduler} is for disks on blk-mq; this one is on the single-queue path")
             }
         };
-        return match scheduler {
-            "none" => "the disk is on the single-queue path, where noop does that".into(),
-            "mq-deadline" => "the disk is on the single-queue path, where it is deadline".into(),
-            "bfq" if offered.iter().any(|name| name == "cfq") => {
-                format!("{of_blk_mq}; cfq, from which bfq descends, is offered")
+        return match old_name(scheduler) {
+            // The others are the same under another name; this one does more than what it descends from.
+            Some(old) if scheduler == "bfq" && offered.iter().any(|name| name == old) => {
+                format!("{of_blk_mq}; {old}, from which {scheduler} descends, is offered")
             }
-            "bfq" | "kyber" => of_blk_mq,
+            Some(old) if scheduler != "bfq" => {
+                format!("the disk is on the single-queue path, where {old} does that")
+            }
+            _ if is_of_other_layer(scheduler, offered) => of_blk_mq,
             _ => "choose one of those it offers".into(),
         };
     }

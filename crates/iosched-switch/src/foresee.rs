@@ -1,8 +1,7 @@
 //! Whether an arm can be set, as far as that is known without setting it: for dry runs.
 //!
 //! The kernel shows a scheduler's tunables only while it is active somewhere. Where it is not, its names are
-//! those of our tables ([`iosched_machine::device`]), which a newer kernel may exceed; so a real run asks the kernel
-//! instead.
+//! those that it is simulated with, which a newer kernel may exceed; so a real run asks the kernel instead.
 
 use iosched_machine::device;
 use iosched_machine::sysfs::Sysfs;
@@ -75,21 +74,19 @@ fn shown_by(sysfs: &Sysfs, device: &str, scheduler: &str, file: &str) -> Option<
     sysfs.read_if_present(disk, file)
 }
 
-/// The tunables of a scheduler: as a disk shows them on which it is active, otherwise by our tables; `None`
-/// if neither knows it.
+/// The tunables of a scheduler: as a disk shows them on which it is active, otherwise those that it is simulated with;
+/// `None` if it is neither.
 fn own_tunables(sysfs: &Sysfs, scheduler: &str) -> Option<Vec<String>> {
     let devices = sysfs.block_devices().unwrap_or_default();
     let shown = devices
         .iter()
         .find(|device| active(sysfs, device).is_ok_and(|active| active == scheduler))
         .map(|device| super::own_tunables(sysfs, device));
-    let in_tables = || {
-        let names = device::tunable_names(scheduler).into_iter();
-        let names: Vec<String> = names.map(str::to_owned).collect();
-        (!names.is_empty()).then_some(names)
+    let simulated = || {
+        let tunables = device::tunables_of(scheduler)?.iter();
+        Some(tunables.map(|tunable| tunable.name.to_owned()).collect())
     };
-    let none = || matches!(scheduler, "none" | "noop").then(Vec::new);
-    shown.or_else(in_tables).or_else(none)
+    shown.or_else(simulated)
 }
 
 #[cfg(test)]
@@ -109,6 +106,9 @@ mod tests {
         assert!(words.contains("has no tunable read_lat"), "{words}");
         assert!(words.contains("read_lat_nsec"), "{words}");
         assert!(foreseen("kyber:read_lat_nsec=1000,nr_requests=32").is_ok());
+        for of_cfq in ["slice_sync_us", "slice_async_us", "group_idle_us"] {
+            assert!(foreseen(&format!("cfq:{of_cfq}=1000")).is_ok(), "{of_cfq}");
+        }
         for scheduler in ["none", "noop"] {
             let error = foreseen(&format!("{scheduler}:fifo_batch=1")).unwrap_err();
             let words = error.to_string();

@@ -1,13 +1,46 @@
-//! What schedulers are called, before Linux 5.0 and since.
+//! What schedulers are called, before Linux 5.0 and since, and on which path of the kernel they are. Which there are, and
+//! what took their place, each says of itself ([`scheduler::SchedulerInfo`]).
+
+use iosched_sim::scheduler::{self, BlockLayer};
+
+/// A scheduler of the single-queue path that is not simulated: Linux had it until 2.6.33.
+const ANTICIPATORY: &str = "anticipatory";
+
+/// blk-mq takes this name for mq-deadline, too (`elevator_alias`).
+const ALIAS: &str = "deadline";
 
 /// The name that today's kernels have for an old scheduler: noop, deadline, cfq.
 pub fn modern_name(old: &str) -> Option<&'static str> {
-    match old {
-        "noop" => Some("none"),
-        "deadline" => Some("mq-deadline"),
-        "cfq" => Some("bfq"),
-        _ => None,
+    scheduler::info(old).ok()?.successor
+}
+
+/// The name that a scheduler's forerunner had on the single-queue path, if it had one.
+pub fn old_name(modern: &str) -> Option<&'static str> {
+    let mut infos = scheduler::schedulers().iter();
+    let old = infos.find(|info| info.successor == Some(modern))?;
+    Some(old.name)
+}
+
+/// True of a scheduler of the single-queue path.
+pub fn is_old_name(name: &str) -> bool {
+    name == ANTICIPATORY || block_layer(name) == Some(BlockLayer::SingleQueue)
+}
+
+/// True of a scheduler that a disk which offers these never takes: noop and cfq are of the single-queue block layer,
+/// kyber and others of blk-mq. One that is only not loaded is asked for.
+pub fn is_of_other_layer(name: &str, offered: &[String]) -> bool {
+    if offered.is_empty() || offered.iter().any(|offered| offered == name) {
+        return false;
     }
+    if is_single_queue(offered) {
+        block_layer(name) == Some(BlockLayer::MultiQueue)
+    } else {
+        is_old_name(name) && name != ALIAS
+    }
+}
+
+fn block_layer(name: &str) -> Option<BlockLayer> {
+    scheduler::info(name).ok().map(|info| info.block_layer)
 }
 
 /// True of what a disk offers that is on the single-queue path of Linux before 5.0. A machine of 4.x may have disks on
@@ -26,4 +59,43 @@ pub fn name_on<'a>(offered: &[String], wanted: &'a str) -> &'a str {
 /// What is to be said where a scheduler was asked for by its old name, and another has taken its place.
 pub fn renamed(asked: &str, given: &str) -> Option<String> {
     (asked != given).then(|| format!("{asked} is an old name: {given} has taken its place"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_succeeds_a_scheduler_is_one_of_the_other_path() {
+        for info in scheduler::schedulers() {
+            let Some(successor) = info.successor else {
+                continue;
+            };
+            assert_eq!(info.block_layer, BlockLayer::SingleQueue, "{}", info.name);
+            assert_eq!(block_layer(successor), Some(BlockLayer::MultiQueue));
+            assert_eq!(old_name(successor), Some(info.name));
+        }
+        assert_eq!(old_name("kyber"), None);
+    }
+
+    #[test]
+    fn a_disk_never_takes_what_is_of_the_other_path() {
+        let refused = |offered: &[&str]| {
+            let offered: Vec<_> = offered.iter().map(|&name| name.to_owned()).collect();
+            let known = scheduler::schedulers().iter().map(|info| info.name);
+            let names = known.chain([ANTICIPATORY, "newcomer"]);
+            names
+                .filter(|name| is_of_other_layer(name, &offered))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            refused(&["noop", "deadline", "cfq"]),
+            ["none", "mq-deadline", "kyber", "bfq"]
+        );
+        assert_eq!(
+            refused(&["none", "mq-deadline"]),
+            ["noop", "cfq", ANTICIPATORY]
+        );
+        assert_eq!(refused(&[]), [""; 0]);
+    }
 }

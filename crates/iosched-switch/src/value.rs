@@ -7,6 +7,7 @@
 //! them otherwise: [`means`] says whether what a file shows is what was asked for.
 
 use iosched_machine::device;
+use iosched_sim::scheduler::TunableInfo;
 
 use super::SETTINGS;
 
@@ -106,14 +107,15 @@ fn is_on(text: &str) -> Option<bool> {
 
 /// Why a value cannot be given to a tunable that is known here; nothing of one that is not.
 pub(super) fn check(scheduler: &str, tunable: &str, value: &str) -> Result<(), String> {
-    let base = tunable.trim_end_matches("_us"); // the same variable, finer
     let numbers = match tunable {
         "wbt_lat_usec" => FROM_DEFAULT,
         "max_sectors_kb" => HALF_UNSIGNED,
         _ if tunable == "nr_requests" || SETTINGS.contains(&tunable) => UNSIGNED,
-        _ if !device::tunable_names(scheduler).contains(&base) => return Ok(()),
-        _ if scheduler == "kyber" => U64,
-        _ => INT,
+        _ => match info(scheduler, tunable) {
+            Some(known) if known.max > i64::from(u32::MAX) => U64,
+            Some(_) => INT,
+            None => return Ok(()),
+        },
     };
     match decimal(value)? {
         Some(number) if (numbers.least..=numbers.most).contains(&number) => Ok(()),
@@ -122,6 +124,12 @@ pub(super) fn check(scheduler: &str, tunable: &str, value: &str) -> Result<(), S
             numbers.least, numbers.most
         )),
     }
+}
+
+/// A tunable as it is simulated, if this scheduler has it there.
+fn info(scheduler: &str, tunable: &str) -> Option<&'static TunableInfo> {
+    let tunables = device::tunables_of(scheduler)?;
+    tunables.iter().find(|known| known.name == tunable)
 }
 
 /// The same of any tunable, by what its file holds now: who shows a number takes one, and a decimal one if so shown.
@@ -138,21 +146,24 @@ pub(super) fn check_like(shown: &str, value: &str) -> Result<(), String> {
 }
 
 /// Whether any kernel keeps a number that nobody tries out: all raise `nr_requests` to four (`BLKDEV_MIN_RQ`) and
-/// tunables below zero to that or more, but for the `writes_starved` of deadline and mq-deadline; what is on or off
+/// tunables to the least that they take, which the `writes_starved` of deadline and mq-deadline have none of; what is on or off
 /// they show as 1 or 0, `nomerges` and `rq_affinity` as 2 at the most, and -1 of `wbt_lat_usec` as the default that it
 /// is for this disk.
 pub(super) fn check_is_kept(scheduler: &str, tunable: &str, value: &str) -> Result<(), String> {
-    let base = tunable.trim_end_matches("_us");
-    let is_of_scheduler = device::tunable_names(scheduler).contains(&base);
+    let known = info(scheduler, tunable);
+    let is_switch = known.map_or_else(
+        || SETTINGS.contains(&tunable) && device::is_switch(tunable),
+        TunableInfo::is_switch,
+    );
     let kept = match tunable {
         "nr_requests" => 4..=i128::MAX,
-        _ if device::is_switch(tunable) && (is_of_scheduler || SETTINGS.contains(&tunable)) => {
-            0..=1
-        }
+        _ if is_switch => 0..=1,
         "nomerges" | "rq_affinity" => 0..=2,
         "wbt_lat_usec" => 0..=i128::MAX,
-        _ if base != "writes_starved" && is_of_scheduler => 0..=i128::MAX,
-        _ => return Ok(()),
+        _ => match known {
+            Some(known) if known.min >= 0 => i128::from(known.min)..=i128::MAX,
+            _ => return Ok(()),
+        },
     };
     let (least, most) = (*kept.start(), *kept.end());
     match decimal(value)? {
@@ -277,6 +288,8 @@ mod tests {
             ("none", "wbt_lat_usec", "0", "-1"),
             ("bfq", "low_latency", "1", "2"),
             ("bfq", "slice_idle", "0", "-1"),
+            ("cfq", "quantum", "1", "0"),
+            ("cfq", "slice_sync_us", "1", "-1"),
             ("mq-deadline", "front_merges", "0", "2"),
         ] {
             assert_eq!(check_is_kept(scheduler, tunable, kept), Ok(()), "{tunable}");

@@ -12,8 +12,8 @@ use iosched_emulate as emulate;
 use iosched_experiment::journal::{self, Leftover};
 use iosched_experiment::load::simulated;
 use iosched_machine::device::{
-    Attribute, Device, Inventory, Kind, NoChoice, Role, Schedulers, TUNABLE_SCHEDULERS, Target,
-    Transport, Tunable, User, attributes, tunables,
+    Attribute, Device, Inventory, Kind, NoChoice, Role, Schedulers, Target, Transport, Tunable,
+    User, attributes, tunable_schedulers, tunables,
 };
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::host::Host;
@@ -119,7 +119,7 @@ fn explain_tunables(output: &Output) {
         let those = all.iter().filter(|tunable| tunable.scheduler == scheduler);
         those.for_each(|tunable| explain(tunable, output));
     };
-    for scheduler in TUNABLE_SCHEDULERS {
+    for scheduler in tunable_schedulers() {
         output.text(&format!("{scheduler} (queue/iosched/)"));
         explain_those_of(Some(scheduler));
         output.text("");

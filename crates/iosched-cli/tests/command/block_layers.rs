@@ -63,7 +63,7 @@ fn a_scheduler_that_a_disk_lacks_is_refused_with_the_name_that_it_has_there() {
     for (disk, scheduler, words) in [
         ("vda", "cfq", "for disks on the single-queue path"),
         ("vda", "cfq", "where this one is, that is bfq: its module"),
-        ("sda", "mq-deadline", "where it is deadline"),
+        ("sda", "mq-deadline", "where deadline does that"),
         ("sda", "none", "where noop does that"),
         ("sda", "bfq", "cfq, from which bfq descends"),
         ("nvme0n1", "noop", ""),
@@ -191,7 +191,7 @@ fn elevator_is_for_disks_that_listen_to_it_and_have_what_it_names() {
             10,
             "does nothing for nvme0n1, which is not on the single-queue path",
         ),
-        ("sda", "mq-deadline", 5, "where it is deadline"),
+        ("sda", "mq-deadline", 5, "where deadline does that"),
         ("sda", "anticipatory", 5, "does not offer it"),
     ] {
         let arguments = ["--yes", "--method", "cmdline", disk, scheduler];

@@ -5,10 +5,10 @@
 //! on the scheduler, and for times that old code keeps in timer ticks on how many of these the
 //! kernel has in a second: what any usual kernel would show counts as the default.
 
-use iosched_sim::scheduler::{self, BlockLayer, KernelVersion};
+use iosched_sim::scheduler::{self, BlockLayer, KernelVersion, TunableInfo};
 use serde::Serialize;
 
-use super::Device;
+use super::{Device, tunables};
 use crate::host::Host;
 
 /// A file below `queue/`.
@@ -133,7 +133,7 @@ impl Context<'_> {
     fn of_queue(&self, file: &str) -> Known {
         let known = match file {
             "nr_requests" => self.default_requests(),
-            "async_depth" => self.default_async_depth(),
+            ASYNC_DEPTH => self.default_async_depth(),
             "read_ahead_kb" => self.default_read_ahead(),
             // What stands on other disks sets these after them.
             "iostats" | "rq_affinity" if self.schedules() => Known::value(1),
@@ -217,13 +217,12 @@ impl Context<'_> {
         let Some(scheduler) = self.device.schedulers.active() else {
             return Known::none();
         };
-        if (scheduler, file) == ("mq-deadline", "async_depth") {
-            return self.default_async_depth();
+        let tunables = tunables::of_scheduler(scheduler).unwrap_or_default();
+        match tunables.iter().find(|tunable| tunable.name == file) {
+            Some(_) if file == ASYNC_DEPTH => self.default_async_depth(),
+            Some(tunable) => of_tunable(tunable),
+            None => Known::none(),
         }
-        let mut known = tunables_of(scheduler).into_iter();
-        known
-            .find(|(name, _)| *name == file)
-            .map_or_else(Known::none, |(_, known)| known)
     }
 }
 
@@ -241,7 +240,7 @@ pub(super) fn unit_of_queue(file: &str) -> Option<&'static str> {
             .any(|end| file.ends_with(end))
     };
     Some(match file {
-        "nr_requests" | "async_depth" => "requests",
+        "nr_requests" | ASYNC_DEPTH => "requests",
         "wbt_lat_usec" => "us",
         "io_timeout" => "ms",
         "chunk_sectors" => "sectors",
@@ -252,78 +251,23 @@ pub(super) fn unit_of_queue(file: &str) -> Option<&'static str> {
     })
 }
 
-/// The names of a scheduler's tunables; none of a scheduler that is not in our tables.
-pub fn tunable_names(scheduler: &str) -> Vec<&'static str> {
-    let tunables = tunables_of(scheduler).into_iter();
-    tunables.map(|(name, _)| name).collect()
+/// What is known of a scheduler's tunable. Unit and default are those that it is simulated with, but where a kernel's
+/// ticks or its other settings have a say.
+pub(super) fn of_tunable(tunable: &TunableInfo) -> Known {
+    if tunable.name == ASYNC_DEPTH {
+        return Known::unit("requests");
+    }
+    if tunable.in_ticks {
+        return Known::ticks(1000 / tunable.default.unsigned_abs().max(1));
+    }
+    Known {
+        unit: Some(tunable.unit).filter(|unit| !unit.is_empty()),
+        defaults: vec![tunable.default.to_string()],
+    }
 }
 
-/// What is known of the tunables of a scheduler. Units and defaults are those that it is simulated with, but
-/// where a kernel's ticks or its other settings have a say.
-pub(super) fn tunables_of(scheduler: &str) -> Vec<(&'static str, Known)> {
-    let names: &[&str] = match scheduler {
-        "mq-deadline" | "deadline" => &DEADLINE,
-        "kyber" => &["read_lat_nsec", "write_lat_nsec"],
-        "cfq" => &CFQ,
-        "bfq" => &BFQ,
-        _ => &[],
-    };
-    let simulated = scheduler::info(scheduler).map_or(&[][..], |info| info.tunables);
-    let known = |name: &&'static str| {
-        let tunable = simulated.iter().find(|tunable| tunable.name == *name)?;
-        let known = match (scheduler, *name) {
-            (_, "async_depth") => Known::unit("requests"),
-            ("cfq", "fifo_expire_sync") | ("bfq", "timeout_sync") => Known::ticks(8),
-            ("cfq", "fifo_expire_async") => Known::ticks(4),
-            ("cfq", "slice_idle" | "group_idle") => Known::ticks(125),
-            _ => Known {
-                unit: Some(tunable.unit).filter(|unit| !unit.is_empty()),
-                defaults: vec![tunable.default.to_string()],
-            },
-        };
-        Some((*name, known))
-    };
-    names.iter().filter_map(known).collect()
-}
-
-const DEADLINE: [&str; 7] = [
-    "read_expire",
-    "write_expire",
-    "prio_aging_expire",
-    "writes_starved",
-    "fifo_batch",
-    "front_merges",
-    "async_depth",
-];
-
-const CFQ: [&str; 13] = [
-    "quantum",
-    "fifo_expire_sync",
-    "fifo_expire_async",
-    "back_seek_max",
-    "back_seek_penalty",
-    "slice_sync",
-    "slice_async",
-    "slice_async_rq",
-    "slice_idle",
-    "slice_idle_us",
-    "group_idle",
-    "low_latency",
-    "target_latency",
-];
-
-const BFQ: [&str; 10] = [
-    "fifo_expire_sync",
-    "fifo_expire_async",
-    "back_seek_max",
-    "back_seek_penalty",
-    "slice_idle",
-    "slice_idle_us",
-    "max_budget",
-    "timeout_sync",
-    "strict_guarantees",
-    "low_latency",
-];
+/// Its default follows `nr_requests`; kernels have it as a file of the scheduler or of the queue.
+const ASYNC_DEPTH: &str = "async_depth";
 
 #[cfg(test)]
 mod tests {

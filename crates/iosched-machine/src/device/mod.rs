@@ -50,7 +50,6 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-pub use self::attributes::tunable_names;
 pub use self::attributes::{Attribute, attributes};
 pub use self::buffer::Buffer;
 pub use self::claim::{NotClaimed, Purpose, claim};
@@ -75,7 +74,9 @@ pub use self::refusals::Refusal;
 pub use self::schedulers::{Choice, NoChoice, Schedulers};
 pub use self::stack::{Layer, Role, schedulable_disks, stack};
 pub use self::transport::Transport;
-pub use self::tunables::{TUNABLE_SCHEDULERS, Tunable, is_switch, tunables};
+pub use self::tunables::{
+    Tunable, is_switch, of_scheduler as tunables_of, tunable_schedulers, tunables,
+};
 pub use self::users::{Usage, User, users};
 
 use self::identity::identify;

@@ -1,12 +1,13 @@
-//! What can be tuned: each tunable of each scheduler, and those of the queue that a scheduler lives with, with unit, range,
-//! default and one sentence. Units and defaults are those of [`attributes`](super::attributes()).
+//! What can be tuned: each tunable of each scheduler, as the scheduler itself brings it, and those of the queue that a
+//! scheduler lives with, with unit, range, default and one sentence.
 //!
 //! Sources: `Documentation/block/{deadline-iosched,bfq-iosched,kyber-iosched,cfq-iosched}` and
 //! `Documentation/ABI/stable/sysfs-block` of Linux 4.19 and 6.12, and what the kernels' files said on test machines.
 
+use iosched_sim::scheduler::{self, BlockLayer, TunableInfo};
 use serde::Serialize;
 
-use super::attributes::{tunables_of, unit_of_queue};
+use super::attributes::{of_tunable, unit_of_queue};
 
 /// A tunable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -18,7 +19,7 @@ pub struct Tunable {
     /// Of its value, where it has one.
     pub unit: Option<&'static str>,
     /// What it may be.
-    pub range: &'static str,
+    pub range: String,
     /// What it is if nobody sets it, as far as that depends on nothing.
     pub default: Option<String>,
     /// What it does.
@@ -28,23 +29,35 @@ pub struct Tunable {
 /// The range of what is on or off.
 const ON_OR_OFF: &str = "0 or 1";
 
-/// The schedulers that have tunables.
-pub const TUNABLE_SCHEDULERS: [&str; 5] = ["mq-deadline", "kyber", "bfq", "deadline", "cfq"];
+/// The schedulers that have tunables, those of today's kernels first.
+pub fn tunable_schedulers() -> Vec<&'static str> {
+    let mut infos: Vec<_> = scheduler::schedulers()
+        .iter()
+        .filter(|info| !info.tunables.is_empty())
+        .collect();
+    infos.sort_by_key(|info| info.block_layer != BlockLayer::MultiQueue);
+    infos.into_iter().map(|info| info.name).collect()
+}
+
+/// The tunables of a scheduler; `None` of one that nobody knows here.
+pub fn of_scheduler(scheduler: &str) -> Option<&'static [TunableInfo]> {
+    scheduler::info(scheduler).ok().map(|info| info.tunables)
+}
 
 /// All that are explained: by scheduler, those of the queue last.
 pub fn tunables() -> Vec<Tunable> {
-    let of_schedulers = TUNABLE_SCHEDULERS.iter().flat_map(|&scheduler| {
-        let known = tunables_of(scheduler).into_iter();
-        known.filter_map(move |(name, known)| {
-            let (range, what) = explained(scheduler, name)?;
-            Some(Tunable {
+    let of_schedulers = tunable_schedulers().into_iter().flat_map(|scheduler| {
+        let tunables = of_scheduler(scheduler).unwrap_or_default();
+        tunables.iter().map(move |tunable| {
+            let known = of_tunable(tunable);
+            Tunable {
                 scheduler: Some(scheduler),
-                name,
+                name: tunable.name,
                 unit: known.unit,
-                range,
+                range: range(tunable),
                 default: known.defaults.into_iter().next(),
-                what,
-            })
+                what: tunable.what,
+            }
         })
     });
     let of_queue = OF_QUEUE
@@ -53,7 +66,7 @@ pub fn tunables() -> Vec<Tunable> {
             scheduler: None,
             name,
             unit: unit_of_queue(name),
-            range,
+            range: range.to_owned(),
             default: Some(default.into()),
             what,
         });
@@ -62,105 +75,21 @@ pub fn tunables() -> Vec<Tunable> {
 
 /// True if a tunable, of whichever scheduler or of the queue, is on or off: 1 or 0.
 pub fn is_switch(tunable: &str) -> bool {
-    let of_schedulers = TUNABLE_SCHEDULERS.iter();
-    let of_schedulers = of_schedulers.filter_map(|scheduler| explained(scheduler, tunable));
-    let of_queue = OF_QUEUE.iter().filter(|(name, ..)| *name == tunable);
-    of_schedulers
-        .map(|(range, _)| range)
-        .chain(of_queue.map(|(_, range, ..)| *range))
-        .any(|range| range == ON_OR_OFF)
+    let of_schedulers = scheduler::schedulers().iter();
+    let mut of_schedulers = of_schedulers.flat_map(|info| info.tunables);
+    let is_of_queue =
+        |(name, range, ..): &(&str, &str, &str, &str)| *name == tunable && *range == ON_OR_OFF;
+    of_schedulers.any(|info| info.name == tunable && info.is_switch())
+        || OF_QUEUE.iter().any(is_of_queue)
 }
 
-/// Range and meaning of a scheduler's tunable; none if this scheduler does not have it.
-fn explained(scheduler: &str, name: &str) -> Option<(&'static str, &'static str)> {
-    Some(match (scheduler, name) {
-        ("mq-deadline" | "deadline", "read_expire") => (
-            "0 or more",
-            "a read that has waited so long goes before reads that are nearer",
-        ),
-        ("mq-deadline" | "deadline", "write_expire") => ("0 or more", "the same for writes"),
-        ("mq-deadline" | "deadline", "writes_starved") => (
-            "any",
-            "so many batches of reads may go before a batch of writes",
-        ),
-        ("mq-deadline" | "deadline", "fifo_batch") => (
-            "0 or more",
-            "so many requests go in order of place before deadlines are looked at again: few for latency, many for throughput",
-        ),
-        ("mq-deadline" | "deadline", "front_merges") => (
-            ON_OR_OFF,
-            "0 saves looking for requests that a new one stands right before",
-        ),
-        ("mq-deadline", "async_depth") => (
-            "1 to nr_requests",
-            "so many requests may writes and other asynchronous ones take of the scheduler's",
-        ),
-        ("mq-deadline", "prio_aging_expire") => (
-            "0 or more",
-            "a request of a lower I/O priority that has waited so long goes before those of higher ones",
-        ),
-        ("kyber", "read_lat_nsec") => (
-            "1 or more",
-            "reads are to take no longer: if they do, fewer others are let through",
-        ),
-        ("kyber", "write_lat_nsec") => ("1 or more", "the same for synchronous writes"),
-        ("bfq", "low_latency") => (
-            ON_OR_OFF,
-            "programs that start or that play and record go first, at some cost in throughput",
-        ),
-        ("bfq" | "cfq", "slice_idle") => (
-            "0 or more",
-            "so long a disk is kept idle for the next request of the process that is served: 0 for fast flash and RAID",
-        ),
-        ("bfq" | "cfq", "slice_idle_us") => ("0 or more", "the same, finer"),
-        ("bfq", "timeout_sync") => (
-            "1 or more",
-            "a process is served for so long at a time, at the most",
-        ),
-        ("bfq", "max_budget") => (
-            "0 or more",
-            "a process is served so much at a time, at the most",
-        ),
-        ("bfq", "strict_guarantees") => (
-            ON_OR_OFF,
-            "1 sends one request at a time, so that shares hold even in the drive: slow",
-        ),
-        ("bfq" | "cfq", "fifo_expire_sync") => (
-            "1 or more",
-            "a read or synchronous write that has waited so long goes before nearer ones of its process",
-        ),
-        ("bfq" | "cfq", "fifo_expire_async") => ("1 or more", "the same for other writes"),
-        ("bfq" | "cfq", "back_seek_max") => (
-            "0 or more",
-            "so far behind the head a request still counts as near",
-        ),
-        ("bfq" | "cfq", "back_seek_penalty") => {
-            ("1 or more", "so many times as far counts a way backwards")
-        }
-        ("cfq", "quantum") => (
-            "1 or more",
-            "so many requests of a process may be in the drive",
-        ),
-        ("cfq", "slice_sync") => ("1 or more", "so long is a slice of a process that reads"),
-        ("cfq", "slice_async") => ("1 or more", "so long is a slice of writes"),
-        ("cfq", "slice_async_rq") => (
-            "1 or more",
-            "from it follows how many requests a slice of writes has",
-        ),
-        ("cfq", "group_idle") => (
-            "0 or more",
-            "so long a disk is kept idle for the next request of a cgroup",
-        ),
-        ("cfq", "low_latency") => (
-            ON_OR_OFF,
-            "slices are cut so that each process has its turn within target_latency",
-        ),
-        ("cfq", "target_latency") => (
-            "1 or more",
-            "with low_latency: within so long each process has its turn",
-        ),
-        _ => return None,
-    })
+/// What a scheduler's tunable may be, in words.
+fn range(tunable: &TunableInfo) -> String {
+    match tunable.min {
+        _ if tunable.is_switch() => ON_OR_OFF.to_owned(),
+        ..0 => "any".to_owned(),
+        least => format!("{least} or more"),
+    }
 }
 
 /// Name, range, default and meaning of those of the queue.
@@ -237,16 +166,19 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_known_is_explained_and_is_on_or_off_if_it_is_so_simulated() {
-        for scheduler in TUNABLE_SCHEDULERS {
-            let simulated = iosched_sim::scheduler::info(scheduler).unwrap().tunables;
-            for (name, _) in tunables_of(scheduler) {
-                assert!(explained(scheduler, name).is_some(), "{scheduler} {name}");
-                let range = simulated.iter().find(|tunable| tunable.name == name);
-                let range = range.map(|tunable| (tunable.min, tunable.max));
-                let is_so_simulated = range == Some((0, 1));
-                assert_eq!(is_switch(name), is_so_simulated, "{name}");
+    fn all_that_each_scheduler_has_are_there_with_the_range_that_it_is_simulated_with() {
+        let all = tunables();
+        for info in scheduler::schedulers() {
+            for tunable in info.tunables {
+                let is_it =
+                    |one: &&Tunable| (one.scheduler, one.name) == (Some(info.name), tunable.name);
+                let explained = all.iter().find(is_it).unwrap();
+                assert_eq!(explained.range == ON_OR_OFF, is_switch(tunable.name));
             }
         }
+        let range = |name: &str| &all.iter().find(|one| one.name == name).unwrap().range;
+        assert_eq!(range("writes_starved"), "any");
+        assert_eq!(range("fifo_batch"), "0 or more");
+        assert_eq!(range("slice_sync_us"), "1 or more");
     }
 }

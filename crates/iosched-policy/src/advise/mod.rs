@@ -362,12 +362,7 @@ impl RuleOfThumb {
 /// bfq comes from cfq. Nothing where that path has nothing of the kind.
 fn proposed(name: &str, offered: &[String]) -> Option<Proposed> {
     let here = if iosched_switch::is_single_queue(offered) {
-        match name {
-            "none" => "noop",
-            "mq-deadline" => "deadline",
-            "bfq" => "cfq",
-            _ => return None,
-        }
+        iosched_switch::old_name(name)?
     } else {
         name
     };

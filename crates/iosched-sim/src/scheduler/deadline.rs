@@ -18,12 +18,19 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     name: "deadline",
     summary: "sector order in batches; an expired request goes first; reads before writes",
     block_layer: BlockLayer::SingleQueue,
+    successor: Some("mq-deadline"),
     tunables: &[
-        TunableInfo::new("fifo_batch", "requests", 16, 0, MAX),
-        TunableInfo::switch("front_merges", 1),
-        TunableInfo::new("read_expire", "ms", 500, 0, MAX),
-        TunableInfo::new("write_expire", "ms", 5000, 0, MAX),
-        TunableInfo::new("writes_starved", "batches", 2, -MAX, MAX),
+        TunableInfo::new("fifo_batch", "requests", 16, 0, MAX).what(
+            "so many requests go in order of place before deadlines are looked \
+                at again: few for latency, many for throughput",
+        ),
+        TunableInfo::switch("front_merges", 1)
+            .what("0 saves looking for requests that a new one stands right before"),
+        TunableInfo::new("read_expire", "ms", 500, 0, MAX)
+            .what("a read that has waited so long goes before reads that are nearer"),
+        TunableInfo::new("write_expire", "ms", 5000, 0, MAX).what("the same for writes"),
+        TunableInfo::new("writes_starved", "batches", 2, -MAX, MAX)
+            .what("so many batches of reads may go before a batch of writes"),
     ],
     initial: &[],
     uses_ticks: true,

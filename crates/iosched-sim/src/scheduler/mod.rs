@@ -387,6 +387,10 @@ pub struct TunableInfo {
     pub min: i64,
     /// The most that it takes.
     pub max: i64,
+    /// What it does, in a sentence without its full stop.
+    pub what: &'static str,
+    /// Kernels keep it in ticks, and show the nearest that these give: 124 ms for 125 at 250 ticks per second.
+    pub in_ticks: bool,
 }
 
 impl TunableInfo {
@@ -403,12 +407,30 @@ impl TunableInfo {
             default,
             min,
             max,
+            what: "",
+            in_ticks: false,
+        }
+    }
+
+    const fn what(self, what: &'static str) -> TunableInfo {
+        TunableInfo { what, ..self }
+    }
+
+    const fn in_ticks(self) -> TunableInfo {
+        TunableInfo {
+            in_ticks: true,
+            ..self
         }
     }
 
     /// 0 or 1.
     const fn switch(name: &'static str, default: i64) -> TunableInfo {
         TunableInfo::new(name, "", default, 0, 1)
+    }
+
+    /// It is on or off: 1 or 0.
+    pub fn is_switch(&self) -> bool {
+        (self.min, self.max) == (0, 1)
     }
 }
 
@@ -444,6 +466,8 @@ pub struct SchedulerInfo {
     pub summary: &'static str,
     /// The block layer that it belongs to.
     pub block_layer: BlockLayer,
+    /// The scheduler of the multi-queue block layer that took its place in Linux 5.0, if it has gone.
+    pub successor: Option<&'static str>,
     /// Its tunables in the kernel's order.
     pub tunables: &'static [TunableInfo],
     /// State that can be given to it at the beginning, for following a recording.

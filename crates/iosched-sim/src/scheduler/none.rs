@@ -17,6 +17,7 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     name: "none",
     summary: "no scheduler: in order of arrival, straight to the device while it takes more",
     block_layer: BlockLayer::MultiQueue,
+    successor: None,
     tunables: &[],
     initial: &[],
     uses_ticks: false,

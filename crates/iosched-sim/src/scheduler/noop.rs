@@ -14,6 +14,7 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     name: "noop",
     summary: "first come, first served, with merging",
     block_layer: BlockLayer::SingleQueue,
+    successor: Some("none"),
     tunables: &[],
     initial: &[],
     uses_ticks: false,

@@ -181,7 +181,9 @@ fn with_refusals(mut writers: Vec<Writer>, disk: &KnownDisk) -> Vec<Writer> {
     for writer in &mut writers {
         let value = writer.value.as_deref();
         writer.is_refused = writer.target == "queue/scheduler"
-            && value.is_some_and(|value| is_of_other_layer(value, offered) || !is_name(value));
+            && value.is_some_and(|value| {
+                iosched_switch::is_of_other_layer(value, offered) || !is_name(value)
+            });
     }
     writers
 }
@@ -191,20 +193,6 @@ fn is_name(value: &str) -> bool {
     let name = value.trim();
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     !name.starts_with('-') && name.len() <= 15 && name.chars().all(is_of_name)
-}
-
-/// True of a scheduler that a disk which offers these never takes: noop and cfq are of the single-queue block layer,
-/// kyber and others of blk-mq. (blk-mq knows mq-deadline as deadline, too. One that is only not loaded is asked for.)
-pub(crate) fn is_of_other_layer(value: &str, offered: &[String]) -> bool {
-    if offered.is_empty() || offered.iter().any(|name| name == value) {
-        return false;
-    }
-    let others: &[&str] = if iosched_switch::is_single_queue(offered) {
-        &["none", "mq-deadline", "kyber", "bfq"]
-    } else {
-        &["noop", "cfq", "anticipatory"]
-    };
-    others.contains(&value)
 }
 
 /// True if TuneD runs, or will at the next boot.

@@ -23,17 +23,36 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     name: "bfq",
     summary: "shares of the disk for each process by weight, low latency for what is new or paced",
     block_layer: BlockLayer::MultiQueue,
+    successor: None,
     tunables: &[
-        tunable("back_seek_max", "KiB", 16 * 1024, 0),
-        tunable("back_seek_penalty", "", 2, 1),
-        tunable("fifo_expire_async", "ms", 250, 1),
-        tunable("fifo_expire_sync", "ms", 125, 1),
-        TunableInfo::switch("low_latency", 1),
-        tunable("max_budget", "sectors", 0, 0), // 0: from the rate of the disk
-        tunable("slice_idle", "ms", 8, 0),
-        TunableInfo::new("slice_idle_us", "us", 8_000, 0, u32::MAX as i64),
-        TunableInfo::switch("strict_guarantees", 0),
-        tunable("timeout_sync", "ms", 125, 1), // HZ / 8 ticks: 124 ms at HZ 250
+        tunable("back_seek_max", "KiB", 16 * 1024, 0)
+            .what("so far behind the head a request still counts as near"),
+        tunable("back_seek_penalty", "", 2, 1).what("so many times as far counts a way backwards"),
+        tunable("fifo_expire_async", "ms", 250, 1).what(
+            "a write that nobody waits for goes before nearer ones of its process \
+                once it has waited so long",
+        ),
+        tunable("fifo_expire_sync", "ms", 125, 1).what("the same for reads and synchronous writes"),
+        TunableInfo::switch("low_latency", 1).what(
+            "programs that start or that play and record go first, at some \
+                cost in throughput",
+        ),
+        tunable("max_budget", "sectors", 0, 0).what(
+            "a process is served so much at a time, at the most; 0: by the \
+                rate of the disk",
+        ), // 0: from the rate of the disk
+        tunable("slice_idle", "ms", 8, 0).what(
+            "so long a disk is kept idle for the next request of the process \
+                that is served: 0 for fast flash and RAID",
+        ),
+        TunableInfo::new("slice_idle_us", "us", 8_000, 0, u32::MAX as i64).what("the same, finer"),
+        TunableInfo::switch("strict_guarantees", 0).what(
+            "1 sends one request at a time, so that shares hold even in the \
+                drive: slow",
+        ),
+        tunable("timeout_sync", "ms", 125, 1)
+            .in_ticks()
+            .what("a process is served for so long at a time, at the most"),
     ],
     initial: &[
         state("last-position", "sectors", 0, FAR),

@@ -12,26 +12,48 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     name: "cfq",
     summary: "time slices for each process by priority, with idling",
     block_layer: BlockLayer::SingleQueue,
+    successor: Some("bfq"),
     tunables: &[
-        TunableInfo::new("back_seek_max", "KiB", 16 * 1024, 0, MAX),
-        TunableInfo::new("back_seek_penalty", "", 2, 1, MAX),
-        TunableInfo::new("fifo_expire_async", "ms", 250, 1, MAX),
-        TunableInfo::new("fifo_expire_sync", "ms", 125, 1, MAX),
-        // 8 ms in a kernel with cgroup scheduling compiled in: as soon as there is a group.
-        TunableInfo::new("group_idle", "ms", 0, 0, MAX),
-        TunableInfo::new("group_idle_us", "us", 0, 0, MAX),
-        TunableInfo::switch("low_latency", 1),
-        TunableInfo::new("quantum", "requests", 8, 1, MAX),
-        TunableInfo::new("slice_async", "ms", 40, 1, MAX),
-        TunableInfo::new("slice_async_rq", "requests", 2, 1, MAX),
-        TunableInfo::new("slice_async_us", "us", 40_000, 1, MAX),
+        TunableInfo::new("back_seek_max", "KiB", 16 * 1024, 0, MAX)
+            .what("so far behind the head a request still counts as near"),
+        TunableInfo::new("back_seek_penalty", "", 2, 1, MAX)
+            .what("so many times as far counts a way backwards"),
+        TunableInfo::new("fifo_expire_async", "ms", 250, 1, MAX)
+            .in_ticks()
+            .what(
+                "a write that nobody waits for goes before nearer ones of its process \
+                once it has waited so long",
+            ),
+        TunableInfo::new("fifo_expire_sync", "ms", 125, 1, MAX)
+            .in_ticks()
+            .what("the same for reads and synchronous writes"),
+        // Without a group nothing is waited for but by `slice_idle`: it counts once there is one.
+        TunableInfo::new("group_idle", "ms", 8, 0, MAX)
+            .in_ticks()
+            .what("so long a disk is kept idle for the next request of a cgroup"),
+        TunableInfo::new("group_idle_us", "us", 8_000, 0, MAX).what("the same, finer"),
+        TunableInfo::switch("low_latency", 1)
+            .what("slices are cut so that each process has its turn within target_latency"),
+        TunableInfo::new("quantum", "requests", 8, 1, MAX)
+            .what("so many requests of a process may be in the drive"),
+        TunableInfo::new("slice_async", "ms", 40, 1, MAX).what("so long is a slice of writes"),
+        TunableInfo::new("slice_async_rq", "requests", 2, 1, MAX)
+            .what("from it follows how many requests a slice of writes has"),
+        TunableInfo::new("slice_async_us", "us", 40_000, 1, MAX).what("the same, finer"),
         // 0 on a device that is not rotational.
-        TunableInfo::new("slice_idle", "ms", 8, 0, MAX),
-        TunableInfo::new("slice_idle_us", "us", 8_000, 0, MAX),
-        TunableInfo::new("slice_sync", "ms", 100, 1, MAX),
-        TunableInfo::new("slice_sync_us", "us", 100_000, 1, MAX),
-        TunableInfo::new("target_latency", "ms", 300, 1, MAX),
-        TunableInfo::new("target_latency_us", "us", 300_000, 1, MAX),
+        TunableInfo::new("slice_idle", "ms", 8, 0, MAX)
+            .in_ticks()
+            .what(
+                "so long a disk is kept idle for the next request of the process \
+                that is served: 0 for fast flash and RAID",
+            ),
+        TunableInfo::new("slice_idle_us", "us", 8_000, 0, MAX).what("the same, finer"),
+        TunableInfo::new("slice_sync", "ms", 100, 1, MAX)
+            .what("so long is a slice of a process that reads"),
+        TunableInfo::new("slice_sync_us", "us", 100_000, 1, MAX).what("the same, finer"),
+        TunableInfo::new("target_latency", "ms", 300, 1, MAX)
+            .what("with low_latency: within so long each process has its turn"),
+        TunableInfo::new("target_latency_us", "us", 300_000, 1, MAX).what("the same, finer"),
     ],
     initial: &[
         TunableInfo::new("average", "", 0, 0, 1 << 20),
@@ -54,8 +76,9 @@ pub(super) struct Tunables {
     pub(super) back_seek: BackSeek,
     /// Asynchronous, synchronous.
     pub(super) fifo_expire: [Nanos; 2],
+    /// Zero while there are no groups, unless it was set.
     pub(super) group_idle: Nanos,
-    group_idle_given: bool,
+    group_idle_of_groups: Nanos,
     pub(super) low_latency: bool,
     pub(super) quantum: u64,
     /// Asynchronous, synchronous.
@@ -75,8 +98,12 @@ impl Tunables {
         Tunables {
             back_seek: BackSeek::new(values),
             fifo_expire: [millis("fifo_expire_async"), millis("fifo_expire_sync")],
-            group_idle: values.time("group_idle"),
-            group_idle_given: given("group_idle"),
+            group_idle: if given("group_idle") {
+                values.time("group_idle")
+            } else {
+                Nanos::ZERO
+            },
+            group_idle_of_groups: values.time("group_idle"),
             low_latency: values.get("low_latency") != 0,
             quantum: values.count("quantum"),
             slice: [values.time("slice_async"), values.time("slice_sync")],
@@ -90,10 +117,8 @@ impl Tunables {
         }
     }
 
-    /// There are groups: their default is to be waited for.
+    /// There are groups: they are waited for unless that was set to zero.
     pub(super) fn wait_for_groups(&mut self) {
-        if !self.group_idle_given {
-            self.group_idle = Nanos::from_millis(8);
-        }
+        self.group_idle = self.group_idle_of_groups;
     }
 }

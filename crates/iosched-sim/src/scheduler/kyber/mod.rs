@@ -31,9 +31,12 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     name: "kyber",
     summary: "limits each kind of request so that reads and writes meet latency targets",
     block_layer: BlockLayer::MultiQueue,
+    successor: None,
     tunables: &[
-        TunableInfo::new("read_lat_nsec", "ns", 2_000_000, 0, i64::MAX),
-        TunableInfo::new("write_lat_nsec", "ns", 10_000_000, 0, i64::MAX),
+        TunableInfo::new("read_lat_nsec", "ns", 2_000_000, 0, i64::MAX)
+            .what("reads are to take no longer: if they do, fewer others are let through"),
+        TunableInfo::new("write_lat_nsec", "ns", 10_000_000, 0, i64::MAX)
+            .what("the same for synchronous writes"),
     ],
     initial: &[
         depth_info("read_depth", READ),

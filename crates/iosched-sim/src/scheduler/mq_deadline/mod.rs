@@ -26,14 +26,27 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     name: "mq-deadline",
     summary: "deadline for today's kernels, with priority classes",
     block_layer: BlockLayer::MultiQueue,
+    successor: None,
     tunables: &[
-        TunableInfo::new("async_depth", "requests", 256, 1, MAX), // nr_requests at most: no limit
-        TunableInfo::new("fifo_batch", "requests", 16, 0, MAX),
-        TunableInfo::switch("front_merges", 1),
-        TunableInfo::new("prio_aging_expire", "ms", 10_000, 0, MAX),
-        TunableInfo::new("read_expire", "ms", 500, 0, MAX),
-        TunableInfo::new("write_expire", "ms", 5000, 0, MAX),
-        TunableInfo::new("writes_starved", "batches", 2, -MAX - 1, MAX),
+        TunableInfo::new("async_depth", "requests", 256, 1, MAX).what(
+            "so many of the scheduler's nr_requests may writes and other \
+                asynchronous ones take",
+        ), // nr_requests at most: no limit
+        TunableInfo::new("fifo_batch", "requests", 16, 0, MAX).what(
+            "so many requests go in order of place before deadlines are looked \
+                at again: few for latency, many for throughput",
+        ),
+        TunableInfo::switch("front_merges", 1)
+            .what("0 saves looking for requests that a new one stands right before"),
+        TunableInfo::new("prio_aging_expire", "ms", 10_000, 0, MAX).what(
+            "a request of a lower I/O priority that has waited so long goes \
+                before those of higher ones",
+        ),
+        TunableInfo::new("read_expire", "ms", 500, 0, MAX)
+            .what("a read that has waited so long goes before reads that are nearer"),
+        TunableInfo::new("write_expire", "ms", 5000, 0, MAX).what("the same for writes"),
+        TunableInfo::new("writes_starved", "batches", 2, -MAX - 1, MAX)
+            .what("so many batches of reads may go before a batch of writes"),
     ],
     initial: &[],
     uses_ticks: true,

@@ -885,8 +885,8 @@ impl Place<'_> {
             .collect();
         if path == UNKNOWN.to_string() {
             let is_scheduler = |name: &String| name == text.trim();
-            let is_old = ["noop", "deadline", "cfq", "anticipatory"].contains(&text.trim());
-            let is_one = is_old || self.offered.iter().any(is_scheduler);
+            let is_one =
+                iosched_switch::is_old_name(text.trim()) || self.offered.iter().any(is_scheduler);
             return is_one.then(|| ("queue/scheduler".to_owned(), false));
         }
         let is_in_sysfs = parts
