@@ -3,10 +3,13 @@
 //! The worked example of `docs/your-own-scheduler.md`. Shortest seek first is as old as disks (Denning,
 //! AFIPS 1967); what it lacks is a limit on waiting, and `expire` is that.
 
-use super::{BlockLayer, CpuCost, Elevator, Followed, Kernel, SchedulerInfo, TunableInfo, Values};
-use crate::request_table::ByRequest;
+use super::{
+    BlockLayer, CpuCost, Elevator, Followed, Kernel, PhaseSearch, SchedulerInfo, TunableInfo,
+    Values,
+};
 use crate::list::{Links, List};
 use crate::request::{Bio, RequestId, Requests};
+use crate::request_table::ByRequest;
 use crate::sorted::Sorted;
 use crate::units::{Sector, Time};
 
@@ -19,7 +22,7 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     tunables: &[TunableInfo::new("expire", "ms", 500, 0, 60_000)
         .what("a request that has waited so long goes before nearer ones")],
     initial: &[],
-    uses_ticks: true,
+    phase_search: PhaseSearch::MostAgreed,
     oldest: None,
     learns: false,
     direct: false,

@@ -7,8 +7,9 @@ use iosched_emulate::disk_file;
 use iosched_emulate::spec::parse_order;
 use iosched_experiment::simulate::replay::TraceOptions;
 use iosched_experiment::simulate::run::{Load, SimulationRequest};
+use iosched_sim::block_layer::MergeLimits;
 use iosched_sim::disk::ModelOptions;
-use iosched_sim::simulate::{Attachment, Writeback};
+use iosched_sim::simulate::{Attachment, CENTURY, Writeback};
 use iosched_sim::trace::Format;
 use iosched_sim::units::{Bytes, Nanos};
 use pyo3::prelude::*;
@@ -69,9 +70,6 @@ struct Trace {
     speed: Option<f64>,
 }
 
-/// Longer than any trace.
-const CENTURY: Nanos = Nanos::from_secs(100 * 366 * 86_400);
-
 impl Request {
     pub(crate) fn parse(json: &str) -> PyResult<Request> {
         serde_json::from_str(json).map_err(|error| IoschedError::new_err(error.to_string()))
@@ -124,7 +122,9 @@ impl Request {
             queue_depth: self.disk.queue_depth,
             device_limit: self.device_limit,
             nr_requests: self.nr_requests,
-            max_sectors: Bytes::from_kib(self.max_sectors_kb.unwrap_or(1280)),
+            max_sectors: self
+                .max_sectors_kb
+                .map_or(MergeLimits::USUAL_MAX, Bytes::from_kib),
             hz: self.hz,
             tick_phase_us: self.tick_phase_us,
             attachment: if self.scsi {

@@ -15,9 +15,10 @@ use iosched_experiment::simulate::run::{
 };
 use iosched_machine::failure::{Failure, exit};
 use iosched_report::table::{Align, Table};
+use iosched_sim::block_layer::MergeLimits;
 use iosched_sim::disk::{DriveQueue, ModelOptions};
 use iosched_sim::scheduler;
-use iosched_sim::simulate::{Attachment, Writeback};
+use iosched_sim::simulate::{Attachment, CENTURY, Writeback};
 use iosched_sim::units::{Bytes, Nanos};
 
 use super::trace_args::{TraceArgs, describe};
@@ -91,18 +92,19 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "N")]
     slow_down: Option<NonZeroU32>,
 
-    /// Requests of each kind that may wait (`queue/nr_requests`; default: 128; none, mq-deadline and
-    /// kyber: twice the queue depth, 256 at most)
+    /// Requests of each kind that may wait (`queue/nr_requests`; default: 128; mq-deadline, kyber and
+    /// bfq: twice the queue depth, 256 at most, as none with --scsi; otherwise none has the disk's own,
+    /// whatever is said here)
     #[arg(long, value_name = "N")]
     nr_requests: Option<usize>,
 
     /// Longest request in KiB (`queue/max_sectors_kb`)
-    #[arg(long, default_value_t = 1280, value_name = "KIB",
+    #[arg(long, default_value_t = MergeLimits::USUAL_MAX.as_u64() / 1024, value_name = "KIB",
           value_parser = clap::value_parser!(u64).range(4..=1 << 20))]
     max_sectors_kb: u64,
 
-    /// Ticks per second of the simulated kernel [default: 1000; none, mq-deadline, kyber and bfq: 250]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(100..=1000))]
+    /// Ticks per second of the simulated kernel: 100, 250, 300 or 1000 [default: 1000; none, mq-deadline, kyber and bfq: 250]
+    #[arg(long, value_name = "N")]
     hz: Option<u32>,
 
     /// How long before the run a tick began, in µs
@@ -278,14 +280,11 @@ fn wanted(args: &SimulateArgs) -> Result<SimulationRequest, Box<dyn Failure>> {
     })
 }
 
-/// Longer than any trace, in seconds.
-const CENTURY: u64 = 100 * 366 * 86_400;
-
 /// When the run ends at the latest.
 fn until(args: &SimulateArgs, load: &Load) -> Nanos {
     match (args.until, load) {
         (Some(Span(time)), _) => nanos(time),
-        (None, Load::Trace(_)) => Nanos::from_secs(CENTURY),
+        (None, Load::Trace(_)) => CENTURY,
         (None, load) => load.longest().unwrap_or(Nanos::from_secs(10)),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use iosched_sim::units::SECTOR_BYTES;
 use iosched_stats::histogram::Histogram;
 use iosched_stats::summary::{self, Summary};
 use serde::Serialize;
@@ -114,13 +115,10 @@ impl OrderSummary {
         let requests = order.requests as f64;
         (order.requests > 0).then(|| OrderSummary {
             sequential_share: order.sequential as f64 / requests,
-            way_mean_bytes: order.distance_sectors as f64 * SECTOR_BYTES / requests,
+            way_mean_bytes: order.distance_sectors as f64 * SECTOR_BYTES as f64 / requests,
         })
     }
 }
-
-/// The kernel counts places on disks in these.
-const SECTOR_BYTES: f64 = 512.0;
 
 /// Part of the requests that the kernel merged into others.
 fn merged_share(trials: &[&Trial]) -> Option<f64> {

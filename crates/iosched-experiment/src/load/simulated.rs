@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use iosched_machine::failure::{Failure, exit};
-use iosched_sim::block_layer::{MOST_SCHEDULER_TAGS, MergeLimits, Merging};
+use iosched_sim::block_layer::MOST_SCHEDULER_TAGS;
 use iosched_sim::disk::{DiskModel, Model, ModelError, ModelOptions};
 use iosched_sim::scheduler::{
     self, Elevator, Kernel, SchedulerError, SchedulerSpec, Settings, build, parse_settings,
@@ -14,7 +14,7 @@ use iosched_sim::scheduler::{
 use iosched_sim::simulate::{
     self, Latencies, MultiQueueSettings, Outcome as Simulated, ProcessOutcome, Setup,
 };
-use iosched_sim::units::{Bytes, Nanos};
+use iosched_sim::units::Nanos;
 use iosched_sim::workload::Job;
 use iosched_sim::workload::fio_job::{self as simulated_job, JobError};
 use iosched_switch::Arm;
@@ -29,9 +29,6 @@ use crate::split::{Order, Parts, Split};
 
 /// Run time of a trial, in virtual time, where neither the user nor the job file says.
 const DEFAULT_RUNTIME: Duration = Duration::from_secs(10);
-
-/// Longest request: `max_sectors_kb` of most disks.
-const MAX_SECTORS: Bytes = Bytes::from_kib(1280);
 
 /// The disk that is simulated.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -221,10 +218,6 @@ impl SimulatedDisk {
         };
         let mut setup = Setup {
             multi_queue: block_layer,
-            limits: MergeLimits {
-                max_sectors: MAX_SECTORS.to_sectors(),
-                merging: Merging::Full,
-            },
             volatile_cache: self.model.write_cache(),
             seed,
             ..Setup::new(arm.scheduler, disk, jobs)

@@ -7,7 +7,7 @@ use iosched_machine::failure::{Failure, exit};
 use iosched_sim::conform::Report;
 use iosched_sim::conform::multi_queue::{self, Recording, Until};
 use iosched_sim::conform::single_queue::Follower;
-use iosched_sim::scheduler::{self, BlockLayer, Followed, Settings};
+use iosched_sim::scheduler::{self, BlockLayer, Followed, PhaseSearch, Settings};
 use iosched_sim::trace::kernel::TraceError;
 use iosched_sim::units::Nanos;
 use serde::{Deserialize, Serialize};
@@ -355,13 +355,13 @@ pub(super) fn best_phase<T, E>(
     settings: &Checked,
     mut follow_at: impl FnMut(&Checked, Until) -> Result<(Report, T), E>,
 ) -> Result<(Report, T, Nanos), E> {
-    if settings.info.learns {
+    if settings.info.phase_search == PhaseSearch::LongestAgreed {
         return phase_before_errors(settings, follow_at);
     }
     let mut settings = settings.clone();
     let mut best_phase = settings.kernel.tick_phase;
     let (mut best, mut state) = follow_at(&settings, Until::End)?;
-    let search = settings.info.uses_ticks && !settings.tick_phase_given;
+    let search = settings.info.phase_search != PhaseSearch::Unneeded && !settings.tick_phase_given;
     let tick = settings.kernel.tick_nanos();
     let mut step = tick / STEPS;
     while search && score(&best) < (best.decisions, Reverse(0)) && step > FINEST {

@@ -9,11 +9,9 @@ use flate2::bufread::MultiGzDecoder;
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::foreign;
 use iosched_machine::user_files;
+use iosched_sim::trace::LONGEST_LINE;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
-
-/// Longest line that a text of ours has.
-const LONGEST_LINE: u64 = 64 << 10;
 
 /// The largest text, decompressed: a recording for `conform`. Some bytes may hold terabytes.
 const LARGEST_TEXT: u64 = 512 << 20;
@@ -185,7 +183,7 @@ impl Lines {
     /// The next line without its end; `None` after the last.
     pub(crate) fn next_line(&mut self) -> Result<Option<&str>, FileError> {
         self.buffer.clear();
-        let mut limited = self.reader.by_ref().take(LONGEST_LINE);
+        let mut limited = self.reader.by_ref().take(LONGEST_LINE as u64);
         let read = limited.read_until(b'\n', &mut self.buffer);
         let read = read.map_err(|cause| FileError::Read {
             path: self.path.clone(),
@@ -209,7 +207,7 @@ impl Lines {
             line: self.line,
             what,
         };
-        if read as u64 == LONGEST_LINE {
+        if read == LONGEST_LINE {
             return Err(not_text("longer than 64 KiB: this is no trace"));
         }
         let text = std::str::from_utf8(&self.buffer).map_err(|_| not_text("no UTF-8 text"))?;

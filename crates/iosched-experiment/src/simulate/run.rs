@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use super::events::EventFile;
 use super::file::{FileError, Lines};
 use super::replay::{Failed, Meter, ReplayError, Trace, TraceOptions, TraceReport};
-use super::settings::{SettingsError, tick_phase};
+use super::settings::{SettingsError, checked_hz, tick_phase};
 use super::threads;
 use crate::load::builtin::{self, BuiltIn};
 use crate::load::scenario::{self, Scenario, ScenarioError, Script};
@@ -520,7 +520,7 @@ pub struct Plan {
 fn kernel_of(wanted: &SimulationRequest, spec: &SchedulerSpec) -> Result<Kernel, SimulateError> {
     let usual = spec.usual_kernel()?;
     let mut kernel = Kernel {
-        hz: wanted.hz.unwrap_or(usual.hz),
+        hz: wanted.hz.map_or(Ok(usual.hz), checked_hz)?,
         rotational: wanted.disk.rotational(),
         ..usual
     };

@@ -69,6 +69,14 @@ impl Failure for SettingsError {
 /// their file of tunables: taken where no such file is given.
 const RECORDED_MAX_KIB: u64 = 512;
 
+/// Ticks per second, if kernels have so many.
+pub(super) fn checked_hz(hz: u32) -> Result<u32, SettingsError> {
+    if !Kernel::USUAL_HZ.contains(&hz) {
+        return Err(SettingsError::Hz { hz });
+    }
+    Ok(hz)
+}
+
 /// A phase in microseconds, which may lie some ticks away.
 pub(super) fn tick_phase(micros: f64, kernel: &Kernel) -> Result<Nanos, SettingsError> {
     if !micros.is_finite() {
@@ -165,10 +173,7 @@ impl Checked {
             kernel.rotational = false;
         }
         if let Some(hz) = wanted.hz {
-            if ![100, 250, 300, 1000].contains(&hz) {
-                return Err(SettingsError::Hz { hz });
-            }
-            kernel.hz = hz;
+            kernel.hz = checked_hz(hz)?;
         }
         if let Some(phase) = wanted.tick_phase_us {
             kernel.tick_phase = tick_phase(phase, &kernel)?;
@@ -284,9 +289,16 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         let message = |scheduler: &str| Checked::new(&wanted(scheduler)).unwrap_err().to_string();
+        let known: Vec<_> = scheduler::schedulers()
+            .iter()
+            .map(|info| info.name)
+            .collect();
         assert_eq!(
             message("bfg"),
-            "no scheduler is called `bfg` here; there are: noop, deadline, cfq, none, mq-deadline, kyber, bfq"
+            format!(
+                "no scheduler is called `bfg` here; there are: {}",
+                known.join(", ")
+            )
         );
         assert_eq!(message("noop:x=1"), "noop has no tunable `x`; it has: none");
         assert_eq!(

@@ -2,7 +2,7 @@
 //! recordings give it ([`Line`]).
 
 use iosched_sim::request::{IoPriority, PriorityClass, ProcessId};
-use iosched_sim::scheduler::kyber::Statement;
+use iosched_sim::statement::Statement;
 use iosched_sim::trace::kernel::{Action, Event, Line, Remark};
 use iosched_sim::trace::rwbs;
 use iosched_sim::units::{Sector, Sectors, Time};

@@ -5,10 +5,11 @@
 //! on the scheduler, and for times that old code keeps in timer ticks on how many of these the
 //! kernel has in a second: what any usual kernel would show counts as the default.
 
-use iosched_sim::scheduler::{self, BlockLayer, KernelVersion, TunableInfo};
+use iosched_sim::block_layer::{USUAL_REQUESTS, usual_scheduler_tags};
+use iosched_sim::scheduler::{self, BlockLayer, Kernel, KernelVersion, TunableInfo};
 use serde::Serialize;
 
-use super::{Device, tunables};
+use super::Device;
 use crate::host::Host;
 
 /// A file below `queue/`.
@@ -104,7 +105,7 @@ impl Known {
     /// A time that the kernel keeps in ticks, as a fraction of a second, shown in milliseconds.
     fn ticks(divisor: u64) -> Known {
         let mut defaults = vec![(1000 / divisor).to_string()];
-        for per_second in [1000, 300, 250, 100] {
+        for per_second in Kernel::USUAL_HZ.map(u64::from) {
             let ticks = (per_second / divisor).max(1); // never none at all
             let shown = (ticks * 1000 / per_second).to_string();
             if !defaults.contains(&shown) {
@@ -152,8 +153,11 @@ impl Context<'_> {
     fn default_requests(&self) -> Known {
         match (self.device.schedulers.active(), self.hardware_depth) {
             (Some("none"), Some(depth)) => Known::value(depth),
-            (Some(scheduler), None) if is_legacy(scheduler) => Known::value(128),
-            (Some(_), Some(depth)) => Known::value(2 * depth.min(128)),
+            (Some(scheduler), None) if is_legacy(scheduler) => Known::value(USUAL_REQUESTS as u64),
+            (Some(_), Some(depth)) => {
+                let depth = usize::try_from(depth).unwrap_or(usize::MAX);
+                Known::value(usual_scheduler_tags(depth) as u64)
+            }
             _ => Known::none(),
         }
     }
@@ -217,7 +221,7 @@ impl Context<'_> {
         let Some(scheduler) = self.device.schedulers.active() else {
             return Known::none();
         };
-        let tunables = tunables::of_scheduler(scheduler).unwrap_or_default();
+        let tunables = tunables_of(scheduler).unwrap_or_default();
         match tunables.iter().find(|tunable| tunable.name == file) {
             Some(_) if file == ASYNC_DEPTH => self.default_async_depth(),
             Some(tunable) => of_tunable(tunable),
@@ -249,6 +253,11 @@ pub(super) fn unit_of_queue(file: &str) -> Option<&'static str> {
         _ if is_size() => "bytes",
         _ => return None,
     })
+}
+
+/// The tunables of a scheduler; `None` of one that nobody knows here.
+pub fn tunables_of(scheduler: &str) -> Option<&'static [TunableInfo]> {
+    scheduler::info(scheduler).ok().map(|info| info.tunables)
 }
 
 /// What is known of a scheduler's tunable. Unit and default are those that it is simulated with, but where a kernel's

@@ -1,4 +1,5 @@
-//! Whether a file may become a disk: [`may_write`](super::may_write()) for a regular file, by the same rule.
+//! Whether a file may become a disk: [`may_write`](super::may_write()) for a regular file. The rule is the same but for one thing:
+//! a file of zeros needs no word, a device always does.
 //!
 //! - who uses it: loop devices on it, swap, processes that can write to it. That is final.
 //! - what it holds: signatures, else the first byte that is not zero, of all of them. Who names the file may give

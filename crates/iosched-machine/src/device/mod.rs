@@ -50,7 +50,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-pub use self::attributes::{Attribute, attributes};
+pub use self::attributes::{Attribute, attributes, tunables_of};
 pub use self::buffer::Buffer;
 pub use self::claim::{NotClaimed, Purpose, claim};
 pub use self::content::{Blocks, Signature, SignatureClass, blocks, content};
@@ -74,9 +74,7 @@ pub use self::refusals::Refusal;
 pub use self::schedulers::{Choice, NoChoice, Schedulers};
 pub use self::stack::{Layer, Role, schedulable_disks, stack};
 pub use self::transport::Transport;
-pub use self::tunables::{
-    Tunable, is_switch, of_scheduler as tunables_of, tunable_schedulers, tunables,
-};
+pub use self::tunables::{Tunable, is_switch, tunable_schedulers, tunables};
 pub use self::users::{Usage, User, users};
 
 use self::identity::identify;

@@ -7,7 +7,7 @@
 use iosched_sim::scheduler::{self, BlockLayer, TunableInfo};
 use serde::Serialize;
 
-use super::attributes::{of_tunable, unit_of_queue};
+use super::attributes::{of_tunable, tunables_of, unit_of_queue};
 
 /// A tunable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -39,15 +39,10 @@ pub fn tunable_schedulers() -> Vec<&'static str> {
     infos.into_iter().map(|info| info.name).collect()
 }
 
-/// The tunables of a scheduler; `None` of one that nobody knows here.
-pub fn of_scheduler(scheduler: &str) -> Option<&'static [TunableInfo]> {
-    scheduler::info(scheduler).ok().map(|info| info.tunables)
-}
-
 /// All that are explained: by scheduler, those of the queue last.
 pub fn tunables() -> Vec<Tunable> {
     let of_schedulers = tunable_schedulers().into_iter().flat_map(|scheduler| {
-        let tunables = of_scheduler(scheduler).unwrap_or_default();
+        let tunables = tunables_of(scheduler).unwrap_or_default();
         tunables.iter().map(move |tunable| {
             let known = of_tunable(tunable);
             Tunable {

@@ -11,7 +11,7 @@
 use super::merge_hash::MergeHash;
 use crate::request::{Bio, Merge, Op, Request, RequestId, Requests};
 use crate::scheduler::Elevator;
-use crate::units::{Sector, Sectors, Time};
+use crate::units::{Bytes, Sector, Sectors, Time};
 
 /// How far merging goes (`queue/nomerges`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -19,9 +19,7 @@ pub enum Merging {
     /// All partners are looked for.
     #[default]
     Full,
-    /// Only the request last merged or inserted.
-    LastOnly,
-    /// None.
+    /// None among the requests that stand in the scheduler. A plug's and those in lists by CPU take bios all the same.
     Off,
 }
 
@@ -35,6 +33,9 @@ pub struct MergeLimits {
 }
 
 impl MergeLimits {
+    /// The longest request of most disks (`BLK_DEF_MAX_SECTORS`).
+    pub const USUAL_MAX: Bytes = Bytes::from_kib(1280);
+
     /// For following what merged within limits that are not known.
     pub(crate) const UNKNOWN: MergeLimits = MergeLimits {
         max_sectors: Sectors::new(u64::MAX),
@@ -45,9 +46,9 @@ impl MergeLimits {
 impl Default for MergeLimits {
     fn default() -> MergeLimits {
         MergeLimits {
-            max_sectors: Sectors::new(2560),
+            max_sectors: MergeLimits::USUAL_MAX.to_sectors(),
             merging: Merging::Full,
-        } // 1280 KiB
+        }
     }
 }
 
@@ -160,9 +161,6 @@ impl Merger {
         {
             return Some(merge);
         }
-        if self.limits.merging == Merging::LastOnly {
-            return None;
-        }
         scheduler
             .front_merge(requests, bio)
             .filter(|&front| may_merge(now, requests, scheduler, front, bio))
@@ -186,9 +184,6 @@ impl Merger {
                 return Some(Merge::Front(last));
             }
         }
-        if self.limits.merging == Merging::LastOnly {
-            return None;
-        }
         let back = self.ending_at(requests, bio.start);
         back.filter(|&back| allowed(back)).map(Merge::Back)
     }
@@ -198,8 +193,8 @@ impl Merger {
         self.by_end.at(end).find(|&id| !requests[id].unmergeable)
     }
 
-    /// True if the request that the bio touches has room for it; if not, it takes no more from now on.
-    pub(crate) fn fits(&mut self, requests: &mut Requests, id: RequestId, bio: &Bio) -> bool {
+    /// True if the request that the bio touches takes it; without room for it, it takes no more from now on.
+    pub(crate) fn admit(&mut self, requests: &mut Requests, id: RequestId, bio: &Bio) -> bool {
         let fits = requests[id].length + bio.length <= self.limits.max_sectors;
         if !fits {
             self.mark_full(requests, id);
@@ -241,7 +236,7 @@ impl Merger {
             return Some((merge, None));
         }
         let merge = self.find(now, requests, scheduler, bio, cpu)?;
-        let fits = self.fits(requests, merge.request(), bio);
+        let fits = self.admit(requests, merge.request(), bio);
         fits.then(|| (merge, self.merge_into(now, requests, scheduler, merge, bio)))
     }
 
@@ -429,9 +424,6 @@ impl Merger {
             && self.can_join(requests, scheduler, last, id)
         {
             merged.push(self.join_new(requests, scheduler, last, id));
-            return;
-        }
-        if self.limits.merging == Merging::LastOnly {
             return;
         }
         let Some(mut survivor) = self.ending_at(requests, requests[id].start) else {

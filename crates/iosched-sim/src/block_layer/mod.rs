@@ -31,7 +31,8 @@ mod tests;
 pub(crate) use flush::FLUSH;
 pub use merging::{MergeLimits, Merging};
 pub(crate) use merging::{Merger, RequestsMerged};
-pub use multi_queue::{Attachment, MOST_SCHEDULER_TAGS};
+pub use multi_queue::{Attachment, MOST_SCHEDULER_TAGS, usual_scheduler_tags};
+pub use pool::USUAL_REQUESTS;
 pub use tag_steal::TagSteal;
 
 use crate::disk::{Command, DiskOp};

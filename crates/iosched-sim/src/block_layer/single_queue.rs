@@ -332,7 +332,7 @@ impl SingleQueue {
             if let Some(held) = self.held {
                 let outstanding = self.device.in_flight + 1;
                 if !looks_further(outstanding, self.queue_depth)
-                    || !self.is_accepted(out, now, held)
+                    || !self.send_or_requeue(out, now, held)
                 {
                     return;
                 }
@@ -356,7 +356,7 @@ impl SingleQueue {
     /// The driver sends the request that it looked at; the device may give it back. Then it stays at
     /// the head, and is sent again when a command has completed: there is one, or the device would
     /// take it.
-    fn is_accepted(&mut self, out: &mut impl Outputs, now: Time, held: RequestId) -> bool {
+    fn send_or_requeue(&mut self, out: &mut impl Outputs, now: Time, held: RequestId) -> bool {
         let accepts = self.device.is_accepting();
         if accepts && self.requeued {
             self.scheduler.activate(now, &self.requests, held);

@@ -15,7 +15,11 @@ mod recording;
 pub mod single_queue;
 
 use crate::request::{Op, ProcessId, Request};
-use crate::units::{Sector, Sectors};
+use crate::units::{Nanos, Sector, Sectors};
+
+/// What is issued or dispatched later than this after the queue could have been run was not by that run: it had another
+/// cause (a timer), whose time we know.
+const SAME_RUN: Nanos = Nanos::from_micros(200);
 
 /// Disagreements that are kept in words.
 const KEPT: usize = 20;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::block_layer::multi_queue::{Attachment, Depth};
 use crate::request::{IoPriority, Op, ProcessId};
 use crate::scheduler::KernelVersion;
-use crate::scheduler::kyber::Statement;
+use crate::statement::Statement;
 use crate::trace::kernel::{Action, Event, Line, Queue, Reader, Remark, TraceError};
 use crate::units::{Nanos, Sector, Sectors, Time};
 

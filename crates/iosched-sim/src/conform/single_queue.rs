@@ -16,13 +16,9 @@ use crate::block_layer::{Delays, MergeLimits, Merger};
 use crate::request::{Bio, IoPriority, Merge, Op, ProcessId, Request, RequestId, Requests};
 use crate::scheduler::Followed;
 use crate::trace::kernel::{Action, Event, Line, Reader, Remark, TraceError};
-use crate::units::{Nanos, Time};
+use crate::units::Time;
 
-use super::{Disagreement, Report, describe, describe_ours};
-
-/// A request that is issued later than this after the queue could have been run was not issued by
-/// that run: it had another cause (a timer), whose time we know.
-const SAME_RUN: Nanos = Nanos::from_micros(200);
+use super::{Disagreement, Report, SAME_RUN, describe, describe_ours};
 
 /// A worker as the recording describes it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -277,7 +273,7 @@ impl Follower {
         }
         let scheduler = self.scheduler.as_mut();
         match self.merger.find(now, &self.requests, scheduler, bio, 0) {
-            Some(merge) if self.merger.fits(&mut self.requests, merge.request(), bio) => {
+            Some(merge) if self.merger.admit(&mut self.requests, merge.request(), bio) => {
                 Expected::Queue(merge)
             }
             _ => Expected::New,

@@ -4,7 +4,10 @@
 //! Follows `block/deadline-iosched.c` (Linux 4.19). Left out: zoned disks.
 
 use super::data_dir::{READ, WRITE, data_dir, next_direction};
-use super::{BlockLayer, CpuCost, Elevator, Followed, Kernel, SchedulerInfo, TunableInfo, Values};
+use super::{
+    BlockLayer, CpuCost, Elevator, Followed, Kernel, PhaseSearch, SchedulerInfo, TunableInfo,
+    Values,
+};
 use crate::list::{Links, List};
 use crate::request::{Bio, RequestId, Requests};
 use crate::request_table::ByRequest;
@@ -33,7 +36,7 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
             .what("so many batches of reads may go before a batch of writes"),
     ],
     initial: &[],
-    uses_ticks: true,
+    phase_search: PhaseSearch::MostAgreed,
     oldest: None,
     learns: false,
     direct: false,

@@ -12,7 +12,7 @@ mod cpu_lists;
 mod data_dir;
 mod deadline;
 mod hardware_queues;
-pub mod kyber;
+mod kyber;
 mod mq_deadline;
 mod none;
 mod noop;
@@ -27,6 +27,7 @@ pub use spec::{
 };
 
 use crate::request::{Bio, Merge, Op, ProcessId, RequestId, Requests};
+use crate::statement::Statement;
 use crate::units::{Nanos, Sector, Time};
 
 /// A kernel's version, as far as rules depend on it.
@@ -73,7 +74,7 @@ pub enum TagLimit {
 /// Kernel settings on which rules depend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kernel {
-    /// Ticks per second: 100, 250, 300 or 1000.
+    /// Ticks per second ([`Kernel::USUAL_HZ`]).
     pub hz: u32,
     /// What `queue/rotational` says.
     pub rotational: bool,
@@ -95,6 +96,9 @@ impl Default for Kernel {
 }
 
 impl Kernel {
+    /// Ticks per second that kernels are built with.
+    pub const USUAL_HZ: [u32; 4] = [1000, 300, 250, 100];
+
     /// The tick that a time lies in.
     pub(crate) fn tick(&self, time: Time) -> u64 {
         // No overflow for any run shorter than 500 years.
@@ -320,12 +324,7 @@ pub trait Followed: Elevator {
 
     /// Its timer fired, and a recording tells what the recorded one then said: that holds, whatever
     /// ours would say. Returns how many of the changes of depth ours would have made too.
-    fn timer_recorded(
-        &mut self,
-        now: Time,
-        requests: &Requests,
-        _said: &[kyber::Statement],
-    ) -> usize {
+    fn timer_recorded(&mut self, now: Time, requests: &Requests, _said: &[Statement]) -> usize {
         self.timer(now, requests);
         0
     }
@@ -453,12 +452,20 @@ impl BlockLayer {
     }
 }
 
+/// How the moment at which ticks begin is found for a recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PhaseSearch {
+    /// No decision depends on it.
+    Unneeded,
+    /// The phase is taken with which most decisions agree.
+    MostAgreed,
+    /// That with which the first disagreement comes last, in finer steps: what comes after a wrong decision tells
+    /// nothing of the phase.
+    LongestAgreed,
+}
+
 /// A scheduler that [`build`] knows.
 #[derive(Debug, Clone, Copy)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each answers a question of its own"
-)]
 pub struct SchedulerInfo {
     /// Its name in the kernel.
     pub name: &'static str,
@@ -472,12 +479,12 @@ pub struct SchedulerInfo {
     pub tunables: &'static [TunableInfo],
     /// State that can be given to it at the beginning, for following a recording.
     pub initial: &'static [TunableInfo],
-    /// Its decisions depend on where ticks begin.
-    pub uses_ticks: bool,
+    /// How the moment at which ticks begin is found where a recording does not tell it.
+    pub phase_search: PhaseSearch,
     /// The first kernel whose rules are known, where older ones had others.
     pub(crate) oldest: Option<KernelVersion>,
-    /// What it learnt before a load decides in it. Recordings of a device are followed in the order in
-    /// which they were made, and what comes after a wrong decision tells nothing of the one before it.
+    /// What it learnt before a load decides in it: recordings of a device are followed in the order in which they were
+    /// made, each from a state that may be told.
     pub learns: bool,
     /// There is no elevator: who submits a request issues it, if the device has room.
     pub direct: bool,

@@ -7,7 +7,7 @@
 //! not busy is given whole software queues, one CPU's after the other's.
 
 use super::cpu_lists::CpuLists;
-use super::{BlockLayer, CpuCost, Elevator, Followed, HardwareQueues, SchedulerInfo};
+use super::{BlockLayer, CpuCost, Elevator, Followed, HardwareQueues, PhaseSearch, SchedulerInfo};
 use crate::list::Links;
 use crate::request::{Bio, Merge, RequestId, Requests};
 use crate::units::Time;
@@ -20,7 +20,7 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     successor: None,
     tunables: &[],
     initial: &[],
-    uses_ticks: false,
+    phase_search: PhaseSearch::Unneeded,
     oldest: None,
     learns: false,
     direct: true,

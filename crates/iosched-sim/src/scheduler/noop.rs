@@ -4,7 +4,7 @@
 //! stand in the dispatch list; as that list takes the next request only when it is empty, there is
 //! nothing to sort against, and it is left out.
 
-use super::{BlockLayer, CpuCost, Elevator, Followed, SchedulerInfo};
+use super::{BlockLayer, CpuCost, Elevator, Followed, PhaseSearch, SchedulerInfo};
 use crate::list::{Links, List};
 use crate::request::{RequestId, Requests};
 use crate::units::Time;
@@ -17,7 +17,7 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     successor: Some("none"),
     tunables: &[],
     initial: &[],
-    uses_ticks: false,
+    phase_search: PhaseSearch::Unneeded,
     oldest: None,
     learns: false,
     direct: false,

@@ -110,7 +110,7 @@ impl<T> Host<T> {
     }
 
     /// The process ends once nothing of it is on its way.
-    pub(super) fn is_to_leave(&mut self, process: usize) {
+    pub(super) fn leave_once_idle(&mut self, process: usize) {
         self.leaving[process] = true;
     }
 

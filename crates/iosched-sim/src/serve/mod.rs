@@ -18,7 +18,7 @@ mod host;
 
 use crate::block_layer::multi_queue::{self, Depth, MultiQueue};
 use crate::block_layer::single_queue::{self, SingleQueue};
-use crate::block_layer::{Attachment, MergeLimits, RequestQueue, TagSteal, Token};
+use crate::block_layer::{Attachment, MergeLimits, RequestQueue, TagSteal, Token, USUAL_REQUESTS};
 use crate::disk::{Command, Completion, DiskModel, DiskOp};
 use crate::request::{Bio, IoPriority, Op, ProcessId};
 use crate::scheduler::{BlockLayer, Elevator, Kernel};
@@ -44,9 +44,6 @@ pub struct QueueSettings {
     /// Ticks, whether the disk turns, and whose rules hold.
     pub kernel: Kernel,
 }
-
-/// Requests of each kind in a queue that nobody has set (Linux 4.19).
-const NR_REQUESTS: usize = 128;
 
 /// Who asks, and how: what the kernel knows of a bio besides its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -195,7 +192,7 @@ impl<T> Served<T> {
         self.latest = at.max(self.latest);
         match self.askers.leave(process) {
             Some(place) if self.host.is_idle(place) => self.exit(self.latest, place),
-            Some(place) => self.host.is_to_leave(place),
+            Some(place) => self.host.leave_once_idle(place),
             None => {}
         }
         self.take_finished(finished);
@@ -339,7 +336,7 @@ impl Layer {
                     limits: settings.limits,
                     queue_depth: settings.queue_depth,
                     device_limit: None,
-                    nr_requests: settings.nr_requests.unwrap_or(NR_REQUESTS),
+                    nr_requests: settings.nr_requests.unwrap_or(USUAL_REQUESTS),
                     processes: MOST_PROCESSES,
                     delays,
                 };

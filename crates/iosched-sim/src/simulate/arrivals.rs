@@ -70,7 +70,7 @@ impl<Q: RequestQueue> Simulation<'_, Q> {
     /// Nothing more comes: who waits for nothing ends.
     fn end_arrivals(&mut self, now: Time) {
         for index in 0..self.host.processes.len() {
-            if self.host.processes[index].is_over() {
+            if self.host.processes[index].end_arrivals() {
                 self.host.wake_at(now, index);
             }
         }

@@ -42,7 +42,7 @@ use processors::Processors;
 
 use crate::block_layer::multi_queue::{self, Depth, MultiQueue};
 use crate::block_layer::single_queue::{self, SingleQueue};
-pub use crate::block_layer::{Attachment, TagSteal};
+pub use crate::block_layer::{Attachment, TagSteal, USUAL_REQUESTS};
 use crate::block_layer::{Delays, MergeLimits};
 use crate::disk::DiskModel;
 use crate::request::{Action, Op, ProcessId};
@@ -236,6 +236,9 @@ impl Tracer for () {
     fn exited(&mut self, _time: Time, _process: ProcessId, _name: &str) {}
 }
 
+/// Longer than any load or trace: a run of which nobody says when it ends is ended then.
+pub const CENTURY: Nanos = Nanos::from_secs(100 * 366 * 86_400);
+
 impl Setup {
     /// The load over the disk as the kernel sets a queue up, with all of the disk's own depth; until
     /// the load's end.
@@ -246,14 +249,14 @@ impl Setup {
             device_limit: None,
             disk,
             jobs,
-            nr_requests: 128,
+            nr_requests: USUAL_REQUESTS,
             limits: MergeLimits::default(),
             host: HostTimes::default(),
             multi_queue: MultiQueueSettings::default(),
             writeback: Writeback::default(),
             volatile_cache: false,
             seed: 0,
-            until: Nanos::from_secs(100 * 365 * 24 * 3600),
+            until: CENTURY,
         }
     }
 }

@@ -172,7 +172,7 @@ impl Process {
 
     /// It has submitted what it could: either it sleeps in the block layer, or it takes all answers.
     #[inline]
-    pub(super) fn has_submitted(&mut self, now: Time, asleep: bool) {
+    pub(super) fn finish_submitting(&mut self, now: Time, asleep: bool) {
         self.asleep = asleep;
         if asleep {
             self.slept_over = self.untaken.len();
@@ -187,7 +187,7 @@ impl Process {
     }
 
     /// No more accesses arrive. True if it waits for none either.
-    pub(super) fn is_over(&mut self) -> bool {
+    pub(super) fn end_arrivals(&mut self) -> bool {
         self.source = Source::Arriving { over: true };
         self.in_flight == 0
     }

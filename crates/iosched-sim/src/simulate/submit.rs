@@ -39,7 +39,7 @@ impl<Q: RequestQueue> Simulation<'_, Q> {
         self.go_on_with_held_back(now, index);
         self.submit_what_is_due(now, index);
         let asleep = self.queue.is_blocked(index);
-        self.host.processes[index].has_submitted(now, asleep);
+        self.host.processes[index].finish_submitting(now, asleep);
         self.end_if_done(now, index);
     }
 
@@ -47,7 +47,9 @@ impl<Q: RequestQueue> Simulation<'_, Q> {
         self.begin_sync_if_due(now, index);
         loop {
             let mut submitted = 0;
-            while submitted < self.host.processes[index].job.batch && self.may_submit(now, index) {
+            while submitted < self.host.processes[index].job.batch
+                && self.due_or_planned(now, index)
+            {
                 if self.host.processes[index].job.depth > 1 {
                     self.queue.plug(index);
                 }
@@ -79,7 +81,8 @@ impl<Q: RequestQueue> Simulation<'_, Q> {
         self.begin_sync(now, index);
     }
 
-    fn may_submit(&mut self, now: Time, index: usize) -> bool {
+    /// Its next access is due now; if that is later, it is woken then.
+    fn due_or_planned(&mut self, now: Time, index: usize) -> bool {
         if self.queue.is_blocked(index) {
             return false;
         }

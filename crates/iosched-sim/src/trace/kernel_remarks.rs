@@ -3,7 +3,7 @@
 use super::kernel_fields::{Fields, TraceError, exact_micros, priority};
 use crate::request::{IoPriority, ProcessId};
 use crate::scheduler::KernelVersion;
-use crate::scheduler::kyber::Statement;
+use crate::statement::Statement;
 use crate::units::{Nanos, Time};
 
 /// What a `#` line says.

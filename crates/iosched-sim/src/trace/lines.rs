@@ -4,7 +4,7 @@ use super::error::{Cause, ReadError, TracePosition};
 use super::record::Sink;
 
 /// Longest line of any trace.
-pub(crate) const LONGEST_LINE: usize = 64 << 10;
+pub const LONGEST_LINE: usize = 64 << 10;
 
 /// A text format.
 pub(crate) trait LineFormat {

@@ -29,6 +29,7 @@ mod text;
 pub use error::{Cause, ReadError, TracePosition};
 pub use format::Format;
 pub use kernel_write::write_event;
+pub use lines::LONGEST_LINE;
 pub use merge::{Merge, MergeError, WINDOW};
 pub use record::{DeviceId, Labels, ProcessLabel, Record, Skip, Skipped, Stage};
 pub use records::Records;

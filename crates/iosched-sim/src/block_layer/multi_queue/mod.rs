@@ -27,7 +27,7 @@ mod waiters;
 
 pub use hw_queue::Attachment;
 pub(crate) use hw_queue::{Depth, HwQueue, Next};
-pub use tag_set::MOST_SCHEDULER_TAGS;
+pub use tag_set::{MOST_SCHEDULER_TAGS, usual_scheduler_tags};
 
 use super::carried::Carried;
 use super::flush::{FLUSH, Flushes};

@@ -95,7 +95,7 @@ impl MultiQueue {
         let mut elsewhere = false;
         let mut step = Next::Dispatch;
         while step == Next::Dispatch {
-            if !self.may_dispatch(number) {
+            if !self.get_budget(number) {
                 step = self.queues[number].hw.batch_ends();
                 break;
             }
@@ -119,8 +119,8 @@ impl MultiQueue {
         step
     }
 
-    /// The scheduler has work for this hardware queue, and there is a budget.
-    fn may_dispatch(&mut self, number: usize) -> bool {
+    /// Takes a budget if the scheduler has work for this hardware queue; false if it has no work, or no budget is free.
+    fn get_budget(&mut self, number: usize) -> bool {
         if !self.scheduler.has_work(number) {
             return false;
         }

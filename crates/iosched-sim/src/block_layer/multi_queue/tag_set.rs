@@ -12,6 +12,11 @@ const DOUBLED: usize = 128;
 /// The most requests that a multi-queue scheduler has by default, whatever the device's depth (`nr_requests`).
 pub const MOST_SCHEDULER_TAGS: usize = 2 * DOUBLED;
 
+/// The requests that a multi-queue scheduler has by default on a device that takes so many commands (`nr_requests`).
+pub fn usual_scheduler_tags(commands: usize) -> usize {
+    2 * commands.min(DOUBLED)
+}
+
 #[derive(Debug)]
 pub(super) struct TagSet {
     /// Of the scheduler; without one, of the driver.
@@ -27,7 +32,7 @@ impl TagSet {
             depth.commands // the device's own
         } else {
             nr_requests
-                .unwrap_or(2 * depth.commands.min(DOUBLED))
+                .unwrap_or(usual_scheduler_tags(depth.commands))
                 .max(1)
         };
         TagSet {

@@ -45,18 +45,15 @@ use crate::block_layer::multi_queue::{Depth, HwQueue};
 use crate::block_layer::{MergeLimits, Merger};
 use crate::request::{Merge, ProcessId, RequestId, Requests};
 use crate::request_table::ByRequest;
-use crate::scheduler::kyber::Statement;
 use crate::scheduler::{Followed, Kernel};
+use crate::statement::Statement;
 use crate::trace::kernel::Action;
 use crate::units::{Nanos, Time};
 
 use self::interrupts::Interrupt;
-use super::Report;
 use super::recording::Step;
 pub use super::recording::{Device, Recording};
-
-/// A request that was dispatched later than this after the kernel asked was not the answer.
-const SAME_RUN: Nanos = Nanos::from_micros(200);
+use super::{Report, SAME_RUN};
 
 /// Processes have ended, and timers gone off, so long after the last event.
 const AFTERMATH: Nanos = Nanos::from_secs(1);

@@ -462,7 +462,7 @@ impl Ssd {
         self.buffered -= program.bytes;
         self.durability.end_program(program.number);
         while let Some(slot) = self.durability.next_durable() {
-            self.is_durable(now, slot);
+            self.plan_done(now, slot);
         }
         self.take_into_buffer(now);
     }
@@ -470,13 +470,13 @@ impl Ssd {
     /// The command, a write or a flush, is done once all that was given to the dies is on the medium.
     fn when_durable(&mut self, now: Time, slot: usize) {
         if self.durability.is_clean() {
-            self.is_durable(now, slot);
+            self.plan_done(now, slot);
         } else {
             self.durability.wait(slot);
         }
     }
 
-    fn is_durable(&mut self, now: Time, slot: usize) {
+    fn plan_done(&mut self, now: Time, slot: usize) {
         let done = if self.slot(slot).command.op == DiskOp::Flush {
             self.flush_free = self.flush_free.max(now) + self.parameters.flush;
             self.flush_free

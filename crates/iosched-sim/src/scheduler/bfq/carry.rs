@@ -58,7 +58,7 @@ impl Bfq {
         for id in (0..self.queues.len()).map(QueueId::at) {
             let queue = self.queue(id);
             if queue.exists && queue.busy {
-                self.is_busy_no_more(at, id, false);
+                self.del_busy(at, id, false);
             }
             if self.queue(id).exists {
                 self.uncount_weight(id);

@@ -135,7 +135,7 @@ impl Bfq {
             if queue.dispatched == 0 {
                 queue.budget_timeout = at.tick;
             }
-            self.is_busy_no_more(at, id, true);
+            self.del_busy(at, id, true);
         } else {
             self.requeue(at, id, true);
             self.file_position(at, requests, id);
@@ -147,7 +147,7 @@ impl Bfq {
     }
 
     /// The queue has no requests, or nobody waits for them.
-    pub(super) fn is_busy_no_more(&mut self, at: Moment, id: QueueId, expiration: bool) {
+    pub(super) fn del_busy(&mut self, at: Moment, id: QueueId, expiration: bool) {
         let queue = self.queue_mut(id);
         queue.busy = false;
         let (class, raised, dispatched) = (queue.class, queue.is_raised(), queue.dispatched);

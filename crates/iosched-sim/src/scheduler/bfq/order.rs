@@ -92,7 +92,7 @@ impl Bfq {
         }
         self.queue_mut(queue).next = None;
         if busy && self.in_service != Some(queue) {
-            self.is_busy_no_more(at, queue, false);
+            self.del_busy(at, queue, false);
             let entity = &mut self.queue_mut(queue).entity;
             (entity.budget, entity.service) = (0, 0);
         }

@@ -251,7 +251,7 @@ impl Bfq {
     pub(super) fn lose_owner(&mut self, at: Moment, id: QueueId) {
         let queue = self.queue(id);
         if queue.busy && queue.is_empty() && self.in_service != Some(id) {
-            self.is_busy_no_more(at, id, false);
+            self.del_busy(at, id, false);
         }
         self.last_created = self.last_created.filter(|&last| last != id);
         self.queue_mut(id).owners -= 1;

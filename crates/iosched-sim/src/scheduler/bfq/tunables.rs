@@ -3,7 +3,7 @@
 use super::moment::Clock;
 use super::{Bfq, OLDEST};
 use crate::scheduler::back_seek::BackSeek;
-use crate::scheduler::{BlockLayer, CpuCost, SchedulerInfo, TunableInfo, Values};
+use crate::scheduler::{BlockLayer, CpuCost, PhaseSearch, SchedulerInfo, TunableInfo, Values};
 use crate::units::Nanos;
 
 const MAX: i64 = i32::MAX as i64;
@@ -89,7 +89,7 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
         state("be-weight-8", "", 0, MAX),
         state("be-ahead-8", "", 0, FAR),
     ],
-    uses_ticks: true,
+    phase_search: PhaseSearch::LongestAgreed,
     oldest: Some(OLDEST),
     learns: true,
     direct: false,

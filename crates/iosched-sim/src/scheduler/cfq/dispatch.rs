@@ -6,6 +6,13 @@ use crate::request::{PriorityClass, RequestId, Requests};
 use crate::units::Time;
 
 impl Cfq {
+    /// Has the queue of requests run again soon, if there is anything (`cfq_schedule_dispatch`).
+    pub(super) fn schedule_dispatch(&mut self) {
+        if self.busy_queues > 0 {
+            self.run_requested = true;
+        }
+    }
+
     /// May this queue put one more request into the drive?
     pub(super) fn may_dispatch(&self, now: Time, id: QueueId) -> bool {
         let queue = self.queue(id);

@@ -20,14 +20,7 @@ impl Cfq {
         let idle = self.tunables.slice_idle;
         if self.queue(queue).sync {
             self.contexts[context].think.came(now, idle);
-            let entry = self.queue(queue);
-            let tree = entry
-                .tree
-                .map_or_else(|| entry.tree_by_flags(), |(tree, _)| tree);
-            self.group_of_mut(queue)
-                .tree_mut(tree)
-                .think
-                .came(now, idle);
+            self.tree_of_mut(queue).think.came(now, idle);
         }
         if self.tunables.group_idle > Nanos::ZERO {
             let group_idle = self.tunables.group_idle;
@@ -96,12 +89,6 @@ impl Cfq {
         self.hw_tag_samples += 1;
         if self.hw_tag_samples > 50 {
             self.hw_tag = Some(self.hw_tag_depth >= HW_QUEUE_MIN);
-        }
-    }
-
-    pub(super) fn schedule_dispatch(&mut self) {
-        if self.busy_queues > 0 {
-            self.run_requested = true;
         }
     }
 }

@@ -31,11 +31,13 @@ impl Cfq {
 
     /// The tree where a queue stands, or would.
     pub(super) fn tree_of(&self, id: QueueId) -> &ServiceTree {
-        let queue = self.queue(id);
-        let tree = queue
-            .tree
-            .map_or_else(|| queue.tree_by_flags(), |(tree, _)| tree);
-        self.group_of(id).tree(tree)
+        self.group_of(id).tree(self.queue(id).tree_or_next())
+    }
+
+    /// The same, to be changed.
+    pub(super) fn tree_of_mut(&mut self, id: QueueId) -> &mut ServiceTree {
+        let tree = self.queue(id).tree_or_next();
+        self.group_of_mut(id).tree_mut(tree)
     }
 
     /// The active queue ran empty: wait for its next request, if that is worth it (`cfq_arm_slice_timer`).
@@ -56,11 +58,7 @@ impl Cfq {
             return;
         }
         let context = self.active_context.map(|context| &self.contexts[context]);
-        let Some(context) = context.filter(|context| context.alive) else {
-            return;
-        };
-        let left = self.queue(id).slice_end - signed(now);
-        if context.think.mean().is_some_and(|mean| left < span(mean)) {
+        if !context.is_some_and(|context| context.alive) || self.thinks_past_slice(now, id) {
             return;
         }
         let tree = self.tree_of(id);
@@ -88,9 +86,15 @@ impl Cfq {
             return true;
         }
         let left = self.queue(id).slice_end - signed(now);
+        self.thinks_past_slice(now, id) || left <= self.tick()
+    }
+
+    /// The process that is served thinks for longer, on average, than what is left of this queue's slice.
+    fn thinks_past_slice(&self, now: Time, id: QueueId) -> bool {
+        let left = self.queue(id).slice_end - signed(now);
         let context = self.active_context.map(|context| &self.contexts[context]);
         let mean = context.and_then(|context| context.think.mean());
-        mean.is_some_and(|mean| left < span(mean)) || left <= self.tick()
+        mean.is_some_and(|mean| left < span(mean))
     }
 
     /// A request of the active queue came. If it was waited for, a large one, or any while others
@@ -111,7 +115,7 @@ impl Cfq {
 
     /// The disk stays idle until this process's next request: once in a slice it is not to wait for
     /// a place among `nr_requests`.
-    pub(super) fn is_waited_for(&mut self, process: ProcessId, sync: bool) -> bool {
+    pub(super) fn claim_must_allocate(&mut self, process: ProcessId, sync: bool) -> bool {
         let context = self.contexts.find(process);
         let queue = context.and_then(|context| {
             let context = &self.contexts[context];

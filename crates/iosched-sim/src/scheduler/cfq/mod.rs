@@ -386,7 +386,7 @@ impl Elevator for Cfq {
     }
 
     fn must_allocate(&mut self, process: ProcessId, sync: bool) -> bool {
-        self.is_waited_for(process, sync)
+        self.claim_must_allocate(process, sync)
     }
 
     fn join_group(&mut self, process: ProcessId, group: u32, weight: u16) {

@@ -104,7 +104,7 @@ impl Cfq {
         id
     }
 
-    /// The process is in the group of this name. The first group makes waiting for groups worth it.
+    /// The process is in the group of this number. The first group makes waiting for groups worth it.
     pub(super) fn note_member(&mut self, process: ProcessId, name: u32, weight: u16) {
         let known = self.groups.iter().position(|group| group.name == name);
         let place = known.unwrap_or_else(|| {

@@ -169,6 +169,12 @@ impl Queue {
         }
     }
 
+    /// Where it stands, or else would.
+    pub(super) fn tree_or_next(&self) -> TreeId {
+        self.tree
+            .map_or_else(|| self.tree_by_flags(), |(tree, _)| tree)
+    }
+
     pub(super) fn tree_by_flags(&self) -> TreeId {
         TreeId(self.class, self.kind())
     }

@@ -1,6 +1,6 @@
 //! What can be set, and in which units.
 
-use super::super::{BlockLayer, CpuCost, Kernel, SchedulerInfo, TunableInfo, Values};
+use super::super::{BlockLayer, CpuCost, Kernel, PhaseSearch, SchedulerInfo, TunableInfo, Values};
 use super::Cfq;
 use crate::scheduler::back_seek::BackSeek;
 use crate::units::Nanos;
@@ -61,7 +61,7 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
         // Of best-effort queues that are not waited for.
         TunableInfo::new("noidle-think", "us", 0, 0, 1 << 40),
     ],
-    uses_ticks: false, // only their length
+    phase_search: PhaseSearch::Unneeded, // only their length
     oldest: None,
     learns: false,
     direct: false,

@@ -4,6 +4,7 @@
 use super::latency::{Clock, Latencies};
 use super::tokens::Tokens;
 use crate::reciprocal::Divisor;
+use crate::statement::Statement;
 
 pub(super) const READ: usize = 0;
 pub(super) const WRITE: usize = 1;
@@ -14,49 +15,6 @@ pub(super) const NAMES: [&str; DOMAINS] = ["READ", "WRITE", "DISCARD"];
 
 /// Tokens of each domain at most.
 pub(super) const MAX_DEPTH: [u32; DOMAINS] = [256, 128, 64];
-
-/// What a kernel's kyber tells in its trace events when its timer has gone off.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Statement {
-    /// It had samples enough for a percentile, in this bucket of eight (`kyber_latency`).
-    Percentile {
-        /// The domain's name.
-        domain: String,
-        /// Of the total latency; otherwise of the device's.
-        total: bool,
-        /// Quarters of the target, from 0.
-        bucket: usize,
-    },
-    /// It set a depth (`kyber_adjust`).
-    Depth {
-        /// The domain's name.
-        domain: String,
-        /// Its tokens from now on.
-        depth: u32,
-    },
-}
-
-impl Statement {
-    /// The bucket of this kind of latency, if that is what it tells.
-    fn bucket(&self, of: &str, of_total: bool) -> Option<usize> {
-        match self {
-            Statement::Percentile {
-                domain,
-                total,
-                bucket,
-            } if domain == of && *total == of_total => Some(*bucket),
-            _ => None,
-        }
-    }
-
-    /// The depth of this domain, if that is what it tells.
-    pub(super) fn depth(&self, of: &str) -> Option<u32> {
-        match self {
-            Statement::Depth { domain, depth } if domain == of => Some(*depth),
-            _ => None,
-        }
-    }
-}
 
 #[derive(Debug, Clone)]
 pub(super) struct Domain {

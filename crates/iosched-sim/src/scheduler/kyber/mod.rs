@@ -12,18 +12,18 @@ mod tokens;
 
 use std::collections::VecDeque;
 
-pub use self::domain::Statement;
 use self::domain::{DISCARD, DOMAINS, Domain, MAX_DEPTH, NAMES, READ, WRITE};
 use self::latency::{Clock, MISSED};
 use super::cpu_lists::CpuLists;
 use super::{
-    BlockLayer, CpuCost, Elevator, Followed, HardwareQueues, Kernel, KernelVersion, SchedulerInfo,
-    TagLimit, TunableInfo, Values,
+    BlockLayer, CpuCost, Elevator, Followed, HardwareQueues, Kernel, KernelVersion, PhaseSearch,
+    SchedulerInfo, TagLimit, TunableInfo, Values,
 };
 use crate::list::{Links, List};
 use crate::reciprocal::Divisor;
 use crate::request::{Bio, Merge, Op, ProcessId, RequestId, Requests};
 use crate::request_table::ByRequest;
+use crate::statement::Statement;
 use crate::units::{Nanos, Time};
 
 /// How it is listed.
@@ -43,7 +43,7 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
         depth_info("write_depth", WRITE),
         depth_info("discard_depth", DISCARD),
     ],
-    uses_ticks: true,
+    phase_search: PhaseSearch::MostAgreed,
     oldest: Some(OLDEST),
     learns: false,
     direct: false,
@@ -137,7 +137,7 @@ struct RequestData {
 
 /// The kyber scheduler.
 #[derive(Debug, Clone)]
-pub struct Kyber {
+pub(super) struct Kyber {
     kernel: Kernel,
     hardware: HardwareQueues,
     /// By hardware queue.

@@ -11,8 +11,8 @@ mod direction;
 use self::direction::Direction;
 use super::data_dir::{READ, WRITE, data_dir, next_direction};
 use super::{
-    BlockLayer, CpuCost, Elevator, Followed, Kernel, KernelVersion, SchedulerInfo, TagLimit,
-    TunableInfo, Values,
+    BlockLayer, CpuCost, Elevator, Followed, Kernel, KernelVersion, PhaseSearch, SchedulerInfo,
+    TagLimit, TunableInfo, Values,
 };
 use crate::list::Links;
 use crate::request::{Bio, Op, PriorityClass, ProcessId, Request, RequestId, Requests};
@@ -49,7 +49,7 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
             .what("so many batches of reads may go before a batch of writes"),
     ],
     initial: &[],
-    uses_ticks: true,
+    phase_search: PhaseSearch::MostAgreed,
     oldest: Some(Rules::OLDEST),
     learns: false,
     direct: false,
