@@ -29,7 +29,7 @@ use crate::trial::JobResult;
 const DRAIN: Duration = Duration::from_millis(50);
 
 /// What the load's processes are called.
-const FIO: &str = "fio";
+pub(super) const FIO: &str = "fio";
 
 /// The emulated disk, ready for loads.
 pub(super) struct Bench<'a> {

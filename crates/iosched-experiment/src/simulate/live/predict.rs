@@ -10,11 +10,12 @@ use std::path::Path;
 use iosched_machine::user_files::{self, NewFile};
 use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::disk::DiskModel;
-use iosched_sim::request::ProcessId;
+use iosched_sim::request::{IoPriority, ProcessId};
 use iosched_sim::scheduler::{self, SchedulerSpec, Settings};
 use iosched_sim::simulate::{
     self, BlockEvent, HostTimes, MultiQueueSettings, Outcome, Setup, Tracer,
 };
+use iosched_sim::trace::kernel::Line;
 use iosched_sim::units::{Bytes, Nanos, Time};
 use iosched_sim::workload::Job;
 
@@ -22,7 +23,7 @@ use super::super::events::EventFile;
 use super::super::threads;
 use super::accesses::{Accesses, Predicted};
 use super::machine::Machine;
-use super::measure::Measured;
+use super::measure::{FIO, Measured};
 use super::tags::Contests;
 use super::{LiveError, Load, Pace, Plan, build};
 
@@ -168,6 +169,20 @@ impl Tracer for Both<'_> {
     }
 }
 
+/// The priority of processes whose job names none, if that is not the usual one: the kernel gives a
+/// process that has none the level of its niceness, and fio's are as nice as this one is.
+fn inherited_priority(lines: &[Line], jobs: &[Job]) -> Option<IoPriority> {
+    let events = lines.iter().filter_map(|line| match line {
+        Line::Event(event) if event.comm == FIO => event.priority,
+        _ => None,
+    });
+    let is_unset = |job: &Job| job.priority == IoPriority::default();
+    let mut others = events.filter(|&seen| !jobs.iter().any(|job| job.priority == seen));
+    let found = others.next()?;
+    let is_one = others.all(|other| other == found);
+    (is_one && jobs.iter().any(is_unset)).then_some(found)
+}
+
 fn setup(
     plan: &Plan,
     scheduler: &SchedulerSpec,
@@ -187,7 +202,13 @@ fn setup(
         max_sectors: Bytes::from_kib(max_kib as u64).to_sectors(),
         merging: Merging::Full,
     };
-    let jobs = timed(load, runtime(plan));
+    let mut jobs = timed(load, runtime(plan));
+    if let Some(inherited) = inherited_priority(&measured.lines, &jobs) {
+        let unset = |job: &&mut Job| job.priority == IoPriority::default();
+        jobs.iter_mut()
+            .filter(unset)
+            .for_each(|job| job.priority = inherited);
+    }
     let volatile = plan.wanted.model.write_cache();
     let built = scheduler::build(scheduler, &kernel, &Settings::new())?;
     Ok(Setup {
@@ -207,4 +228,46 @@ fn setup(
         volatile_cache: volatile,
         ..Setup::new(built, disk, jobs)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use iosched_sim::request::PriorityClass;
+    use iosched_sim::trace::kernel::Reader;
+
+    use super::*;
+
+    #[test]
+    fn jobs_without_a_priority_have_that_of_the_processes_niceness_where_the_recording_shows_it() {
+        let best_effort = |level| IoPriority {
+            class: PriorityClass::BestEffort,
+            level,
+        };
+        let inherited = |priorities: &[&str], levels: &[u8]| {
+            let mut reader = Reader::new(Nanos::ZERO);
+            let lines: Vec<Line> = priorities
+                .iter()
+                .map(|priority| format!("0 I R 0 8 7 {priority} 0"))
+                .filter_map(|line| reader.read(&line).unwrap())
+                .collect();
+            let job = |&level: &u8| Job {
+                priority: best_effort(level),
+                ..Job::default()
+            };
+            let jobs: Vec<Job> = levels.iter().map(job).collect();
+            inherited_priority(&lines, &jobs)
+        };
+        let niced = Some(best_effort(1));
+        assert_eq!(inherited(&["fio - be/1", "fio - be/1"], &[4]), niced);
+        assert_eq!(inherited(&["fio - be/0", "fio - be/1"], &[4, 0]), niced);
+        assert_eq!(inherited(&["fio - be/4"], &[4]), None);
+        assert_eq!(inherited(&["kworker/0:0 - be/1", "fio - be/4"], &[4]), None);
+        assert_eq!(
+            inherited(&["fio - be/1", "fio - be/2"], &[4]),
+            None,
+            "whose is which?"
+        );
+        assert_eq!(inherited(&["fio - be/1"], &[0]), None, "all have their own");
+        assert_eq!(inherited(&["fio - -"], &[4]), None, "before Linux 6.2");
+    }
 }
