@@ -148,6 +148,15 @@ def _emulated(disk: Disk) -> list[str]:
     return words
 
 
+def _code_of(process: subprocess.Popen[bytes]) -> int:
+    """Waits in slices: where another package has calls restarted after SIGINT, as polars does, Ctrl-C ends no wait without a limit."""
+    while True:
+        try:
+            return process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            pass
+
+
 def _run(words: Sequence[str]) -> None:
     """Runs the command to its end; what it says when it fails is an error of ours."""
     with tempfile.TemporaryFile() as said:
@@ -156,7 +165,7 @@ def _run(words: Sequence[str]) -> None:
         except OSError as cause:
             raise _error(f"cannot run {words[0]}: {cause.strerror}", "install iosched, or name the command: iosched=") from None
         try:
-            code = process.wait()
+            code = _code_of(process)
         except BaseException:
             # From a terminal it was interrupted, too. It puts back what it changed before it ends.
             try:
