@@ -4,9 +4,17 @@
 //! known variance. What is asked is the mean with its interval, how much machines differ, and what the next machine may
 //! expect: the prediction interval, which is the one to act by.
 //!
-//! - tau²: the moment estimator of R. `DerSimonian` and N. Laird, *Meta-analysis in clinical trials*, Controlled Clinical
-//!   Trials 7 (1986)
-//! - the interval of the mean: J. Hartung and G. Knapp, Statistics in Medicine 20 (2001), with the variance never below
+//! - tau²: the value at which the weighted squares sum up to what is expected of them (R. C. Paule and J. Mandel, Journal of
+//!   Research of the National Bureau of Standards 87 (1982); R. `DerSimonian` and R. Kacker, Contemporary Clinical Trials
+//!   28 (2007)). The moment estimator of 1986 weighs by precision alone: two machines without noise that agree with each
+//!   other, and with none of twenty others, made it nearly 0
+//! - the mean: weighted by 1 / (variance + tau²), where no variance counts as less than the median one. So half of the
+//!   machines weigh the same, and one or two that measured far more exactly, or say so, do not decide alone: machines are
+//!   what is drawn by chance, and an interval can be made of several only
+//! - the interval of the mean: t, with the squared distances of the machines from the mean, each divided by what the model
+//!   expects of it (the HC2 or CR2 adjustment of R. M. Bell and D. F. `McCaffrey`, Survey Methodology 28 (2002)) and
+//!   Satterthwaite's degrees of freedom (E. Tipton, Psychological Methods 20 (2015)). With equal variances that is t with
+//!   k - 1 degrees of freedom, as by J. Hartung and G. Knapp (Statistics in Medicine 20 (2001)). The variance is never below
 //!   the one that tau² gives (C. Röver, G. Knapp, T. Friede, BMC Medical Research Methodology 15 (2015)): with few machines
 //!   that agree by chance the plain one is too narrow
 //! - I²: J. P. T. Higgins and S. G. Thompson, Statistics in Medicine 21 (2002)
@@ -43,7 +51,7 @@ pub struct Study {
 pub struct Pooled {
     /// How many machines.
     pub studies: usize,
-    /// The mean effect with its interval (Hartung and Knapp).
+    /// The mean effect with its interval.
     pub mean: Interval,
     /// The standard error that the interval is made of.
     pub standard_error: f64,
@@ -96,12 +104,12 @@ impl RandomEffects {
         }
         let fixed = Weighted::at(studies, 0.0);
         let df = (k - 1) as f64;
-        let tau_squared = ((fixed.q - df) / fixed.scale).max(0.0);
-        let random = Weighted::at(studies, tau_squared);
+        let tau_squared = tau_squared_at(studies, &fixed, df, 0.0);
+        let mean = Mean::at(studies, tau_squared);
         Some(Pooled {
             studies: k,
-            mean: self.interval_of_mean(&random),
-            standard_error: random.hartung_knapp(),
+            mean: mean.interval(self.confidence),
+            standard_error: mean.standard_error,
             tau_squared,
             q: fixed.q,
             i_squared: if fixed.q > 0.0 {
@@ -110,10 +118,10 @@ impl RandomEffects {
                 0.0
             },
             prediction: (k > 2).then(|| {
-                let by_t = prediction_by_t(&random, tau_squared, k, self.confidence);
+                let by_t = prediction_by_t(&mean, tau_squared, k, self.confidence);
                 let over_all = self.prediction_over_all(studies, &fixed);
                 Interval {
-                    estimate: random.mean,
+                    estimate: mean.estimate,
                     lower: by_t.lower.min(over_all.lower),
                     upper: by_t.upper.max(over_all.upper),
                 }
@@ -127,15 +135,8 @@ impl RandomEffects {
             return None;
         }
         let fixed = Weighted::at(studies, 0.0);
-        let df = (studies.len() - 1) as f64;
-        let tau_squared = ((fixed.q - df) / fixed.scale).max(0.0);
-        Some(self.interval_of_mean(&Weighted::at(studies, tau_squared)))
-    }
-
-    fn interval_of_mean(&self, at: &Weighted) -> Interval {
-        let upper = 0.5 + self.confidence / 2.0;
-        let t = student_t_quantile(upper, (at.studies - 1) as f64);
-        Interval::around(at.mean, t * at.hartung_knapp())
+        let tau_squared = tau_squared_at(studies, &fixed, (studies.len() - 1) as f64, 0.0);
+        Some(Mean::at(studies, tau_squared).interval(self.confidence))
     }
 
     /// The mixture of what each value of tau² predicts.
@@ -204,22 +205,83 @@ fn quantile_of_mixture(parts: &[(f64, f64)], p: f64) -> f64 {
     value
 }
 
-/// Higgins, Thompson and Spiegelhalter (2009), equation (12).
-fn prediction_by_t(at: &Weighted, tau_squared: f64, k: usize, confidence: f64) -> Interval {
-    let t = student_t_quantile(0.5 + confidence / 2.0, (k - 2) as f64);
-    let variance = tau_squared + at.hartung_knapp().powi(2);
-    Interval::around(at.mean, t * variance.sqrt())
+/// Higgins, Thompson and Spiegelhalter (2009), equation (12), with no more degrees of freedom than the mean has: so the
+/// mean's interval is within it.
+fn prediction_by_t(mean: &Mean, tau_squared: f64, k: usize, confidence: f64) -> Interval {
+    let df = mean.df.min((k - 2) as f64);
+    let t = student_t_quantile(0.5 + confidence / 2.0, df);
+    let variance = tau_squared + mean.standard_error.powi(2);
+    Interval::around(mean.estimate, t * variance.sqrt())
+}
+
+/// The mean over machines, with weights of which none is above those of the better half.
+#[derive(Debug, Clone, Copy)]
+struct Mean {
+    estimate: f64,
+    standard_error: f64,
+    /// Degrees of freedom of the standard error.
+    df: f64,
+}
+
+impl Mean {
+    fn at(studies: &[Study], tau_squared: f64) -> Mean {
+        let k = studies.len();
+        let mut variances: Vec<f64> = studies.iter().map(|study| study.variance).collect();
+        let (_, middle, _) = variances.select_nth_unstable_by(k / 2, f64::total_cmp);
+        let least = *middle;
+        // With the smallest of these as the unit, no weight is beyond what a number can hold.
+        let weight =
+            |study: &Study| (least + tau_squared) / (study.variance.max(least) + tau_squared);
+        let sum: f64 = studies.iter().map(weight).sum();
+        let share = |study: &Study| weight(study) / sum;
+        let center = studies[0].effect;
+        let shift = studies
+            .iter()
+            .map(|study| share(study) * (study.effect - center));
+        let shift: f64 = shift.sum();
+        let variance = |study: &Study| study.variance + tau_squared;
+        // What the variances of the model give.
+        let by_model: f64 = studies
+            .iter()
+            .map(|it| share(it).powi(2) * variance(it))
+            .sum();
+        // What the machines' own distances from the mean give, each divided by what the model expects of it.
+        let (mut by_distance, mut d0, mut d1, mut d2, mut own) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        for study in studies {
+            let (p, of_model) = (share(study), variance(study));
+            let off = study.effect - center - shift;
+            let expected = of_model * (1.0 - 2.0 * p) + by_model;
+            let d = p * p * of_model / expected;
+            by_distance += d * off * off;
+            let b = p * of_model;
+            d0 += d;
+            d1 += d * b;
+            d2 += d * b * b;
+            own += d * d * of_model * (of_model + 2.0 * (by_model - 2.0 * b));
+        }
+        // Satterthwaite: twice the square of its mean by its variance, the sum over all pairs multiplied out.
+        let pairs = by_model * by_model * d0 * d0 + 2.0 * d2 * d0 - 4.0 * by_model * d1 * d0
+            + 2.0 * d1 * d1;
+        let df = by_model * by_model / (pairs + own);
+        Mean {
+            estimate: center + shift,
+            standard_error: by_distance.max(by_model).sqrt(),
+            df: df.clamp(1.0, (k - 1) as f64),
+        }
+    }
+
+    fn interval(&self, confidence: f64) -> Interval {
+        let t = student_t_quantile(0.5 + confidence / 2.0, self.df);
+        Interval::around(self.estimate, t * self.standard_error)
+    }
 }
 
 /// The weighted mean for a value of tau².
 #[derive(Debug, Clone, Copy)]
 struct Weighted {
-    studies: usize,
     mean: f64,
     /// Sum of the weights.
     weight: f64,
-    /// `DerSimonian` and Laird's denominator.
-    scale: f64,
     /// Sum of the weighted squares of what is off the mean: Cochran's Q where tau² is 0.
     q: f64,
     /// What Q loses for each unit of tau².
@@ -245,28 +307,12 @@ impl Weighted {
         let shift = weights().map(|(study, w)| w * from_center(study));
         let shift = shift.sum::<f64>() / weight;
         let off = |study: &Study| (from_center(study) - shift).powi(2);
-        let scale = weights().enumerate().map(|(index, (_, w))| {
-            let rest = if index == heaviest {
-                others
-            } else {
-                weight - w
-            };
-            w * (rest / weight)
-        });
         Weighted {
-            studies: studies.len(),
             mean: center.effect + shift,
             weight,
-            scale: scale.sum(),
             q: weights().map(|(study, w)| w * off(study)).sum(),
             slope: weights().map(|(study, w)| w * w * off(study)).sum(),
         }
-    }
-
-    /// The standard error of the mean by Hartung and Knapp, not below the usual one.
-    fn hartung_knapp(&self) -> f64 {
-        let factor = self.q / (self.studies - 1) as f64;
-        (factor.max(1.0) / self.weight).sqrt()
     }
 }
 
@@ -337,34 +383,29 @@ mod tests {
     // metafor 4: rma(yi, vi, data = dat, method = "DL") on dat.bcg prints tau² 0.3088, I² 92.12 %, Q 152.2330,
     // -0.7141 with standard error 0.1787, -1.0644 to -0.3638 (normal).
     #[test]
-    fn dersimonian_and_laird_come_out_as_metafor_prints_them() {
+    fn heterogeneity_and_the_weighted_mean_come_out_as_metafor_prints_them() {
         let pooled = RandomEffects::new(0.95).pool(&bcg()).unwrap();
-        assert_near(pooled.tau_squared, 0.3088, 4);
         assert_near(pooled.i_squared, 0.9212, 4);
         assert_near(pooled.q, 152.2330, 4);
-        assert_near(pooled.mean.estimate, -0.7141, 4);
-        let plain = Weighted::at(&bcg(), pooled.tau_squared);
+        // tau² is known to four digits, so the rest to three.
+        let plain = Weighted::at(&bcg(), 0.3088);
         let error = plain.weight.sqrt().recip();
-        assert_near(error, 0.1787, 4);
-        assert_near(plain.mean - 1.959_963_984_540_054 * error, -1.0644, 4);
-        assert_near(plain.mean + 1.959_963_984_540_054 * error, -0.3638, 4);
+        assert_near(plain.mean, -0.7141, 3);
+        assert_near(error, 0.1787, 3);
+        assert_near(plain.mean - 1.959_963_984_540_054 * error, -1.0644, 3);
+        assert_near(plain.mean + 1.959_963_984_540_054 * error, -0.3638, 3);
     }
 
-    // The same with test = "knha" and the default method, REML, whose tau² is 0.3132: -0.7145 with standard error
-    // 0.1808, -1.1084 to -0.3206 (t with 12 degrees of freedom). tau² is known to four digits, so the rest to three.
+    // The formulas evaluated in Python, tau² by halving, the degrees of freedom as the sum over all pairs.
     #[test]
-    fn hartung_and_knapp_come_out_as_metafor_prints_them() {
-        let at = Weighted::at(&bcg(), 0.3132);
-        let half_width = student_t_quantile(0.975, 12.0) * at.hartung_knapp();
-        assert_near(at.hartung_knapp(), 0.1808, 4);
-        assert_near(at.mean, -0.7145, 4);
-        assert_near(at.mean - half_width, -1.108, 3);
-        assert_near(at.mean + half_width, -0.321, 3);
-        // With DerSimonian and Laird's tau²: what the two formulas give (Python).
+    fn tau_squared_and_the_mean_are_what_their_formulas_give() {
         let pooled = RandomEffects::new(0.95).pool(&bcg()).unwrap();
-        assert_near(pooled.standard_error, 0.180_697, 6);
-        assert_near(pooled.mean.lower, -1.107_821, 5);
-        assert_near(pooled.mean.upper, -0.320_414, 5);
+        let mean = Mean::at(&bcg(), pooled.tau_squared);
+        assert_near(pooled.tau_squared, 0.318_068_5, 6);
+        assert_near(mean.estimate, -0.726_868_5, 6);
+        assert_near(mean.standard_error, 0.181_438_7, 6);
+        assert_near(mean.df, 11.443_79, 4);
+        assert_eq!(pooled.mean, mean.interval(0.95));
     }
 
     // metafor: confint(res) prints tau² 0.1197 to 1.1115, which are the values of tau² at the ends of Q's distribution.
@@ -378,15 +419,15 @@ mod tests {
         }
     }
 
-    // Higgins, Thompson and Spiegelhalter's formula, evaluated in Python: -0.714117 ± 2.200985 sqrt(0.308760 + 0.180697²).
     #[test]
     fn the_prediction_is_at_least_as_wide_as_t_with_two_degrees_less() {
         let studies = bcg();
         let pooled = RandomEffects::new(0.95).pool(&studies).unwrap();
-        let random = Weighted::at(&studies, pooled.tau_squared);
-        let by_t = prediction_by_t(&random, pooled.tau_squared, 13, 0.95);
-        assert_near(by_t.lower, -2.0001, 3);
-        assert_near(by_t.upper, 0.5719, 3);
+        let mean = Mean::at(&studies, pooled.tau_squared);
+        let by_t = prediction_by_t(&mean, pooled.tau_squared, 13, 0.95);
+        // 2.200985 is t with 11 degrees of freedom.
+        let half = 2.200_985 * (pooled.tau_squared + mean.standard_error.powi(2)).sqrt();
+        assert_near(by_t.upper - mean.estimate, half, 5);
         let prediction = pooled.prediction.unwrap();
         assert!(prediction.lower <= by_t.lower && prediction.upper >= by_t.upper);
         assert!(prediction.upper - prediction.lower < 1.1 * (by_t.upper - by_t.lower));
@@ -490,32 +531,32 @@ mod tests {
         assert!(average > 0.95, "{average}");
     }
 
-    /// `DerSimonian` and Laird's mean and tau², from sums over pairs alone: nothing in them cancels.
-    fn by_pairs(studies: &[Study]) -> (f64, f64) {
-        let k = studies.len();
-        let weights: Vec<f64> = studies.iter().map(|study| 1.0 / study.variance).collect();
+    /// Q at a value of tau², as a sum over pairs: nothing in it cancels.
+    fn q_by_pairs(studies: &[Study], tau_squared: f64) -> f64 {
+        let weights: Vec<f64> = studies
+            .iter()
+            .map(|study| 1.0 / (study.variance + tau_squared))
+            .collect();
         let total: f64 = weights.iter().sum();
-        let (mut q, mut scale) = (0.0, 0.0);
-        for first in 0..k {
-            for second in first + 1..k {
-                let product = weights[first] / total * weights[second];
-                q += product * (studies[first].effect - studies[second].effect).powi(2);
-                scale += 2.0 * product;
+        let mut q = 0.0;
+        for first in 0..studies.len() {
+            for second in first + 1..studies.len() {
+                let off = studies[first].effect - studies[second].effect;
+                q += weights[first] / total * weights[second] * off.powi(2);
             }
         }
-        let tau_squared = ((q - (k - 1) as f64) / scale).max(0.0);
-        let weights = studies
-            .iter()
-            .map(|study| 1.0 / (study.variance + tau_squared));
-        let weights: Vec<f64> = weights.collect();
-        let weighted = weights
-            .iter()
-            .zip(studies)
-            .map(|(w, study)| w * study.effect);
-        (
-            weighted.sum::<f64>() / weights.iter().sum::<f64>(),
-            tau_squared,
-        )
+        q
+    }
+
+    /// True if tau² is what makes Q as large as it is expected to be, or 0 where it never is.
+    fn is_paule_and_mandel(studies: &[Study], tau_squared: f64) -> bool {
+        let df = (studies.len() - 1) as f64;
+        let q = q_by_pairs(studies, tau_squared);
+        if tau_squared == 0.0 {
+            q <= df * (1.0 + 1e-9)
+        } else {
+            (q / df - 1.0).abs() < 1e-6
+        }
     }
 
     #[test]
@@ -534,14 +575,87 @@ mod tests {
         for error in [5.0, 0.1, 1e-9] {
             let studies = studies(error);
             let pooled = method.pool(&studies).unwrap();
-            let (mean, tau_squared) = by_pairs(&studies);
             assert!(
-                (pooled.tau_squared / tau_squared - 1.0).abs() < 1e-9,
+                is_paule_and_mandel(&studies, pooled.tau_squared),
                 "{pooled:?}"
             );
-            assert!((pooled.mean.estimate - mean).abs() < 1e-9, "{pooled:?}");
+            assert!(pooled.mean.estimate.abs() < 1e-9, "{pooled:?}");
             assert_eq!(method.mean(&studies), Some(pooled.mean));
         }
+    }
+
+    /// How many machines have which standard error, and by how much they differ.
+    const UNEVEN: [(&[(usize, f64)], f64); 12] = [
+        (&[(8, 0.02)], 0.05),
+        (&[(20, 0.02)], 0.02),
+        (&[(1, 0.01), (4, 0.058)], 0.02),
+        (&[(2, 0.01), (6, 0.058)], 0.02),
+        (&[(1, 0.005), (7, 0.1)], 0.05),
+        (&[(2, 0.005), (6, 0.1)], 0.05),
+        (&[(3, 0.003), (5, 0.2)], 0.1),
+        (&[(2, 0.003), (18, 0.2)], 0.05),
+        (&[(1, 0.0004), (4, 0.5)], 0.05),
+        (&[(3, 0.003), (2, 0.2)], 0.05),
+        (&[(5, 0.003), (3, 0.2)], 0.1),
+        (&[(11, 0.003), (9, 0.2)], 0.05),
+    ];
+
+    /// How often the intervals of the mean and of the next machine hold the truth, which is 0.
+    fn held_by(errors: &[(usize, f64)], tau: f64, runs: u32) -> (f64, f64) {
+        let mut method = RandomEffects::new(0.95);
+        let mut chance = Chance::new(1, tau.to_bits());
+        let (mut of_mean, mut of_next) = (0, 0);
+        for _ in 0..runs {
+            let each = errors
+                .iter()
+                .flat_map(|(count, error)| std::iter::repeat_n(*error, *count));
+            let studies: Vec<Study> = each
+                .map(|error| Study {
+                    effect: tau * chance.normal() + error * chance.normal(),
+                    variance: error * error,
+                })
+                .collect();
+            let next = tau * chance.normal();
+            let pooled = method.pool(&studies).unwrap();
+            let prediction = pooled.prediction.unwrap();
+            assert!(
+                prediction.lower <= pooled.mean.lower && pooled.mean.upper <= prediction.upper,
+                "{pooled:?}"
+            );
+            of_mean += u32::from(pooled.mean.contains(0.0));
+            of_next += u32::from(prediction.contains(next));
+        }
+        let share = |count: u32| f64::from(count) / f64::from(runs);
+        (share(of_mean), share(of_next))
+    }
+
+    // Drawn from a seed, so it is the same every time. With 1500 runs of each case the lowest shares were 93.9 % (mean) and
+    // 93.7 % (next machine), both where all errors are equal; weights by precision alone held the mean in 41 to 95 %.
+    #[test]
+    fn intervals_hold_what_they_promise_however_uneven_machines_measure() {
+        for (errors, tau) in UNEVEN {
+            let (mean, next) = held_by(errors, tau, 400);
+            assert!(mean > 0.92 && next > 0.92, "{errors:?}: {mean} {next}");
+        }
+    }
+
+    #[test]
+    fn two_machines_that_claim_to_measure_without_noise_do_not_outvote_twenty() {
+        let honest = (0..20).map(|number| Study {
+            effect: 0.3 + 0.01 * f64::from(number % 5 - 2),
+            variance: 0.03_f64.powi(2),
+        });
+        let exact = Study {
+            effect: -0.21,
+            variance: 3e-5_f64.powi(2),
+        };
+        let studies: Vec<Study> = honest.chain([exact; 2]).collect();
+        let pooled = RandomEffects::new(0.95).pool(&studies).unwrap();
+        assert!(pooled.mean.lower > 0.0, "{pooled:?}");
+        assert!(pooled.tau_squared > 0.01, "{pooled:?}");
+        // They are two of 22, of which the next machine may be one in twenty.
+        let next = pooled.prediction.unwrap();
+        assert!(next.lower < 0.0 && next.contains(0.3), "{pooled:?}");
     }
 
     proptest! {
@@ -558,10 +672,7 @@ mod tests {
             });
             let studies: Vec<Study> = studies.collect();
             let pooled = RandomEffects::new(0.95).pool(&studies).unwrap();
-            let (mean, tau_squared) = by_pairs(&studies);
-            let near = |a: f64, b: f64| (a - b).abs() <= 1e-6 * (a.abs() + b.abs()).max(1e-9);
-            prop_assert!(near(pooled.tau_squared, tau_squared), "{pooled:?} {tau_squared}");
-            prop_assert!((pooled.mean.estimate - mean).abs() < 1e-6, "{pooled:?} {mean}");
+            prop_assert!(is_paule_and_mandel(&studies, pooled.tau_squared), "{pooled:?}");
             for Interval { estimate, lower, upper } in [pooled.mean, pooled.prediction.unwrap()] {
                 prop_assert!(lower.is_finite() && upper.is_finite(), "{pooled:?}");
                 prop_assert!(lower <= estimate && estimate <= upper, "{pooled:?}");
