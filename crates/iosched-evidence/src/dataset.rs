@@ -1200,7 +1200,7 @@ mod tests {
         );
         let said = Dataset::read(dir.path(), &ALL).unwrap().unusable[0].to_string();
         assert!(
-            said.ends_with("row 2: standard_error is -1, not within 0.000000001 to 20"),
+            said.ends_with("row 2: standard_error is -1, not within 0.000438 to 2"),
             "{said}"
         );
         let dir = tempfile::tempdir().unwrap();

@@ -101,7 +101,7 @@ pub struct Finding {
     pub days: (i32, i32),
     /// The arm that ratios are taken to: the one that most machines have measured.
     pub reference: Text,
-    /// Every other arm that was measured beside it, the best first, then those of which too little is known.
+    /// Every other arm that was measured, the best first, then those of which too little or nothing is known beside it.
     pub arms: Vec<ArmFinding>,
     /// What that amounts to.
     pub answer: Answer,
@@ -117,7 +117,8 @@ pub struct Finding {
 pub enum Answer {
     /// Too few machines measured two arms.
     Unknown,
-    /// Another arm may be as good as the one with the best mean, or more than [`MARGIN`] behind it.
+    /// Another arm may be as good as the best, or more than [`MARGIN`] behind it, or was measured by enough machines and
+    /// beside no arm that it could be compared by.
     NotToldApart,
     /// One arm is better than all others but those that are as good within [`MARGIN`].
     Take,
@@ -464,7 +465,6 @@ impl<'a> Group<'a> {
         let pairs = Pairs::of(self.rows.iter().copied());
         let mut found: Vec<ArmFinding> = others
             .map(|(arm, _)| pairs.arm(arm, reference, method))
-            .filter(|arm| arm.machines > 0)
             .collect();
         let estimate =
             |arm: &ArmFinding| arm.ratio.map_or(f64::NEG_INFINITY, |ratio| ratio.estimate);
@@ -473,7 +473,7 @@ impl<'a> Group<'a> {
                 .total_cmp(&estimate(a))
                 .then_with(|| a.arm.cmp(&b.arm))
         });
-        let (answer, arms) = answer(reference, &found, &pairs, method);
+        let (answer, arms) = answer(reference, &found, &arms, &pairs, method);
         let of = |wanted: Answer| {
             if answer == wanted {
                 arms.clone()
@@ -497,64 +497,93 @@ impl<'a> Group<'a> {
     }
 }
 
-/// What the intervals say of all arms that are known, and those that may be taken: the best by its mean first.
+/// What the intervals say of all arms that enough machines measured, and those that may be taken: the best first.
 fn answer(
     reference: &str,
     arms: &[ArmFinding],
+    measured: &[(&str, usize)],
     pairs: &Pairs<'_>,
     method: &RandomEffects,
 ) -> (Answer, Vec<Text>) {
+    /// So often a better arm than the best one is looked for: each is surely ahead of the one before.
+    const STEPS: usize = 8;
     let as_itself = Interval {
         estimate: 1.0,
         lower: 1.0,
         upper: 1.0,
     };
-    let known = arms.iter().filter_map(|arm| Some((&*arm.arm, arm.ratio?)));
-    let mut known: Vec<(&str, Interval)> = known.collect();
-    if known.is_empty() {
+    if arms.iter().all(|arm| arm.ratio.is_none()) {
         return (Answer::Unknown, Vec::new());
     }
+    let is_measured = |arm: &ArmFinding| {
+        let at = measured.binary_search_by_key(&&*arm.arm, |(name, _)| name);
+        arm.ratio.is_some() || at.is_ok_and(|at| measured[at].1 >= LEAST_MACHINES)
+    };
     // Before those that are exactly as good: nothing is gained by a change.
-    known.insert(0, (reference, as_itself));
-    known.sort_by(|a, b| b.1.estimate.total_cmp(&a.1.estimate));
-    let (best, others) = known.split_first().expect("the reference is there");
-    let mut found = vec![Text::from(best.0)];
-    let mut answer = Answer::Take;
-    for other in others {
-        let ahead = ahead(*best, *other, reference, pairs, method);
-        let is_as_good = ahead.lower >= 1.0 / MARGIN && ahead.upper <= MARGIN;
-        if is_as_good || ahead.lower <= 1.0 {
-            found.push(Text::from(other.0));
+    let mut known = vec![(reference, Some(as_itself))];
+    let others = arms.iter().filter(|arm| is_measured(arm));
+    known.extend(others.map(|arm| (&*arm.arm, arm.ratio)));
+    let estimate = |of: &(&str, Option<Interval>)| of.1.map_or(f64::NEG_INFINITY, |it| it.estimate);
+    known.sort_by(|a, b| estimate(b).total_cmp(&estimate(a)));
+    let ahead =
+        |one: usize, other: usize| ahead(known[one], known[other], reference, pairs, method);
+    let is_surely_behind =
+        |one: usize, other: usize| ahead(other, one).is_some_and(|ahead| ahead.lower > 1.0);
+    // Machines that measured two arms side by side may say the contrary of their ratios to the reference.
+    let mut led = vec![0];
+    while led.len() < STEPS {
+        let best = led[led.len() - 1];
+        let better = (0..known.len()).find(|&other| other != best && is_surely_behind(best, other));
+        match better {
+            Some(better) if !led.contains(&better) => led.push(better),
+            _ => break,
         }
-        if !is_as_good && ahead.lower <= 1.0 {
+    }
+    let (best, led) = led.split_last().expect("it begins with one");
+    let mut found = vec![Text::from(known[*best].0)];
+    let mut answer = Answer::Take;
+    for other in (0..known.len()).filter(|other| other != best) {
+        let (is_as_good, may_be) = match ahead(*best, other) {
+            Some(ahead) => (
+                ahead.lower >= 1.0 / MARGIN && ahead.upper <= MARGIN,
+                ahead.lower <= 1.0,
+            ),
+            None => (false, !led.iter().any(|led| is_surely_behind(other, *led))),
+        };
+        if is_as_good || may_be {
+            found.push(Text::from(known[other].0));
+        }
+        if !is_as_good && may_be {
             answer = Answer::NotToldApart;
         }
     }
     (answer, found)
 }
 
-/// How many times as good one arm is as another, both with their ratios to the reference.
+/// How many times as good one arm is as another, each with its ratio to the reference; none if too few machines measured
+/// them together and one has no such ratio.
 fn ahead(
-    one: (&str, Interval),
-    other: (&str, Interval),
+    one: (&str, Option<Interval>),
+    other: (&str, Option<Interval>),
     reference: &str,
     pairs: &Pairs<'_>,
     method: &RandomEffects,
-) -> Interval {
+) -> Option<Interval> {
     if one.0 != reference && other.0 != reference {
         let studies = pairs.studies(one.0, other.0).into_iter();
         let studies: Vec<Study> = studies.map(|(_, study)| study).collect();
         let is_enough = studies.len() >= LEAST_MACHINES;
         if let Some(mean) = is_enough.then(|| method.mean(&studies)).flatten() {
-            return mean.exp();
+            return Some(mean.exp());
         }
     }
+    let (one, other) = (one.1?, other.1?);
     // Exact where one of them is the reference, whose interval is 1; otherwise too wide rather than too narrow.
-    Interval {
-        estimate: one.1.estimate / other.1.estimate,
-        lower: one.1.lower / other.1.upper,
-        upper: one.1.upper / other.1.lower,
-    }
+    Some(Interval {
+        estimate: one.estimate / other.estimate,
+        lower: one.lower / other.upper,
+        upper: one.upper / other.lower,
+    })
 }
 
 #[cfg(test)]
@@ -729,6 +758,50 @@ mod tests {
             ["kyber".into(), "bfq".into()],
             "{close:?}"
         );
+    }
+
+    /// What machines found of two arms alone.
+    fn pair(machines: std::ops::Range<usize>, arm: &str, against: &str, ratio: f64) -> Vec<Row> {
+        let row = |number: usize| Row {
+            record: format!("{number:032x}").into(),
+            machine: format!("{number:016x}").into(),
+            arm: arm.into(),
+            against: against.into(),
+            log_ratio: (ratio * [0.98, 1.0, 1.02, 1.01, 0.99][number % 5]).ln(),
+            ..example()
+        };
+        machines.map(row).collect()
+    }
+
+    #[test]
+    fn an_arm_that_was_measured_beside_another_than_the_reference_counts() {
+        let without = [
+            pair(0..25, "mq-deadline", "none", 1.05),
+            pair(30..38, "bfq", "none", 1.3),
+        ]
+        .concat();
+        assert_eq!(of_model(&without).take, ["bfq".into()]);
+        let faster = of_model(&[without.clone(), pair(40..60, "kyber", "bfq", 2.0)].concat());
+        assert_eq!(faster.take, ["kyber".into()], "{faster:?}");
+        let kyber = faster.arms.iter().find(|arm| &*arm.arm == "kyber").unwrap();
+        assert_eq!((kyber.machines, kyber.ratio), (0, None));
+        let slower = of_model(&[without.clone(), pair(40..60, "kyber", "bfq", 0.5)].concat());
+        assert_eq!(slower.take, ["bfq".into()], "{slower:?}");
+        // Beside nothing that both were compared with.
+        let apart = of_model(&[without, pair(40..60, "kyber", "cfq", 2.0)].concat());
+        let all = ["bfq", "cfq", "kyber"].map(Text::from);
+        assert_eq!(apart.not_told_apart, all, "{apart:?}");
+    }
+
+    #[test]
+    fn what_was_measured_side_by_side_decides_against_the_ratios_to_the_reference() {
+        let rows = [
+            pair(0..8, "mq-deadline", "none", 1.10),
+            pair(10..18, "bfq", "none", 1.20),
+            pair(20..28, "mq-deadline", "bfq", 1.30),
+        ];
+        let found = of_model(&rows.concat());
+        assert_eq!(found.take, ["mq-deadline".into()], "{found:?}");
     }
 
     #[test]

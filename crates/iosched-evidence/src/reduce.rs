@@ -19,13 +19,10 @@ use iosched_sim::disk::{Model, models};
 use crate::digest::sha256;
 use crate::drive::tidy;
 use crate::load_class::LoadClass;
-use crate::row::{LONGEST_TEXT, OWN, Row, Source, Text, numbers_of_release};
+use crate::row::{LONGEST_TEXT, OWN, RESOLUTION, Row, Source, Text, numbers_of_release};
 
 /// Fewer rounds say too little of their own spread.
 pub(crate) const LEAST_ROUNDS: usize = 3;
-
-/// The smallest standard deviation of a log-ratio that is believed, as in the race.
-const RESOLUTION: f64 = 0.001;
 
 /// How many rounds the spread of all pairs of a load counts beside a pair's own.
 const PRIOR_ROUNDS: f64 = 4.0;

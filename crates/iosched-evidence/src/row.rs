@@ -135,6 +135,15 @@ pub struct Row {
 /// The load class of loads of one's own: they are shown, and advise nobody.
 pub const OWN: &str = "own";
 
+/// The smallest standard deviation of a log-ratio that is believed, as in the race.
+pub(crate) const RESOLUTION: f64 = 0.001;
+
+/// As many rounds as a record may hold.
+const MOST_ROUNDS: f64 = 100_000.0;
+
+/// A ratio that may be seven times as large says nothing.
+const LARGEST_ERROR: f64 = 2.0;
+
 /// Texts are no longer than this.
 pub const LONGEST_TEXT: usize = 200;
 
@@ -258,11 +267,14 @@ impl Row {
         if self.arm == self.against {
             return Err(format!("{} is compared with itself", self.arm));
         }
+        // As exactly as so many rounds can tell, with room for how numbers are rounded.
+        let least_error = 0.98e6 * RESOLUTION / f64::from(self.rounds.max(1)).sqrt();
+        let errors = least_error.floor() / 1e6..=LARGEST_ERROR;
         let numbers = [
             // A hundred thousand times as good: what is beyond that was measured in other units.
             ("log_ratio", Some(self.log_ratio), -11.6..=11.6),
-            ("standard_error", Some(self.standard_error), 1e-9..=20.0),
-            ("rounds", Some(f64::from(self.rounds)), 2.0..=1e6),
+            ("rounds", Some(f64::from(self.rounds)), 2.0..=MOST_ROUNDS),
+            ("standard_error", Some(self.standard_error), errors),
             // The year 1990, and 2200.
             ("day", Some(f64::from(self.day)), 7305.0..=84_006.0),
             ("queue_depth", self.queue_depth.map(f64::from), 0.0..=1e9),
@@ -363,7 +375,15 @@ mod tests {
     fn what_cannot_be_is_named_with_its_value() {
         type Spoil = fn(&mut Row);
         assert_eq!(example().check(), Ok(()));
-        let cases: [(&str, Spoil); 12] = [
+        let cases: [(&str, Spoil); 16] = [
+            ("standard_error is 0.0004, not within", |row| {
+                row.standard_error = 0.0004; // five rounds tell 0.00045
+            }),
+            ("standard_error is 0.000001, not", |row| {
+                (row.rounds, row.standard_error) = (100_000, 1e-6);
+            }),
+            ("standard_error is 2.1, not", |row| row.standard_error = 2.1),
+            ("rounds is 100001, not", |row| row.rounds = 100_001),
             ("log_ratio is -13.8, not", |row| row.log_ratio = -13.8),
             ("log_ratio is 1e300, not", |row| row.log_ratio = 1e300),
             ("kernel is \"006.012\"", |row| row.kernel = "006.012".into()),
