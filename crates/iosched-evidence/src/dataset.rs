@@ -192,6 +192,16 @@ pub enum DatasetError {
         /// The file.
         path: PathBuf,
     },
+    /// A comparison that is there stands again, with more rounds, and as found somewhere else.
+    #[error(
+        "the record {record} is there with another {column}: it cannot have grown to what is to be added"
+    )]
+    Conflict {
+        /// Which record.
+        record: String,
+        /// The first column that differs.
+        column: &'static str,
+    },
     /// It cannot be read or written.
     #[error("cannot access {}", path.display())]
     Io {
@@ -222,6 +232,9 @@ impl Failure for DatasetError {
             DatasetError::Busy { .. } => "wait until it ends, then run the command again".into(),
             DatasetError::NoSecret { .. } => {
                 "merge what is there into a new dataset, which gets a secret of its own, and add to that; a file system without modes (vfat, CIFS) keeps none".into()
+            }
+            DatasetError::Conflict { .. } => {
+                "what is there stays; find out who made the other: the identifier of a record is known to all who have a dataset with it".into()
             }
             DatasetError::Newer { .. } => "use the iosched that wrote it, or a newer one".into(),
             DatasetError::Io { source, .. } if user_files::is_led_elsewhere(source) => {
@@ -338,45 +351,100 @@ impl Dataset {
                 }
             }
         }
-        read.rows = each_once(read.rows);
+        let (rows, refused) = each_once(read.rows);
+        read.rows = rows;
+        read.unusable.extend(refused);
         Ok(read)
     }
 
-    /// Of these rows those that say something new, and how many records say nothing new.
-    pub fn new_of(&self, rows: Vec<Row>) -> (Vec<Row>, usize) {
-        let known: HashSet<Same<'_>> = self.rows.iter().map(Same).collect();
-        let is_new = |row: &Row| {
-            known
-                .get(&Same(row))
-                .is_none_or(|known| known.0.rounds < row.rounds)
-        };
+    /// Of these rows those that say something new.
+    pub fn new_of(&self, rows: Vec<Row>) -> New {
         let records = |rows: &[Row]| -> BTreeSet<String> {
             rows.iter().map(|row| row.record.to_string()).collect()
         };
-        let all = records(&rows);
-        let new: Vec<Row> = rows.into_iter().filter(is_new).collect();
-        let new = each_once(new);
-        let left_out = all.len() - records(&new).len();
-        (new, left_out)
+        let mut left_out = records(&rows);
+        let known: HashSet<Same<'_>> = self.rows.iter().map(Same).collect();
+        let mut refused = Vec::new();
+        let mut is_new = |row: &Row| {
+            let Some(Same(known)) = known.get(&Same(row)) else {
+                return true;
+            };
+            has_grown(known, row, &mut refused)
+        };
+        let new = rows.into_iter().filter(&mut is_new).collect();
+        let (rows, among_them) = each_once(new);
+        refused.extend(among_them);
+        let refused = each_named_once(refused);
+        for record in records(&rows) {
+            left_out.remove(&record);
+        }
+        for error in &refused {
+            if let DatasetError::Conflict { record, .. } = error {
+                left_out.remove(record);
+            }
+        }
+        New {
+            rows,
+            already_there: left_out.len(),
+            refused,
+        }
     }
 }
 
-/// The same comparison once, with the most rounds; in the order in which they came.
-pub(crate) fn each_once(mut rows: Vec<Row>) -> Vec<Row> {
+/// What rows say beside a dataset.
+#[derive(Debug)]
+pub struct New {
+    /// Those that say something new.
+    pub rows: Vec<Row>,
+    /// How many records say nothing new.
+    pub already_there: usize,
+    /// Records that are there as found somewhere else; their rows are not among the others.
+    pub refused: Vec<DatasetError>,
+}
+
+/// Whether a row has more rounds of the comparison that is known; if it was found somewhere else, that is an error.
+fn has_grown(known: &Row, row: &Row, refused: &mut Vec<DatasetError>) -> bool {
+    if row.rounds <= known.rounds {
+        return false;
+    }
+    let Some(column) = known.other_origin(row) else {
+        return true;
+    };
+    refused.push(DatasetError::Conflict {
+        record: row.record.to_string(),
+        column,
+    });
+    false
+}
+
+/// The same comparison once, with the most rounds, in the order in which they came; what more rounds were found somewhere
+/// else than those that came first.
+fn each_once(mut rows: Vec<Row>) -> (Vec<Row>, Vec<DatasetError>) {
     let mut longest: HashMap<Same<'_>, usize> = HashMap::with_capacity(rows.len());
+    let mut refused = Vec::new();
     for (at, row) in rows.iter().enumerate() {
         let best = longest.entry(Same(row)).or_insert(at);
-        if row.rounds > rows[*best].rounds {
+        if has_grown(&rows[*best], row, &mut refused) {
             *best = at;
         }
     }
     if longest.len() == rows.len() {
-        return rows;
+        return (rows, refused);
     }
     let kept: HashSet<usize> = longest.into_values().collect();
     let mut at = 0..rows.len();
     rows.retain(|_| at.next().is_some_and(|at| kept.contains(&at)));
-    rows
+    (rows, each_named_once(refused))
+}
+
+/// One error for each record.
+fn each_named_once(mut refused: Vec<DatasetError>) -> Vec<DatasetError> {
+    let mut named = HashSet::new();
+    refused.retain(|error| match error {
+        DatasetError::Conflict { record, .. } => named.insert(record.clone()),
+        _ => true,
+    });
+    refused
 }
 
 /// A row, equal to others that compare the same.
@@ -1118,17 +1186,53 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         added(dir.path(), &rows(4)).unwrap();
         let known = Dataset::read(dir.path(), &ALL).unwrap();
-        let (new, left_out) = known.new_of(rows(6));
-        assert_eq!((new.len(), left_out), (2, 4));
+        let new = known.new_of(rows(6));
+        assert_eq!((new.rows.len(), new.already_there), (2, 4));
         let mut longer = rows(1);
         longer[0].rounds = 9;
-        let (new, left_out) = known.new_of(longer);
-        assert_eq!((new.len(), left_out), (1, 0));
-        added(dir.path(), &new).unwrap();
+        let new = known.new_of(longer);
+        assert_eq!((new.rows.len(), new.already_there), (1, 0));
+        added(dir.path(), &new.rows).unwrap();
         added(dir.path(), &rows(2)).unwrap();
         let read = Dataset::read(dir.path(), &ALL).unwrap();
         assert_eq!(read.rows.len(), 4);
         assert_eq!(read.rows.iter().map(|row| row.rounds).max(), Some(9));
+    }
+
+    #[test]
+    fn a_record_cannot_grow_on_another_machine() {
+        type Spoil = fn(&mut Row);
+        let others: [(&str, Spoil); 4] = [
+            ("machine", |row| row.machine = "fedcba9876543210".into()),
+            ("model", |row| row.model = "another".into()),
+            ("kernel", |row| row.kernel = "6.12.49".into()),
+            ("day", |row| row.day += 1),
+        ];
+        for (column, spoil) in others {
+            let dir = tempfile::tempdir().unwrap();
+            added(dir.path(), &rows(4)).unwrap();
+            let known = Dataset::read(dir.path(), &ALL).unwrap();
+            let mut foreign = rows(6);
+            for row in &mut foreign {
+                (row.rounds, row.log_ratio) = (1000, -0.5);
+            }
+            spoil(&mut foreign[2]);
+            let new = known.new_of(foreign.clone());
+            assert_eq!((new.rows.len(), new.already_there), (5, 0), "{column}");
+            assert_eq!(new.refused.len(), 1, "{:?}", new.refused);
+            let said = new.refused[0].to_string();
+            let named = format!("{:032x} is there with another {column}:", 2);
+            assert!(said.contains(&named), "{said}");
+            // So it is where both were given at once, and in a directory that files were copied into.
+            let both = [rows(4), foreign.clone()].concat();
+            let new = Dataset::default().new_of(both);
+            assert_eq!((new.rows.len(), new.refused.len()), (6, 1), "{column}");
+            let stays = &new.rows[..4];
+            assert!(stays.iter().any(|row| row.log_ratio > 0.0), "{stays:?}");
+            added(dir.path(), &foreign).unwrap();
+            let read = Dataset::read(dir.path(), &ALL).unwrap();
+            assert_eq!(read.rows.len(), 6, "{column}");
+        }
     }
 
     #[test]

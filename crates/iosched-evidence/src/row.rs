@@ -200,6 +200,35 @@ impl Row {
         run(self) == run(other) && texts.by_ref().take(Row::COMMON_TEXTS).all(|(a, b)| a == b)
     }
 
+    /// What differs from another row of the same record that can not differ, however much the record has grown.
+    pub(crate) fn other_origin(&self, other: &Row) -> Option<&'static str> {
+        let texts = |row: &'_ Row| {
+            [
+                ("machine", row.machine.clone()),
+                ("model", row.model.clone()),
+                ("firmware", row.firmware.clone()),
+                ("transport", row.transport.clone()),
+                ("kernel", row.kernel.clone()),
+            ]
+        };
+        let mut texts = texts(self).into_iter().zip(texts(other));
+        let of_text = texts.find(|(ours, theirs)| ours != theirs);
+        let others = [
+            ("source", self.source != other.source),
+            // The same simulation is the same record whenever it runs.
+            (
+                "day",
+                self.source != Source::Simulated && self.day != other.day,
+            ),
+            ("rotational", self.rotational != other.rotational),
+            ("is_virtual", self.is_virtual != other.is_virtual),
+        ];
+        let of_other = others.into_iter().find(|(_, is_other)| *is_other);
+        of_text
+            .map(|((name, _), _)| name)
+            .or(of_other.map(|(name, _)| name))
+    }
+
     /// So many of its texts are those of the run.
     const COMMON_TEXTS: usize = 12;
 

@@ -2,11 +2,14 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Subcommand};
-use iosched_evidence::dataset::{self, DEFAULT, Dataset, DatasetError, Room, RowFilter, Secret};
+use iosched_evidence::dataset::{
+    self, DEFAULT, Dataset, DatasetError, New, Room, RowFilter, Secret,
+};
 use iosched_evidence::load_class::LoadClass;
 use iosched_evidence::pool::{self, Finding, Level, Question};
 use iosched_evidence::reduce;
@@ -175,8 +178,7 @@ struct Added<'a> {
     rows: Option<&'a [Row]>,
     files: Vec<PathBuf>,
     /// Records that cannot be used.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    left_out: Option<&'a [LeftOut]>,
+    left_out: &'a [LeftOut],
 }
 
 /// What cannot be used, as `--json` names it.
@@ -216,7 +218,7 @@ fn add(args: &AddArgs, output: &Output) -> Outcome {
     for error in &bad {
         warn_of(error.as_ref(), output);
     }
-    let left_out: Vec<LeftOut> = bad
+    let mut left_out: Vec<LeftOut> = bad
         .iter()
         .map(|error| LeftOut::of(error.as_ref()))
         .collect();
@@ -228,7 +230,12 @@ fn add(args: &AddArgs, output: &Output) -> Outcome {
             quoted_path(&args.to)
         ));
     }
-    let (new, already_there) = known.new_of(rows);
+    let New {
+        rows: new,
+        already_there,
+        refused,
+    } = known.new_of(rows);
+    left_out.extend(told_of(&refused, output));
     room.take(&args.to, &new).map_err(boxed)?;
     if !output.is_json() {
         output.text(&told::rows(&new, output.width()));
@@ -252,7 +259,7 @@ fn add(args: &AddArgs, output: &Output) -> Outcome {
         new_rows: new.len(),
         rows: Some(&new),
         files,
-        left_out: Some(&left_out),
+        left_out: &left_out,
     };
     say_added(&added, output);
     Ok(if left_out.is_empty() {
@@ -339,20 +346,23 @@ fn merge(args: &MergeArgs, output: &Output) -> Outcome {
     let mut secret = dataset::pseudonyms(&args.to).map_err(boxed)?;
     let mut room = Room::default();
     let mut rows = Vec::new();
+    let mut left_out: Vec<LeftOut> = Vec::new();
     let mut has_anothers_secret = false;
     for path in &args.datasets {
         let mut read =
             Dataset::read_within(path, &RowFilter::default(), &mut room).map_err(boxed)?;
-        // What is left out here would be missed later by nobody.
-        if !read.unusable.is_empty() {
-            return Err(boxed(read.unusable.remove(0)));
+        // What is left out here would be missed later by nobody; of a record in two ways, one is there.
+        let is_conflict = |error: &DatasetError| matches!(error, DatasetError::Conflict { .. });
+        if let Some(at) = read.unusable.iter().position(|error| !is_conflict(error)) {
+            return Err(boxed(read.unusable.swap_remove(at)));
         }
+        left_out.extend(told_of(&read.unusable, output));
         rows.extend(read.rows);
         let other = match dataset::pseudonyms(path) {
             Ok(other) if other.is_new() => continue,
             Ok(other) => Some(other),
-            // One that others know is not gone on with.
-            Err(DatasetError::NoSecret { .. }) => None,
+            // One that others know is not gone on with, and one that its owner keeps is not needed.
+            Err(error) if is_without_secret(&error) => None,
             Err(error) => return Err(boxed(error)),
         };
         let is_same = other
@@ -370,7 +380,12 @@ fn merge(args: &MergeArgs, output: &Output) -> Outcome {
     }
     // What is read is held at the same time, so what is written takes no more.
     let known = existing(&args.to, &mut room, output)?;
-    let (new, already_there) = known.new_of(rows);
+    let New {
+        rows: new,
+        already_there,
+        refused,
+    } = known.new_of(rows);
+    left_out.extend(told_of(&refused, output));
     let is_wanted = !args.dry_run && !new.is_empty();
     let files = written(&args.to, &secret, &new, is_wanted)?;
     let added = Added {
@@ -381,10 +396,31 @@ fn merge(args: &MergeArgs, output: &Output) -> Outcome {
         new_rows: new.len(),
         rows: None,
         files,
-        left_out: None,
+        left_out: &left_out,
     };
     say_added(&added, output);
-    Ok(exit::OK)
+    Ok(if left_out.is_empty() {
+        exit::OK
+    } else {
+        exit::BAD_RECORD
+    })
+}
+
+/// Whether a dataset has no secret that can be gone on with here: others know it, or its owner alone may read it.
+fn is_without_secret(error: &DatasetError) -> bool {
+    match error {
+        DatasetError::NoSecret { .. } => true,
+        DatasetError::Io { source, .. } => source.kind() == io::ErrorKind::PermissionDenied,
+        _ => false,
+    }
+}
+
+/// Warns of each record that is left out, and gives it as `--json` names it.
+fn told_of(refused: &[DatasetError], output: &Output) -> impl Iterator<Item = LeftOut> {
+    refused.iter().map(|error| {
+        warn_of(error, output);
+        LeftOut::of(error)
+    })
 }
 
 /// What `--json` prints of what is known: one finding after the other, as they come.
@@ -625,4 +661,25 @@ fn drives(rows: &[Row], model: &str) -> BTreeSet<(Level, Text, Text)> {
         }
     }
     drives
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_that_may_not_be_read_is_none_to_go_on_with() {
+        let path = PathBuf::from("fleet/.machines.key");
+        let io = |kind: io::ErrorKind| DatasetError::Io {
+            path: path.clone(),
+            source: kind.into(),
+        };
+        assert!(is_without_secret(&io(io::ErrorKind::PermissionDenied)));
+        assert!(is_without_secret(&DatasetError::NoSecret {
+            path: path.clone()
+        }));
+        assert!(!is_without_secret(&io(io::ErrorKind::Other)));
+        let cause = String::new();
+        assert!(!is_without_secret(&DatasetError::Damaged { path, cause }));
+    }
 }

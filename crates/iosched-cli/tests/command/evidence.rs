@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Instant;
 
-use iosched_evidence::dataset;
+use iosched_evidence::dataset::{self, Dataset, RowFilter};
 use iosched_evidence::fixture::{Fleet, Size};
 use iosched_evidence::row::Row;
 
@@ -752,6 +752,46 @@ fn evidence_that_tells_too_much_apart_is_left_out_in_bounded_memory() {
         assert!(name, "{said}");
         fs::remove_dir_all(&at).unwrap();
     }
+}
+
+#[test]
+fn a_foreign_dataset_takes_the_place_of_no_machine() {
+    let dir = tempfile::tempdir().unwrap();
+    let size = Size {
+        machines: 3,
+        models: 1,
+        loads: 1,
+    };
+    let own = Fleet::new(1, size).rows;
+    let foreign = own.iter().map(|row| Row {
+        machine: "fedcba9876543210".into(),
+        rounds: 1000,
+        log_ratio: -row.log_ratio,
+        ..row.clone()
+    });
+    let foreign: Vec<Row> = foreign.collect();
+    let at = |name: &str| dir.path().join(name);
+    for (name, rows) in [("own", &own), ("foreign", &foreign)] {
+        let at = at(name);
+        dataset::add(&at, &dataset::pseudonyms(&at).unwrap(), rows).unwrap();
+    }
+    let [own_at, foreign_at, all] = ["own", "foreign", "all"].map(at);
+    let output = Command::new(env!("CARGO_BIN_EXE_iosched"))
+        .args(["evidence", "merge"])
+        .args([&own_at, &foreign_at])
+        .arg("--to")
+        .arg(&all)
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(12), "{said}");
+    assert!(said.contains("is there with another machine"), "{said}");
+    let rows = |at: &Path| {
+        let mut rows = Dataset::read(at, &RowFilter::default()).unwrap().rows;
+        rows.sort_by(|a, b| (&a.record, &a.arm, &a.against).cmp(&(&b.record, &b.arm, &b.against)));
+        rows
+    };
+    assert_eq!(rows(&all), rows(&own_at));
 }
 
 #[test]
