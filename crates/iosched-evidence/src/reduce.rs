@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use iosched_experiment::analysis::RESOLUTION;
 use iosched_experiment::load::builtin::BUILT_IN;
 use iosched_experiment::load::pgbench::Mode;
 use iosched_experiment::load::{Spec, families};
@@ -19,7 +20,7 @@ use iosched_sim::disk::{Model, models};
 use crate::digest::sha256;
 use crate::drive::tidy;
 use crate::load_class::LoadClass;
-use crate::row::{LONGEST_TEXT, OWN, RESOLUTION, Row, Source, Text, numbers_of_release};
+use crate::row::{LONGEST_TEXT, OWN, Row, Source, Text, numbers_of_release};
 
 /// Fewer rounds say too little of their own spread.
 pub(crate) const LEAST_ROUNDS: usize = 3;

@@ -7,6 +7,8 @@ use std::hash::Hash;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use iosched_experiment::analysis::RESOLUTION;
+use iosched_experiment::plan::MOST_ROUNDS;
 use iosched_machine::visible;
 use serde::{Serialize, Serializer};
 
@@ -134,12 +136,6 @@ pub struct Row {
 
 /// The load class of loads of one's own: they are shown, and advise nobody.
 pub const OWN: &str = "own";
-
-/// The smallest standard deviation of a log-ratio that is believed, as in the race.
-pub(crate) const RESOLUTION: f64 = 0.001;
-
-/// As many rounds as a record may hold.
-const MOST_ROUNDS: f64 = 100_000.0;
 
 /// A ratio that may be seven times as large says nothing.
 const LARGEST_ERROR: f64 = 2.0;
@@ -302,7 +298,11 @@ impl Row {
         let numbers = [
             // A hundred thousand times as good: what is beyond that was measured in other units.
             ("log_ratio", Some(self.log_ratio), -11.6..=11.6),
-            ("rounds", Some(f64::from(self.rounds)), 2.0..=MOST_ROUNDS),
+            (
+                "rounds",
+                Some(f64::from(self.rounds)),
+                2.0..=f64::from(MOST_ROUNDS),
+            ),
             ("standard_error", Some(self.standard_error), errors),
             // The year 1990, and 2200.
             ("day", Some(f64::from(self.day)), 7305.0..=84_006.0),

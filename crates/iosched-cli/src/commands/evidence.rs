@@ -181,6 +181,16 @@ struct Added<'a> {
     left_out: &'a [LeftOut],
 }
 
+impl Added<'_> {
+    fn exit_code(&self) -> u8 {
+        if self.left_out.is_empty() {
+            exit::OK
+        } else {
+            exit::BAD_RECORD
+        }
+    }
+}
+
 /// What cannot be used, as `--json` names it.
 #[derive(Debug, Serialize)]
 struct LeftOut {
@@ -230,12 +240,7 @@ fn add(args: &AddArgs, output: &Output) -> Outcome {
             quoted_path(&args.to)
         ));
     }
-    let New {
-        rows: new,
-        already_there,
-        refused,
-    } = known.new_of(rows);
-    left_out.extend(told_of(&refused, output));
+    let (new, already_there) = new_beside(&known, rows, &mut left_out, output);
     room.take(&args.to, &new).map_err(boxed)?;
     if !output.is_json() {
         output.text(&told::rows(&new, output.width()));
@@ -262,11 +267,7 @@ fn add(args: &AddArgs, output: &Output) -> Outcome {
         left_out: &left_out,
     };
     say_added(&added, output);
-    Ok(if left_out.is_empty() {
-        exit::OK
-    } else {
-        exit::BAD_RECORD
-    })
+    Ok(added.exit_code())
 }
 
 /// The files that now hold these rows, written beside the secret that names their machines; none unless that is wanted.
@@ -380,12 +381,7 @@ fn merge(args: &MergeArgs, output: &Output) -> Outcome {
     }
     // What is read is held at the same time, so what is written takes no more.
     let known = existing(&args.to, &mut room, output)?;
-    let New {
-        rows: new,
-        already_there,
-        refused,
-    } = known.new_of(rows);
-    left_out.extend(told_of(&refused, output));
+    let (new, already_there) = new_beside(&known, rows, &mut left_out, output);
     let is_wanted = !args.dry_run && !new.is_empty();
     let files = written(&args.to, &secret, &new, is_wanted)?;
     let added = Added {
@@ -399,11 +395,23 @@ fn merge(args: &MergeArgs, output: &Output) -> Outcome {
         left_out: &left_out,
     };
     say_added(&added, output);
-    Ok(if left_out.is_empty() {
-        exit::OK
-    } else {
-        exit::BAD_RECORD
-    })
+    Ok(added.exit_code())
+}
+
+/// The rows that say something new beside a dataset, and how many records say nothing new. What is refused is warned of.
+fn new_beside(
+    known: &Dataset,
+    rows: Vec<Row>,
+    left_out: &mut Vec<LeftOut>,
+    output: &Output,
+) -> (Vec<Row>, usize) {
+    let New {
+        rows,
+        already_there,
+        refused,
+    } = known.new_of(rows);
+    left_out.extend(told_of(&refused, output));
+    (rows, already_there)
 }
 
 /// Whether a dataset has no secret that can be gone on with here: others know it, or its owner alone may read it.

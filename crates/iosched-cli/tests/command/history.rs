@@ -32,6 +32,30 @@ impl Small {
         let options = format!("remount,nr_inodes={most}");
         run("mount", &["-o", &options, self.0.to_str().unwrap()]);
     }
+
+    /// Runs a command with room for none, one, two files more, until it succeeds: it needs two at the least, says before that
+    /// that nothing is changed, and nothing is.
+    fn refuse_until_there_is_room(
+        &self,
+        command: impl Fn() -> (i32, String, String),
+        unchanged: impl Fn(u64),
+    ) {
+        let mut failures = 0;
+        for room in 0.. {
+            self.leave_room_for(room);
+            let (code, _, errors) = command();
+            if code == 0 {
+                break;
+            }
+            failures += 1;
+            assert!(
+                errors.contains("without a history nothing is changed: make room there"),
+                "{errors}"
+            );
+            unchanged(room);
+        }
+        assert!(failures >= 2, "{failures}");
+    }
 }
 
 impl Drop for Small {
@@ -57,26 +81,15 @@ fn an_undo_that_cannot_be_written_down_changes_nothing() {
     let small = Small::on(Path::new(STATE));
     assert_eq!(said(&["set", &disk.name, "bfq"]).0, 0);
     let after = disk.whole_queue();
-    let mut failures = 0;
-    for room in 0.. {
-        small.leave_room_for(room);
-        let (code, _, errors) = said(&["undo"]);
-        if code == 0 {
-            break;
-        }
-        failures += 1;
-        assert!(
-            errors.contains("without a history nothing is changed: make room there"),
-            "{errors}"
-        );
+    let unchanged = |room| {
         assert_eq!(disk.whole_queue(), after, "room for {room}");
         let (_, foretold, _) = said(&["undo", "--dry-run"]);
         assert!(
             foretold.starts_with("would take back change 1"),
             "{foretold}"
         );
-    }
-    assert!(failures >= 2, "{failures}");
+    };
+    small.refuse_until_there_is_room(|| said(&["undo"]), unchanged);
     assert_eq!(disk.whole_queue(), before);
     assert_eq!(said(&["undo"]).0, 1, "there is nothing left");
 }
@@ -91,22 +104,11 @@ fn a_policy_whose_change_cannot_be_written_down_changes_nothing() {
     machine.write("var/lib/iosched/lock", "");
     fs::create_dir(machine.path("var/lib/iosched/history")).unwrap();
     let before = machine.etc();
-    let mut failures = 0;
     // With room for one, the change can be begun, and not be ended.
-    for room in 0.. {
-        small.leave_room_for(room);
-        let (code, _, errors) = machine.run("persist", &["sda", "bfq", "--yes"]);
-        if code == 0 {
-            break;
-        }
-        failures += 1;
-        assert!(
-            errors.contains("without a history nothing is changed: make room there"),
-            "{errors}"
-        );
-        assert_eq!(machine.etc(), before, "room for {room}");
-    }
-    assert!(failures >= 2, "{failures}");
+    small.refuse_until_there_is_room(
+        || machine.run("persist", &["sda", "bfq", "--yes"]),
+        |room| assert_eq!(machine.etc(), before, "room for {room}"),
+    );
     assert_ne!(machine.etc(), before);
 }
 

@@ -31,7 +31,7 @@ impl SideEffect {
 }
 
 /// The smallest relative standard deviation of a difference that is believed, as in the race.
-const RESOLUTION: f64 = 0.001;
+pub const RESOLUTION: f64 = 0.001;
 
 /// The arm to use, where the race allows to name one ([`Contest::choice`]); what breaks a tie is
 /// [`costs`].

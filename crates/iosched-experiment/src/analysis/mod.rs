@@ -13,7 +13,7 @@ use iosched_stats::remarks::{self, Remark};
 use serde::Serialize;
 
 pub use self::caveat::Caveat;
-pub use self::choice::SideEffect;
+pub use self::choice::{RESOLUTION, SideEffect};
 pub use self::control::Control;
 pub use self::rank::Rank;
 pub use self::rank::undecided_yet;

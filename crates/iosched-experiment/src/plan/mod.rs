@@ -47,7 +47,7 @@ pub const DEFAULT_MAX_ROUNDS: u32 = 30;
 pub(crate) const MIN_FIXED_ROUNDS: u32 = 2;
 
 /// The most rounds that a run may have.
-pub(crate) const MOST_ROUNDS: u32 = 100_000;
+pub const MOST_ROUNDS: u32 = 100_000;
 
 /// The most arms of a run: what is worked out of them grows with the square.
 const MOST_ARMS: usize = 1000;

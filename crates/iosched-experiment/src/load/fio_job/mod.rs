@@ -112,11 +112,7 @@ impl JobFile {
     pub(crate) fn workers(&self) -> u64 {
         self.jobs
             .iter()
-            .map(|job| {
-                job.last("numjobs", "numjobs")
-                    .and_then(|n| n.parse().ok())
-                    .unwrap_or(1)
-            })
+            .map(Job::workers)
             .fold(0, u64::saturating_add)
     }
 
@@ -124,9 +120,9 @@ impl JobFile {
     /// all of such a worker's, and counts each as done when the last one is (fio 3.33, `do_io` in backend.c).
     pub(crate) fn under_way_at_the_end(&self) -> u64 {
         let of_job = |job: &Job| {
-            let number = |key: &str| job.last(key, key).and_then(|n| n.parse().ok()).unwrap_or(1);
-            if number("iodepth") > 1 && job.is_asynchronous() {
-                u64::saturating_mul(number("iodepth"), number("numjobs"))
+            let depth = job.number("iodepth", "iodepth").unwrap_or(1);
+            if depth > 1 && job.is_asynchronous() {
+                depth.saturating_mul(job.workers())
             } else {
                 0
             }

@@ -109,7 +109,8 @@ impl Job {
         self.number("nrfiles", "nr_files").unwrap_or(1)
     }
 
-    fn workers(&self) -> u64 {
+    /// How many workers fio starts for it.
+    pub(super) fn workers(&self) -> u64 {
         self.number("numjobs", "numjobs").unwrap_or(1)
     }
 
@@ -132,7 +133,8 @@ impl Job {
         [of_files.saturating_add(first), steps]
     }
 
-    fn number(&self, key: &str, alias: &str) -> Option<u64> {
+    /// The last value of an option, if it is a number.
+    pub(super) fn number(&self, key: &str, alias: &str) -> Option<u64> {
         self.last(key, alias)?.parse().ok()
     }
 
