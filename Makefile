@@ -7,7 +7,7 @@ PREFIX ?= /usr/local
 export CARGO_TARGET_DIR := $(CURDIR)/target
 SUDO  := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: fuzz example-pgbench example-sweep example-documents example-database write-up-1 write-up-2 write-up-3 write-up-4 run test test-full test-ansible bench install setup setup-test build clean deb static test-vm
+.PHONY: fuzz example-pgbench example-sweep example-documents example-database write-up-1 write-up-2 write-up-3 write-up-4 two-schedulers run test test-full test-ansible bench install setup setup-test build clean deb static test-vm
 
 run: setup build ## measure this kernel's schedulers on an emulated disk; leaves only the record, in iosched-results/
 	$(SUDO) $(BIN) tune
@@ -52,6 +52,9 @@ example-database: setup build ## the database server's four loads, as ratios to 
 write-up-1 write-up-2 write-up-3 write-up-4: setup-test build ## a report of docs/write-ups.md again, under cfq, deadline and noop; ends with its tables
 	$(SUDO) env IOSCHED=$(BIN) scripts/write-up $(@:write-up-%=%) $(if $(FULL),--full)
 
+two-schedulers: setup-test build ## a guest's scheduler above a host's, on an emulated disk; ends with its table
+	$(SUDO) env IOSCHED=$(BIN) scripts/two-schedulers
+
 install: build ## one static-ish binary into $(PREFIX)/bin
 	install -D -m 0755 $(BIN) $(DESTDIR)$(PREFIX)/bin/iosched
 
@@ -71,10 +74,11 @@ test-ansible: build ## roll out over machines of namespaces with the Ansible col
 	$(SUDO) scripts/test-ansible
 
 CUTS ?= 20
+SERVED ?= 20
 
 test-vm: deb ## install the package in a machine of QEMU, keep schedulers, reboot it, cut its power
 	scripts/setup vm
-	$(SUDO) env IOSCHED_TEST_CUTS=$(CUTS) scripts/test-vm
+	$(SUDO) env IOSCHED_TEST_CUTS=$(CUTS) IOSCHED_TEST_SERVED=$(SERVED) scripts/test-vm
 
 clean:
 	$(CARGO) clean

@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 
 use iosched_testing::{is_root, lacks};
 
+use crate::common::lab::Lab;
 use crate::common::{iosched, text};
 
 /// The script with an `iosched` of the caller's.
@@ -120,6 +121,22 @@ fn the_table_has_theirs_beside_ours_and_nothing_is_overwritten() {
     let row = "\n| read, cold, as stored (virtual time) | ";
     assert!(table.contains(row), "{table}");
     assert!(text(&output.stdout).contains(&table));
+    // The page tells what they did, from the document, and has the rows of the table and the pages of the runs.
+    let page = fs::read_to_string(out.join("index.html")).unwrap();
+    for part in [
+        "<h1>3. The document server</h1>",
+        "<b>What they did.</b> 80 threads",
+        "<td>read, cold, as stored (virtual time)</td>",
+        "<iframe src=\"raid10-15k/simulate/report.html\"",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(
+        !page.contains("What we run") && !page.contains('|'),
+        "{page}"
+    );
+    assert!(out.join("raid10-15k/simulate/report.html").exists());
+
     // Each way to conclude has concluded twice.
     let concluded = |by: &str| -> u32 {
         let rows = table
@@ -158,4 +175,44 @@ fn the_table_has_theirs_beside_ours_and_nothing_is_overwritten() {
     let again = write_up(&stand_in, &arguments);
     assert_eq!(again.status.code(), Some(2));
     assert!(text(&again.stderr).contains("is there already"));
+}
+
+#[test]
+fn two_schedulers_one_above_the_other_are_compared_or_refused_with_a_hint() {
+    if !is_root() || Lab::new(&["fio", "jq", "losetup"]).is_none() {
+        return;
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/two-schedulers");
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let two_schedulers = |arguments: &[&str]| {
+        Command::new(&script)
+            .args(arguments)
+            .args(["--out", out.to_str().unwrap()])
+            .env("IOSCHED", real())
+            .envs([("RUNTIME", "1"), ("SCHEDULERS", "deadline noop")])
+            .env("LOADS", "examples/live/random-read.fio")
+            .output()
+            .unwrap()
+    };
+    for (arguments, cause) in [
+        (&["--rounds", "1"][..], "--rounds wants a number from 2 on"),
+        (&["--fast"], "there is no option --fast"),
+    ] {
+        let output = two_schedulers(arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(cause), "{said}");
+        assert!(!out.exists());
+    }
+    let output = two_schedulers(&["--rounds", "2"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let table = fs::read_to_string(out.join("table.md")).unwrap();
+    for host in ["deadline", "noop"] {
+        assert!(
+            table.contains(&format!("| random-read | {host} | ")),
+            "{table}"
+        );
+    }
+    assert_eq!(text(&output.stdout), table);
 }
