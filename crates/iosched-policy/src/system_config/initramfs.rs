@@ -17,7 +17,7 @@ use iosched_machine::host::Host;
 use iosched_machine::regular_file;
 
 use crate::system_config::files::{self, FileChange, FileError};
-use crate::system_config::shell::{self, Statement, Variables};
+use crate::system_config::variables::{self, Statement, Variables};
 use crate::system_config::{boot, pattern, rules};
 
 /// A program that makes initramfs images.
@@ -168,7 +168,7 @@ const SHELL: &str = "is not understood, and may undo what ours sets";
 
 /// A statement of a configuration file, as an error.
 fn statement(path: &Path, text: &str, at: usize, why: &'static str, way: String) -> FileError {
-    let line = shell::line_at(text, at);
+    let line = variables::line_at(text, at);
     let words = text.lines().nth(line - 1).unwrap_or_default().trim();
     FileError::CommandLine {
         path: path.into(),
@@ -236,7 +236,7 @@ fn check_updates(host: &Host, modules: &[String]) -> Result<(), FileError> {
         )
     };
     let mut variables = Variables::none(NAME);
-    for found in shell::parse(&text) {
+    for found in variables::parse(&text) {
         let (start, why) = match found {
             Statement::Other(range) if text[range.clone()].contains(NAME) => (range.start, SHELL),
             Statement::Other(_) => continue,
@@ -269,7 +269,7 @@ fn check_mkinitcpio_drop_ins(host: &Host, modules: &[String]) -> Result<(), File
     let all = files_in(host, "/etc/mkinitcpio.conf.d", "conf").into_iter();
     for (_, path) in all.filter(|(name, _)| Some(name.as_os_str()) > ours.file_name()) {
         let text = text_of(host, &path)?;
-        for found in shell::parse(&text) {
+        for found in variables::parse(&text) {
             match found {
                 Statement::Other(range) => {
                     return Err(statement(&path, &text, range.start, SHELL, way()));
@@ -304,7 +304,7 @@ fn check_presets(host: &Host, modules: &[String]) -> Result<(), FileError> {
     let unknown = |path: &Path| way("the file that mkinitcpio reads", path);
     for (_, path) in files_in(host, PRESETS, "preset") {
         let text = text_of(host, &path)?;
-        let statements = shell::parse(&text);
+        let statements = variables::parse(&text);
         let mut variables = Variables::none("");
         variables.assign_all(&statements);
         for found in &statements {
@@ -408,7 +408,7 @@ fn check_dracut(host: &Host, modules: &[String]) -> Result<(), FileError> {
         } else {
             text_of(host, &path)?
         };
-        let statements = shell::parse(&text);
+        let statements = variables::parse(&text);
         let mut variables = Variables::none("");
         // What other files set is not known to this one but by these two.
         variables.set("force_drivers", forced.take());

@@ -8,7 +8,7 @@
 //!   [`attributes`]: what they have besides their text
 //! - [`tuned`]: what of TuneD's files is ours
 //! - [`parameter`], [`cmdline`], [`bls`], [`menu_lst`], [`boot`]: `elevator=` for kernels before 5.0, and the files of
-//!   boot loaders; [`shell`]: what a file sets that a shell reads, [`scripts`]: those of boot loaders
+//!   boot loaders; [`variables`]: what a file sets that a shell reads, [`scripts`]: those of boot loaders
 //! - [`initramfs`]: the module of the root disk's scheduler, there before the root is
 //! - [`udev`]: the running udev: check rules, load them, apply them now
 //! - [`announce`](mod@announce): programs that must be told of files that changed
@@ -27,8 +27,8 @@ pub(crate) mod parameter;
 pub(crate) mod pattern;
 pub(crate) mod rules;
 mod scripts;
-pub(crate) mod shell;
 #[cfg(test)]
 pub(crate) mod testing;
 pub(crate) mod tuned;
 pub(crate) mod udev;
+mod variables;

@@ -1,7 +1,7 @@
 //! The command line in files that a shell sources: `/etc/default/grub`, what Debian's GRUB reads after it, and
 //! `/etc/update-extlinux.conf`. Pure.
 //!
-//! The parameter is put into the text or taken out of it, and then the shell is followed ([`shell`]) to see what the
+//! The parameter is put into the text or taken out of it, and then the shell is followed ([`variables`]) to see what the
 //! variables of the command line hold in the end: ours once, all else as before. Where that is not so, or is not
 //! known, the statement is an error: nothing is guessed.
 //!
@@ -20,7 +20,7 @@ use std::fmt::Write;
 use crate::system_config::parameter::{
     NotUnderstood, OpenQuote, PARAMETER, others, value_of_parameter, with_parameter,
 };
-use crate::system_config::shell::{self, Assignment, Possible, Statement, Variables};
+use crate::system_config::variables::{self, Assignment, Possible, Statement, Variables};
 
 /// The variables of one program.
 struct Names {
@@ -119,13 +119,13 @@ fn edited(scripts: &[Script<'_>], value: Option<&str>) -> Result<Vec<String>, Fa
 /// The lines in which `elevator=` is given, by their numbers from 1, each with its value; comments do not.
 pub(super) fn given(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
-    for statement in shell::parse(text) {
+    for statement in variables::parse(text) {
         let range = match statement {
             Statement::Assignment(Assignment {
                 plain: Some(plain), ..
             }) => {
                 let inner = &text[plain.inner.clone()];
-                let line = || shell::line_at(text, plain.inner.start);
+                let line = || variables::line_at(text, plain.inner.start);
                 let value = value_of_parameter(inner).or_else(|| beside_expansions(inner));
                 found.extend(value.map(|value| (line(), value.to_owned())));
                 continue;
@@ -136,7 +136,7 @@ pub(super) fn given(text: &str) -> Vec<(usize, String)> {
         if !text[range.clone()].contains(PARAMETER) {
             continue;
         }
-        let first = shell::line_at(text, range.start);
+        let first = variables::line_at(text, range.start);
         for (index, line) in text[range].lines().enumerate() {
             if line.trim_start().starts_with('#') {
                 continue;
@@ -167,15 +167,15 @@ fn anywhere(text: &str) -> Option<&str> {
 /// The value that a script gives a variable in the end, as far as that is known.
 pub(super) fn variable(text: &str, name: &str) -> Option<String> {
     let mut variables = Variables::none("-");
-    variables.assign_all(&shell::parse(text));
+    variables.assign_all(&variables::parse(text));
     variables.value(name)
 }
 
 /// The variable to which an assignment in this line gives the parameter, or the first that one there sets.
 pub(super) fn assigned_in(text: &str, line: usize) -> Option<String> {
     let is_here = |assignment: &Assignment<'_>| {
-        let first = shell::line_at(text, assignment.start);
-        let last = shell::line_at(text, assignment.assigned.end);
+        let first = variables::line_at(text, assignment.start);
+        let last = variables::line_at(text, assignment.assigned.end);
         (first..=last).contains(&line)
     };
     let here: Vec<_> = assignments(text).filter(is_here).collect();
@@ -185,7 +185,7 @@ pub(super) fn assigned_in(text: &str, line: usize) -> Option<String> {
 }
 
 fn assignments(text: &str) -> impl Iterator<Item = Assignment<'_>> {
-    shell::parse(text)
+    variables::parse(text)
         .into_iter()
         .filter_map(|statement| match statement {
             Statement::Assignment(assignment) => Some(assignment),
@@ -218,7 +218,8 @@ fn assigned_with(
     let Some(plain) = &assignment.plain else {
         return Ok(None);
     };
-    let not_understood = |why| NotUnderstood::of(text, shell::line_at(text, assignment.start), why);
+    let not_understood =
+        |why| NotUnderstood::of(text, variables::line_at(text, assignment.start), why);
     let inner = &text[plain.inner.clone()];
     // A word that goes on in a variable, or is cut by an expansion, is no word of its own.
     let mut ours = inner
@@ -254,11 +255,11 @@ fn put(texts: &mut [String], kinds: &[Kind], value: &str) -> Result<(), Failed> 
     for (index, text) in texts.iter_mut().enumerate() {
         let at = |error| (index, error);
         let names = kinds[index].names();
-        if let Some(Statement::Other(range)) = shell::parse(text)
+        if let Some(Statement::Other(range)) = variables::parse(text)
             .into_iter()
             .find(|statement| matches!(statement, Statement::Other(_)))
         {
-            let line = shell::line_at(text, range.start);
+            let line = variables::line_at(text, range.start);
             return Err(at(NotUnderstood::of(text, line, NotUnderstood::SHELL)));
         }
         if is_main(&kinds[index]) && !put_into(text, names.every, value).map_err(at)? {
@@ -292,12 +293,12 @@ fn put_into(text: &mut String, name: &str, value: &str) -> Result<bool, NotUnder
     let all: Vec<_> = assignments(text).filter(|of| of.name == name).collect();
     let found = all.iter().rfind(|of| !of.is_conditional);
     if let (None, Some(conditional)) = (found, all.last()) {
-        let line = shell::line_at(text, conditional.start);
+        let line = variables::line_at(text, conditional.start);
         return Err(NotUnderstood::of(text, line, NotUnderstood::SHELL));
     }
     let Some((assigned, range)) = found
         .map(|assignment| {
-            let line = shell::line_at(text, assignment.start);
+            let line = variables::line_at(text, assignment.start);
             // Not every `sh` has `+=`.
             let assigned = assigned_with(text, assignment, Some(value))?;
             let assigned = assigned.filter(|_| !assignment.appends);
@@ -318,7 +319,7 @@ fn variables<'a>(texts: &'a [String], kinds: &[Kind]) -> Variables<'a> {
     let own = kinds.first().map_or("-", |kind| kind.names().own);
     let mut variables = Variables::none_of_any_shell(own);
     for text in texts {
-        variables.assign_all(&shell::parse(text));
+        variables.assign_all(&variables::parse(text));
     }
     variables
 }
@@ -345,7 +346,7 @@ fn check_is_put(texts: &[String], kinds: &[Kind], value: &str) -> Result<(), Fai
                 continue;
             }
             let failed = |why: Cow<'static, str>| {
-                let line = shell::line_at(text, assignment.start);
+                let line = variables::line_at(text, assignment.start);
                 Err((index, NotUnderstood::of(text, line, why)))
             };
             let held = variables.values(name).filter(|_| !assignment.is_array);
@@ -375,7 +376,7 @@ fn check_is_put(texts: &[String], kinds: &[Kind], value: &str) -> Result<(), Fai
             .find_map(|held| why_not_put(held, name, names, value))
         {
             let text = &texts[index];
-            let line = shell::line_at(text, start);
+            let line = variables::line_at(text, start);
             return Err((index, NotUnderstood::of(text, line, why)));
         }
     }
@@ -403,9 +404,9 @@ fn check_conditions(scripts: &[Script<'_>], edited: &[String]) -> Result<(), Fai
     // Variables that may hold something else than before.
     let mut changed = BTreeSet::new();
     for (index, ((before, _), after)) in scripts.iter().zip(edited).enumerate() {
-        let statements = shell::parse(before);
+        let statements = variables::parse(before);
         let mut before_it = statements.iter();
-        for statement in shell::parse(after) {
+        for statement in variables::parse(after) {
             let old = before_it.next();
             let (start, is_asked) = match &statement {
                 Statement::Assignment(it) => {
@@ -413,7 +414,7 @@ fn check_conditions(scripts: &[Script<'_>], edited: &[String]) -> Result<(), Fai
                         |text: &str, of: &Assignment<'_>| text[of.assigned.clone()].to_owned();
                     let is_as_before = matches!(old, Some(Statement::Assignment(old))
                         if right(before, old) == right(after, it));
-                    let mut names = shell::named_in(&after[it.assigned.clone()]);
+                    let mut names = variables::named_in(&after[it.assigned.clone()]);
                     let is_asked = it.asks.iter().any(|name| changed.contains(*name));
                     let is_changed =
                         !is_as_before || is_asked || names.any(|name| changed.contains(name));
@@ -425,13 +426,13 @@ fn check_conditions(scripts: &[Script<'_>], edited: &[String]) -> Result<(), Fai
                     (it.start, is_asked)
                 }
                 Statement::Other(range) => {
-                    let mut names = shell::named_in(&after[range.clone()]);
+                    let mut names = variables::named_in(&after[range.clone()]);
                     let is_asked = names.any(|name| changed.contains(name));
                     (range.start, is_asked)
                 }
             };
             if is_asked {
-                let line = shell::line_at(after, start);
+                let line = variables::line_at(after, start);
                 let error = NotUnderstood::of(after, line, NotUnderstood::ASKED);
                 return Err((index, error.in_text(before)));
             }
@@ -448,7 +449,7 @@ fn check_is_gone(scripts: &[Script<'_>], edited: &[String]) -> Result<(), Failed
     for (name, (index, start)) in last_assignments(edited, &kinds) {
         let held = variables.values(name).unwrap_or_default();
         if held.iter().any(|held| value_of_parameter(held).is_some()) {
-            let line = shell::line_at(&edited[index], start);
+            let line = variables::line_at(&edited[index], start);
             let text = scripts[index].0;
             return Err((index, NotUnderstood::of(text, line, NotUnderstood::LEFT)));
         }
@@ -475,14 +476,14 @@ fn check_is_followed(scripts: &[Script<'_>], edited: &[String]) -> Result<(), Fa
         return Ok(());
     }
     for (index, (text, kind)) in scripts.iter().enumerate() {
-        for statement in shell::parse(text) {
+        for statement in variables::parse(text) {
             let Statement::Other(range) = statement else {
                 continue;
             };
             let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
             let mut words = text[range.clone()].split(|c| !is_of_name(c));
             if words.any(|word| word.starts_with(kind.names().every)) {
-                let line = shell::line_at(text, range.start);
+                let line = variables::line_at(text, range.start);
                 let error = NotUnderstood::of(text, line, NotUnderstood::SHELL);
                 return Err((index, error));
             }
@@ -501,8 +502,8 @@ fn check_others_are_kept(scripts: &[Script<'_>], edited: &[String]) -> Result<()
     );
     let mut changed = BTreeSet::new();
     for (index, ((text, kind), edited)) in scripts.iter().zip(edited).enumerate() {
-        let mut old_statements = shell::parse(text).into_iter();
-        for new in shell::parse(edited) {
+        let mut old_statements = variables::parse(text).into_iter();
+        for new in variables::parse(edited) {
             let (old, new) = match (old_statements.next(), new) {
                 (Some(Statement::Assignment(old)), Statement::Assignment(new)) => (old, new),
                 (None, Statement::Assignment(appended)) => {
@@ -517,14 +518,14 @@ fn check_others_are_kept(scripts: &[Script<'_>], edited: &[String]) -> Result<()
                 }
             };
             let is_edited = text[old.assigned.clone()] != edited[new.assigned.clone()];
-            let depends = shell::named_in(&edited[new.assigned.clone()])
+            let depends = variables::named_in(&edited[new.assigned.clone()])
                 .any(|name| changed.contains(name))
                 || new.appends && changed.contains(new.name);
             if is_edited || depends {
                 let is_kept = are_kept(before.assigned(&old), after.assigned(&new));
                 let is_of_linux = new.name.starts_with(kind.names().every);
                 if is_kept == Some(false) || is_kept.is_none() && is_of_linux {
-                    let line = shell::line_at(text, old.start);
+                    let line = variables::line_at(text, old.start);
                     let error = NotUnderstood::of(text, line, NotUnderstood::LEFT);
                     return Err((index, error));
                 }
@@ -564,7 +565,7 @@ fn check_others_are_kept(scripts: &[Script<'_>], edited: &[String]) -> Result<()
             is_kept == Some(false) || is_kept.is_none() && is_edited && ends_for_kernel
         });
         if may_be_lost {
-            let line = shell::line_at(&texts[index], start);
+            let line = variables::line_at(&texts[index], start);
             let error = NotUnderstood::of(&texts[index], line, NotUnderstood::LEFT);
             return Err((index, error));
         }
@@ -586,7 +587,7 @@ fn may_end_for_kernel(texts: &[String], firsts: &[&str]) -> bool {
         for (text, of) in all() {
             if leads.contains(of.name) || of.name.ends_with("_RECOVERY") {
                 leads.insert(of.name);
-                leads.extend(shell::named_in(&text[of.assigned]));
+                leads.extend(variables::named_in(&text[of.assigned]));
             }
         }
         if leads.len() == known {
@@ -596,7 +597,7 @@ fn may_end_for_kernel(texts: &[String], firsts: &[&str]) -> bool {
     let has_end = |text: &str| text.contains("--") || text.contains('"');
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     texts.iter().any(|text| {
-        shell::parse(text)
+        variables::parse(text)
             .into_iter()
             .any(|statement| match statement {
                 Statement::Assignment(of) => {

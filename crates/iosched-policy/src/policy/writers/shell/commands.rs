@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::dialect::{Dialect, Named};
+use super::reader::Named;
 use super::{Leaves, Outcome, Rights, Shell, Truth, UNKNOWN, words};
 use crate::policy::writers::is_executable;
+use crate::shell::dialect::Dialect;
 
 /// Commands that start the one which follows them, and of which of their options a word follows.
 const STARTERS: [(&str, &str); 13] = [

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::dialect::Dialect;
 use super::{Shell, Truth, UNKNOWN};
+use crate::shell::dialect::Dialect;
 use crate::system_config::pattern::is_like;
 
 impl Shell<'_> {

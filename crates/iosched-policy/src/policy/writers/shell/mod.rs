@@ -10,8 +10,7 @@
 
 mod commands;
 mod condition;
-mod dialect;
-mod syntax;
+mod reader;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,15 +21,14 @@ use iosched_machine::host::Host;
 use iosched_machine::regular_file::open_to_read;
 use iosched_machine::sysfs::sysfs_name;
 
-use self::dialect::{Dialect, Named};
-use self::syntax::{Command, List, Node, Piece, Redirection, Rest, Word};
+use self::reader::Named;
 use super::text_of;
 use super::truth::Truth;
 use crate::policy::matching::KnownDisk;
+use crate::shell::dialect::{self, Dialect};
+pub(super) use crate::shell::syntax::UNKNOWN;
+use crate::shell::syntax::{self, Command, List, Node, Piece, Redirection, Rest, Word};
 use crate::system_config::pattern::is_like;
-
-/// Stands in a text for whatever it is that is not known.
-pub(super) const UNKNOWN: char = '\0';
 
 /// A write that would be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -643,8 +641,14 @@ impl<'a> Shell<'a> {
             self.fields(&command.words)
         };
         let mut before = Vec::new();
-        for (name, word) in &command.assignments {
-            let value = self.text_of_word(word);
+        for assignment in &command.assignments {
+            let name = &assignment.name;
+            let is_whole = !(assignment.appends || assignment.is_of_element || assignment.is_array);
+            let value = if is_whole {
+                self.text_of_word(&assignment.value)
+            } else {
+                UNKNOWN.to_string()
+            };
             let old = self.variables.insert(name.clone(), value);
             let is_exported = self.exports_all || !words.is_empty();
             let is_new = is_exported && self.exported.insert(name.clone());

@@ -93,6 +93,18 @@ fn the_ways_in_which_people_write_it_are_followed() {
         ),
         ("echo ${S:-bfq} > /sys/block/sda/queue/scheduler", "1:bfq"),
         (
+            ": \"${S:=bfq}\"\necho $S > /sys/block/sda/queue/scheduler",
+            "2:bfq",
+        ),
+        (
+            "A=1 B=\necho ${C+x}${A:+bf}${B:+x}${B+q} > /sys/block/sda/queue/scheduler",
+            "2:bfq",
+        ),
+        (
+            "echo \"$(case $1 in start) echo bfq;; esac # it's so\n)\" > /sys/block/sda/queue/scheduler",
+            "1:bfq",
+        ),
+        (
             "set_it() {\n  echo $2 > /sys/block/$1/queue/scheduler\n}\nset_it sda noop\nset_it sdb none",
             "2:noop",
         ),

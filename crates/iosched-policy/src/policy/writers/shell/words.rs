@@ -1,8 +1,8 @@
 //! What words of a script come to: expansions, words parted at blanks, patterns of paths below a disk.
 
-use super::dialect::Dialect;
-use super::syntax::{Cut, Expansion, Piece, Word};
 use super::{Leaves, Place, Shell, UNKNOWN};
+use crate::shell::dialect::Dialect;
+use crate::shell::syntax::{Cut, Expansion, Gives, Piece, Word};
 use crate::system_config::pattern::is_like;
 
 /// Words that braces may make of one.
@@ -168,14 +168,32 @@ impl Shell<'_> {
     fn expanded(&mut self, expansion: &Expansion) -> String {
         match expansion {
             Expansion::Variable(name) => self.variable(name).unwrap_or_default(),
-            Expansion::Default {
+            Expansion::Conditional {
                 name,
                 counts_empty,
+                gives,
                 word,
-            } => match self.variable(name) {
-                Some(value) if !(*counts_empty && value.is_empty()) => value,
-                _ => self.text_of_word(word),
-            },
+            } => {
+                let value = self.variable(name);
+                let is_in_doubt =
+                    *counts_empty && value.as_ref().is_some_and(|of| of.contains(UNKNOWN));
+                match (
+                    value.filter(|value| !(*counts_empty && value.is_empty())),
+                    gives,
+                ) {
+                    (None, Gives::Alternative) => String::new(),
+                    (Some(_), Gives::Alternative) if is_in_doubt => UNKNOWN.to_string(),
+                    (Some(value), Gives::Default | Gives::AssignedDefault) => value,
+                    (None, Gives::AssignedDefault) => {
+                        let value = self.text_of_word(word);
+                        self.variables.insert(name.clone(), value.clone());
+                        value
+                    }
+                    (Some(_), Gives::Alternative) | (None, Gives::Default) => {
+                        self.text_of_word(word)
+                    }
+                }
+            }
             Expansion::Cut { name, how, pattern } => {
                 let value = self.variable(name).unwrap_or_default();
                 let pattern = self.text_of_word(pattern);

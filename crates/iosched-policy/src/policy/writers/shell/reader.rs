@@ -1,32 +1,11 @@
-//! In which shells differ that read scripts: dash (Debian, Ubuntu), busybox (Alpine) and bash, under its own name and as `sh`
-//! (Fedora, SUSE, Arch).
-//!
-//! What each of them does with what only some know was asked of the shells themselves: dash 0.5.12, busybox 1.35 as distributions
-//! build it, bash 5.2. The tests ask dash and bash again, and busybox where it is installed.
+//! Which shell reads a script: what its first line and the machine's `/bin/sh` say.
 
 use std::path::Path;
 
 use iosched_machine::host::Host;
 
 use super::super::end_of_links;
-
-/// Which shell reads commands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Dialect {
-    Dash,
-    Busybox,
-    /// bash that is called `sh`, or with `--posix`.
-    BashAsSh,
-    Bash,
-}
-
-/// Those that an unknown shell is taken for, one after the other.
-pub(super) const ALL: [Dialect; 4] = [
-    Dialect::Dash,
-    Dialect::Busybox,
-    Dialect::BashAsSh,
-    Dialect::Bash,
-];
+use crate::shell::dialect::Dialect;
 
 /// A shell, as far as its name tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,35 +59,6 @@ impl Dialect {
                 .filter(|path| is_same_file(host, path, &sh))
                 .find_map(|path| named(&path))
         })
-    }
-
-    pub(super) fn is_bash(self) -> bool {
-        matches!(self, Dialect::Bash | Dialect::BashAsSh)
-    }
-
-    /// `[[`, `source`, `function`, `let`, `==` in `[`, `$'…'`, `&>`, `>& FILE`, `${NAME/…}`.
-    pub(super) fn has_common_extensions(self) -> bool {
-        self != Dialect::Dash
-    }
-
-    /// True if an unquoted pattern in a redirection stands for the file that is like it.
-    pub(super) fn expands_redirections(self) -> bool {
-        self == Dialect::Bash
-    }
-
-    /// True if a file that `.` does not find, or cannot read as commands, ends the script.
-    pub(super) fn dies_of_special_builtins(self) -> bool {
-        self != Dialect::Bash
-    }
-
-    /// True of a name of a command of bash's own that this shell does not have.
-    pub(super) fn lacks(self, name: &str) -> bool {
-        match name {
-            "[[" | "source" | "let" => !self.has_common_extensions(),
-            "builtin" | "coproc" | "declare" | "mapfile" | "popd" | "pushd" | "readarray"
-            | "select" | "shopt" | "typeset" => !self.is_bash(),
-            _ => false,
-        }
     }
 }
 

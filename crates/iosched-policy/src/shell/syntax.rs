@@ -1,21 +1,28 @@
-//! The syntax of a shell's scripts: commands, with what they are given. Pure.
+//! The syntax of a shell's scripts: commands, with what they are given, and where that stands. Pure.
 //!
 //! Read: commands with their redirections, pipelines, `&&`, `||`, `if`, `case`, `for`, `while`, `until`, functions, groups and
 //! here-documents (whose text is passed over). Everything else (arithmetic in `for`, `select`) cannot be read. What is an error to the
 //! shell that reads it is one here: the shell has carried out the lines before it, and goes no further.
+//!
+//! [`parse`] reads a script as a whole, as a shell does; [`each_statement`] goes on behind what cannot be read, for files that are edited.
 
 #![expect(
     clippy::option_option,
     reason = "the outer one says whether the script can be read, the inner one whether this is there"
 )]
 
+use std::ops::Range;
+
 use super::dialect::Dialect;
 
+/// Stands in a text for whatever it is that is not known.
+pub(crate) const UNKNOWN: char = '\0';
+
 /// Text and expansions that make up one word.
-pub(super) type Word = Vec<Piece>;
+pub(crate) type Word = Vec<Piece>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(crate) enum Piece {
     Text {
         text: String,
         is_quoted: bool,
@@ -27,13 +34,14 @@ pub(super) enum Piece {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Expansion {
+pub(crate) enum Expansion {
     /// `$NAME`, `$1`, `$@`.
     Variable(String),
-    /// `${NAME:-…}` (also with `=`) and, without the colon, `${NAME-…}`.
-    Default {
+    /// `${NAME:-…}` and its like; without the colon, an empty value counts as any other.
+    Conditional {
         name: String,
         counts_empty: bool,
+        gives: Gives,
         word: Word,
     },
     /// `${NAME##…}` and the others that cut something off.
@@ -50,8 +58,19 @@ pub(super) enum Expansion {
     Bad,
 }
 
+/// What `${NAME:-…}` and its like come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cut {
+pub(crate) enum Gives {
+    /// `-`: the word where the variable is not set.
+    Default,
+    /// `=`: the same, to which the variable is set.
+    AssignedDefault,
+    /// `+`: the word where it is set.
+    Alternative,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cut {
     ShortestStart,
     LongestStart,
     ShortestEnd,
@@ -59,16 +78,16 @@ pub(super) enum Cut {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Redirection {
-    pub(super) operator: &'static str,
-    pub(super) to: Word,
+pub(crate) struct Redirection {
+    pub(crate) operator: &'static str,
+    pub(crate) to: Word,
 }
 
 /// Commands one after the other.
-pub(super) type List = Vec<Node>;
+pub(crate) type List = Vec<Node>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Node {
+pub(crate) enum Node {
     Command(Command),
     /// Several, or one that is negated.
     Pipeline {
@@ -108,17 +127,41 @@ pub(super) enum Node {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Command {
+pub(crate) struct Command {
     /// From 1.
-    pub(super) line: usize,
-    pub(super) assignments: Vec<(String, Word)>,
-    pub(super) words: Vec<Word>,
-    pub(super) redirections: Vec<Redirection>,
+    pub(crate) line: usize,
+    pub(crate) assignments: Vec<Assignment>,
+    pub(crate) words: Vec<Word>,
+    /// Where each of the words stands.
+    pub(crate) word_ranges: Vec<Range<usize>>,
+    pub(crate) redirections: Vec<Redirection>,
+    pub(crate) range: Range<usize>,
+    /// True if there is more to it than these words come to: an expansion of them sets a variable or ends the shell
+    /// (`${NAME=…}`, `${NAME?…}`, arithmetic), quotes within braces or `$'…'` are read otherwise by another shell, or `time`
+    /// stands before it.
+    pub(crate) is_odd: bool,
+}
+
+/// `NAME=…`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Assignment {
+    pub(crate) name: String,
+    /// True of `NAME+=…`.
+    pub(crate) appends: bool,
+    /// True of `NAME[…]=…`.
+    pub(crate) is_of_element: bool,
+    pub(crate) is_array: bool,
+    /// The words of an array with a blank before each.
+    pub(crate) value: Word,
+    /// Where the name begins.
+    pub(crate) start: usize,
+    /// Where the right side stands.
+    pub(crate) assigned: Range<usize>,
 }
 
 /// What is left of a script behind the lines that were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rest<'a> {
+pub(crate) enum Rest<'a> {
     Nothing,
     /// It is an error to the shell.
     Error,
@@ -127,22 +170,13 @@ pub(super) enum Rest<'a> {
 }
 
 /// The commands of a script, up to the line with what cannot be read.
-pub(super) fn parse(text: &str, dialect: Dialect) -> (List, Rest<'_>) {
+pub(crate) fn parse(text: &str, dialect: Dialect) -> (List, Rest<'_>) {
     parse_within(text, dialect, 0)
 }
 
 /// The same of a text that stands within so many others.
 fn parse_within(text: &str, dialect: Dialect, depth: usize) -> (List, Rest<'_>) {
-    let mut parser = Parser {
-        text,
-        at: 0,
-        line: 1,
-        depth,
-        documents: Vec::new(),
-        dialect,
-        is_error: false,
-        has_foreign: false,
-    };
+    let mut parser = Parser::of(text, dialect, depth);
     let mut list = Vec::new();
     let mut of_line = Vec::new();
     let mut read = (0, 1);
@@ -169,6 +203,31 @@ fn parse_within(text: &str, dialect: Dialect, depth: usize) -> (List, Rest<'_>) 
     }
 }
 
+/// The statements of a text for bash, one after the other, as far as something can be made of them; else where one stands, which is
+/// for the rest of its line: what follows is read anew. The text of a here-document is then not told from statements, nor what
+/// follows an open quote: that is all the rest.
+pub(crate) fn each_statement<T>(
+    text: &str,
+    made_of: impl Fn(&Node) -> Option<T>,
+) -> Vec<Result<T, Range<usize>>> {
+    let mut parser = Parser::of(text, Dialect::Bash, 0);
+    let mut found = Vec::new();
+    loop {
+        parser.lines();
+        let start = parser.at;
+        if start == text.len() {
+            return found;
+        }
+        let statement = parser.statement();
+        found.push(statement.as_ref().and_then(&made_of).ok_or_else(|| {
+            parser = Parser::of(text, Dialect::Bash, 0);
+            parser.at = start;
+            parser.pass_line();
+            start..parser.at
+        }));
+    }
+}
+
 /// How deep commands and expansions may stand within each other.
 const DEEPEST: usize = 40;
 
@@ -178,7 +237,7 @@ const REDIRECTIONS: [&str; 11] = [
 ];
 
 /// `>& FILE` to dash, whose script ends there when it comes to it.
-pub(super) const NO_DESCRIPTOR: &str = ">& FILE";
+pub(crate) const NO_DESCRIPTOR: &str = ">& FILE";
 
 const RESERVED: [&str; 14] = [
     "if", "then", "elif", "else", "fi", "case", "esac", "for", "while", "until", "do", "done", "{",
@@ -197,9 +256,25 @@ struct Parser<'a> {
     is_error: bool,
     /// True once a word was taken for a command with which other shells begin what has an end.
     has_foreign: bool,
+    /// As [`Command::is_odd`], of the command that is read.
+    is_odd: bool,
 }
 
 impl<'a> Parser<'a> {
+    fn of(text: &'a str, dialect: Dialect, depth: usize) -> Parser<'a> {
+        Parser {
+            text,
+            at: 0,
+            line: 1,
+            depth,
+            documents: Vec::new(),
+            dialect,
+            is_error: false,
+            has_foreign: false,
+            is_odd: false,
+        }
+    }
+
     fn rest(&self) -> &'a str {
         &self.text[self.at..]
     }
@@ -234,14 +309,49 @@ impl<'a> Parser<'a> {
 
     fn blanks(&mut self) {
         loop {
-            self.take_while(|c| matches!(c, ' ' | '\t' | '\r'));
+            self.take_while(|c| matches!(c, ' ' | '\t'));
             if self.peek() == Some('#') {
                 self.take_while(|c| c != '\n');
+            }
+            // A carriage return is one only at the end of a line.
+            let rest = self.rest().trim_start_matches('\r');
+            if rest.is_empty() || rest.starts_with('\n') {
+                self.at = self.text.len() - rest.len();
             }
             if !self.takes("\\\n") {
                 return;
             }
         }
+    }
+
+    /// To the end of a line that cannot be read, what is quoted passed over; to the end of all where that is not told.
+    fn pass_line(&mut self) {
+        while let Some(c) = self.peek() {
+            match c {
+                '\n' => return,
+                '#' if self.text[..self.at].ends_with([' ', '\t']) => {
+                    self.take_while(|c| c != '\n');
+                }
+                '<' if self.rest().starts_with("<<") => break,
+                '\'' => {
+                    self.next();
+                    self.single_quoted();
+                }
+                '"' => {
+                    self.next();
+                    if self.double_quoted(&mut Vec::new()).is_none() || self.is_odd {
+                        break;
+                    }
+                }
+                _ => {
+                    self.next();
+                    if c == '\\' {
+                        self.next();
+                    }
+                }
+            }
+        }
+        self.at = self.text.len();
     }
 
     /// Blanks and ends of lines, with the here-documents that follow those.
@@ -320,6 +430,10 @@ impl<'a> Parser<'a> {
         }
     }
 
+    fn some_list(&mut self, ends: &[&str]) -> Option<List> {
+        self.list(ends).filter(|list| !list.is_empty())
+    }
+
     /// Commands with `&&` and `||` between them, and what ends them.
     fn statement(&mut self) -> Option<Node> {
         let node = self.deeper(Self::and_or)?;
@@ -364,7 +478,9 @@ impl<'a> Parser<'a> {
     fn pipeline(&mut self) -> Option<Node> {
         let mut is_negated = false;
         while self.takes_word("!") || self.takes_word("time") {
-            is_negated ^= self.text[..self.at].ends_with('!');
+            let is_not = self.text[..self.at].ends_with('!');
+            is_negated ^= is_not;
+            self.is_odd |= !is_not;
             self.blanks();
             if self.is_word("!") && !self.dialect.is_bash() {
                 return self.error();
@@ -395,10 +511,8 @@ impl<'a> Parser<'a> {
             self.arithmetic()?;
             let is_unknown = Command {
                 line,
-                words: vec![vec![Piece::Expansion {
-                    expansion: Expansion::Unknown,
-                    is_quoted: true,
-                }]],
+                words: vec![vec![unknown(true)]],
+                is_odd: std::mem::take(&mut self.is_odd),
                 ..Command::default()
             };
             Node::Command(is_unknown)
@@ -450,16 +564,16 @@ impl<'a> Parser<'a> {
             "if" => {
                 let mut arms = Vec::new();
                 loop {
-                    let condition = self.list(&["then"])?;
+                    let condition = self.some_list(&["then"])?;
                     self.takes("then").then_some(())?;
-                    let then = self.list(&["elif", "else", "fi"])?;
+                    let then = self.some_list(&["elif", "else", "fi"])?;
                     arms.push((condition, then));
                     if !self.takes_word("elif") {
                         break;
                     }
                 }
                 let otherwise = if self.takes_word("else") {
-                    self.list(&["fi"])?
+                    self.some_list(&["fi"])?
                 } else {
                     Vec::new()
                 };
@@ -587,7 +701,9 @@ impl<'a> Parser<'a> {
             line: self.line,
             ..Command::default()
         };
+        let start = self.at;
         loop {
+            command.range = start..self.at;
             self.blanks();
             if let Some(redirection) = self.redirection()? {
                 command.redirections.push(redirection);
@@ -604,12 +720,15 @@ impl<'a> Parser<'a> {
                 self.double_brackets(&mut command)?;
                 continue;
             }
+            let start = self.at;
             let word = self.word()?;
             if word.is_empty() {
                 break;
             }
             command.words.push(word);
+            command.word_ranges.push(start..self.at);
         }
+        command.is_odd = std::mem::take(&mut self.is_odd);
         let has_any = !command.words.is_empty()
             || !command.assignments.is_empty()
             || !command.redirections.is_empty();
@@ -641,54 +760,48 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `NAME=…`; arrays and `NAME+=…` have an unknown value.
-    fn assignment(&mut self) -> Option<Option<(String, Word)>> {
-        let start = (self.at, self.line);
-        let unknown = || {
-            vec![Piece::Expansion {
-                expansion: Expansion::Unknown,
-                is_quoted: true,
-            }]
+    fn assignment(&mut self) -> Option<Option<Assignment>> {
+        let (start, line) = (self.at, self.line);
+        let is_bash = self.dialect.is_bash();
+        let name = self.name();
+        let is_of_element = is_bash && self.peek() == Some('[') && {
+            self.take_while(|c| c != ']' && c != '\n');
+            self.takes("]")
         };
-        if let Some(name) = self.name() {
-            if !self.dialect.is_bash() {
-                if !self.takes("=") {
-                    (self.at, self.line) = start; // a command that is not there
-                    return Some(None);
-                }
-                if self.peek() == Some('(') {
-                    return self.error();
-                }
-                return Some(Some((name, self.word()?)));
-            }
-            let is_element = self.peek() == Some('[') && {
-                self.take_while(|c| c != ']' && c != '\n');
-                self.takes("]")
-            };
-            if self.takes("+=") || is_element && self.takes("=") {
-                self.value()?;
-                return Some(Some((name, unknown())));
-            }
-            if !is_element && self.takes("=") {
-                let value = self.value()?.unwrap_or_else(unknown);
-                return Some(Some((name, value)));
-            }
-        }
-        (self.at, self.line) = start;
-        Some(None)
+        let appends = is_bash && self.takes("+=");
+        let Some(name) = name.filter(|_| appends || self.takes("=")) else {
+            (self.at, self.line) = (start, line); // a command, if there is one of that name
+            return Some(None);
+        };
+        let from = self.at;
+        let is_array = self.peek() == Some('(');
+        let value = match is_array {
+            true if !is_bash => return self.error(),
+            true => self.array()?,
+            false => self.word()?,
+        };
+        Some(Some(Assignment {
+            name,
+            appends,
+            is_of_element,
+            is_array,
+            value,
+            start,
+            assigned: from..self.at,
+        }))
     }
 
-    /// What is assigned; nothing of an array.
-    fn value(&mut self) -> Option<Option<Word>> {
-        if !self.takes("(") {
-            return self.word().map(Some);
-        }
+    /// `(…)`: its words with a blank before each.
+    fn array(&mut self) -> Option<Word> {
+        self.takes("(");
+        let mut all = Vec::new();
         loop {
             self.lines();
             if self.takes(")") {
-                return Some(None);
+                return Some(all);
             }
-            self.word().filter(|word| !word.is_empty())?;
+            all.push(quoted(" ".to_owned()));
+            all.extend(self.word().filter(|word| !word.is_empty())?);
         }
     }
 
@@ -758,20 +871,20 @@ impl<'a> Parser<'a> {
                         return self.error();
                     }
                     self.at += 2;
-                    self.output_text()?;
+                    self.commands_text()?;
+                    self.is_odd = true;
                     word.push(unknown(true));
                 }
                 Some('(') if word.is_empty() => return Some(word),
                 Some('(') if self.dialect.is_bash() && is_assignment(&word) => {
-                    self.value()?; // of `declare`
+                    self.array()?; // of `declare`
+                    self.is_odd = true;
                     word.push(unknown(true));
                 }
                 Some('(') => return self.error_to(!self.dialect.is_bash()),
                 Some('\'') => {
                     self.next();
-                    let text = self.take_while(|c| c != '\'').to_owned();
-                    self.takes("'").then_some(())?;
-                    word.push(quoted(text));
+                    word.push(self.single_quoted()?);
                 }
                 Some('"') => {
                     self.next();
@@ -786,9 +899,11 @@ impl<'a> Parser<'a> {
                 }
                 Some('$') if self.rest().starts_with("$'") && self.has_dollar_quotes() => {
                     self.at += 2;
+                    self.is_odd = true;
                     word.push(self.dollar_quoted()?);
                 }
                 Some('$') if self.rest().starts_with("$\"") && self.dialect.is_bash() => {
+                    self.is_odd = true;
                     self.next(); // translated by what locale there is: none at boot
                 }
                 Some('$' | '`') => {
@@ -813,6 +928,12 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// After `'`.
+    fn single_quoted(&mut self) -> Option<Piece> {
+        let text = self.take_while(|c| c != '\'').to_owned();
+        self.takes("'").then_some(quoted(text))
+    }
+
     fn has_dollar_quotes(&self) -> bool {
         self.dialect.has_common_extensions()
     }
@@ -828,7 +949,7 @@ impl<'a> Parser<'a> {
                     't' => text.push('\t'),
                     'r' => text.push('\r'),
                     c @ ('\\' | '\'' | '"' | '?') => text.push(c),
-                    _ => text.push(super::UNKNOWN),
+                    _ => text.push(UNKNOWN),
                 },
                 c => text.push(c),
             }
@@ -875,8 +996,7 @@ impl<'a> Parser<'a> {
             let mut text = String::new();
             loop {
                 match self.next()? {
-                    '`' if !self.dialect.is_bash() => return self.output(text).map(Some),
-                    '`' => return Some(Some(Expansion::Output(text))),
+                    '`' => return self.output(text).map(Some),
                     '\\' => match self.next()? {
                         c @ ('$' | '`' | '\\') => text.push(c),
                         c => text.extend(['\\', c]),
@@ -888,11 +1008,11 @@ impl<'a> Parser<'a> {
         self.takes("$");
         if self.rest().starts_with("((") {
             self.arithmetic()?;
+            self.is_odd = true;
             return Some(Some(Expansion::Unknown));
         }
         if self.takes("(") {
-            let text = self.output_text()?;
-            return self.output(text).map(Some);
+            return self.commands_text().map(Expansion::Output).map(Some);
         }
         if self.takes("{") {
             return self.braces().map(Some);
@@ -911,10 +1031,11 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// What commands print that the shell reads with the line in which they stand: an error there is one of the line.
+    /// What the commands between backquotes print. bash reads them when they are carried out, the others with the line in which
+    /// they stand: an error there is one of the line.
     fn output(&mut self, text: String) -> Option<Expansion> {
-        let (_, rest) = parse_within(&text, self.dialect, self.depth);
-        if rest == Rest::Error {
+        let is_read = !self.dialect.is_bash();
+        if is_read && parse_within(&text, self.dialect, self.depth).1 == Rest::Error {
             return self.error();
         }
         Some(Expansion::Output(text))
@@ -931,6 +1052,7 @@ impl<'a> Parser<'a> {
         };
         let Some(name) = name else {
             let is_bad = self.peek() == Some('!') && !self.dialect.is_bash();
+            self.is_odd |= self.peek() != Some('#'); // how long it is
             self.braced_word()?;
             return Some(unless_bad(is_bad));
         };
@@ -938,11 +1060,21 @@ impl<'a> Parser<'a> {
             return Some(Expansion::Variable(name));
         }
         let counts_empty = self.takes(":");
-        if self.takes("-") || self.takes("=") {
+        let sign = self.peek();
+        self.is_odd |= matches!(sign, Some('=' | '?'));
+        let gives = match sign {
+            Some('-') => Some(Gives::Default),
+            Some('=') => Some(Gives::AssignedDefault),
+            Some('+') => Some(Gives::Alternative),
+            _ => None,
+        };
+        if let Some(gives) = gives {
+            self.next();
             let word = self.braced_word()?;
-            return Some(Expansion::Default {
+            return Some(Expansion::Conditional {
                 name,
                 counts_empty,
+                gives,
                 word,
             });
         }
@@ -957,7 +1089,7 @@ impl<'a> Parser<'a> {
             .find(|(sign, _)| !counts_empty && self.takes(sign));
         let is_bad = match self.peek() {
             // `${NAME:1:2}`, `${NAME/a/b}`
-            Some('?' | '+') => false,
+            Some('?') => false,
             _ if counts_empty => !self.dialect.has_common_extensions(),
             Some('/') => !self.dialect.has_common_extensions(),
             Some('^' | ',' | '@' | '[') => !self.dialect.is_bash(),
@@ -979,20 +1111,14 @@ impl<'a> Parser<'a> {
                     self.next();
                     return Some(word);
                 }
-                '"' => {
+                sign @ ('"' | '\'' | '\\') => {
                     self.next();
-                    self.double_quoted(&mut word)?;
-                }
-                '\'' => {
-                    self.next();
-                    let text = self.take_while(|c| c != '\'').to_owned();
-                    self.takes("'").then_some(())?;
-                    word.push(quoted(text));
-                }
-                '\\' => {
-                    self.next();
-                    let c = self.next()?;
-                    word.push(quoted(c.to_string()));
+                    self.is_odd = true;
+                    match sign {
+                        '"' => self.double_quoted(&mut word)?,
+                        '\'' => word.push(self.single_quoted()?),
+                        _ => word.push(quoted(self.next()?.to_string())),
+                    }
                 }
                 '$' | '`' => {
                     let expansion = self.deeper(Self::expansion)?;
@@ -1003,6 +1129,7 @@ impl<'a> Parser<'a> {
                 }
                 _ => {
                     let text = self.take_while(|c| !"}\"'\\$`".contains(c)).to_owned();
+                    self.is_odd |= text.contains('\n');
                     word.push(Piece::Text {
                         text,
                         is_quoted: false,
@@ -1012,31 +1139,30 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// After an opening parenthesis: the text up to the one that closes it.
-    fn output_text(&mut self) -> Option<String> {
+    /// After `$(`: the text of its commands, up to the parenthesis that closes it.
+    fn commands_text(&mut self) -> Option<String> {
         let start = self.at;
+        let (documents, is_odd) = (std::mem::take(&mut self.documents), self.is_odd);
+        self.list(&[])?;
+        (self.documents, self.is_odd) = (documents, is_odd);
+        self.takes(")").then_some(())?;
+        Some(self.text[start..self.at - 1].to_owned())
+    }
+
+    /// `((…))`.
+    fn arithmetic(&mut self) -> Option<()> {
+        self.takes("((");
         let mut depth = 1;
         while depth > 0 {
             match self.next()? {
                 '(' => depth += 1,
                 ')' => depth -= 1,
                 '\\' => _ = self.next()?,
-                '\'' => {
-                    self.take_while(|c| c != '\'');
-                    self.takes("'").then_some(())?;
-                }
+                '\'' => _ = self.single_quoted()?,
                 '"' => self.deeper(|parser| parser.double_quoted(&mut Vec::new()))?,
                 _ => {}
             }
         }
-        Some(self.text[start..self.at - 1].to_owned())
-    }
-
-    /// `((…))`.
-    fn arithmetic(&mut self) -> Option<()> {
-        self.takes("(");
-        self.next();
-        self.output_text()?;
         self.takes(")").then_some(())
     }
 }
@@ -1139,7 +1265,13 @@ mod tests {
 
     #[test]
     fn what_is_too_deep_is_refused() {
-        for (open, close) in [("(", ")"), ("$(", ")"), ("${a:-", "}"), ("\"${a:-\"", "}")] {
+        for (open, close) in [
+            ("(", ")"),
+            ("$(", ")"),
+            ("\"$(", ")\""),
+            ("${a:-", "}"),
+            ("\"${a:-\"", "}"),
+        ] {
             let deep = format!("x={}{}", open.repeat(50_000), close.repeat(50_000));
             let _ = parse(&deep, Dialect::Bash);
         }
@@ -1152,7 +1284,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn no_text_panics(text in "(if |then |fi|do |done|for x in |case x in |esac|[a-z$(){}\"'`;&|<>=\\[\\]# \\n\\\\é-]){0,24}") {
-            for dialect in crate::policy::writers::shell::dialect::ALL {
+            for dialect in crate::shell::dialect::ALL {
                 let _ = parse(&text, dialect);
             }
         }
