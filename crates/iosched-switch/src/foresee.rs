@@ -38,6 +38,7 @@ pub fn foresee(sysfs: &Sysfs, device: &str, arm: &Arm) -> Result<(), SwitchError
         let shown = shown_by(sysfs, device, &arm.scheduler, &place);
         let like = value::check_like(&shown.unwrap_or_default(), value);
         like.and_then(|()| value::check_is_kept(&arm.scheduler, tunable, value))
+            .and_then(|()| check_fits(arm, &place, value))
             .map_err(|cause| SwitchError::WrongValue {
                 tunable: tunable.clone(),
                 value: value.clone(),
@@ -45,6 +46,21 @@ pub fn foresee(sysfs: &Sysfs, device: &str, arm: &Arm) -> Result<(), SwitchError
             })?;
     }
     Ok(())
+}
+
+/// The asynchronous requests of a queue are some of its requests.
+fn check_fits(arm: &Arm, file: &str, value: &str) -> Result<(), String> {
+    let mut given = arm.tunables.iter();
+    let Some((_, most)) = given.find(|(name, _)| name == "nr_requests") else {
+        return Ok(());
+    };
+    let numbers = (value.parse::<u64>(), most.parse::<u64>());
+    match numbers {
+        (Ok(depth), Ok(most)) if file == "queue/async_depth" && depth > most => {
+            Err(format!("kernels make it nr_requests ({most}) at the most"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Checks the tunables of an arm that is to be kept: by a number that every kernel raises, the disk would never be as
@@ -137,6 +153,30 @@ mod tests {
         ] {
             assert!(foreseen(text).is_ok(), "{text}");
         }
+    }
+
+    #[test]
+    fn asynchronous_requests_that_a_queue_cannot_have_are_found() {
+        let host = machine("newest-7.0");
+        let of = |text: &str| foresee(&host.sysfs(), "vdb", &Arm::parse(text).unwrap());
+        for text in [
+            "mq-deadline:async_depth=48",
+            "adios:async_depth=64,nr_requests=64",
+        ] {
+            assert!(of(text).is_ok(), "{text}");
+        }
+        for text in [
+            "none:async_depth=48",
+            "bfq:async_depth=0",
+            "mq-deadline:async_depth=65,nr_requests=64",
+        ] {
+            let error = of(text).unwrap_err();
+            assert!(matches!(error, SwitchError::WrongValue { .. }), "{error}");
+        }
+        // A scheduler's own is its own number.
+        assert!(foreseen("mq-deadline:async_depth=65,nr_requests=64").is_ok());
+        let kept = check_can_be_kept(&Arm::parse("none:async_depth=48").unwrap());
+        assert!(kept.is_err());
     }
 
     #[test]

@@ -148,8 +148,11 @@ pub(super) fn check_like(shown: &str, value: &str) -> Result<(), String> {
 /// Whether any kernel keeps a number that nobody tries out: all raise `nr_requests` to four (`BLKDEV_MIN_RQ`) and
 /// tunables to the least that they take, which the `writes_starved` of deadline and mq-deadline have none of; what is on or off
 /// they show as 1 or 0, `nomerges` and `rq_affinity` as 2 at the most, and -1 of `wbt_lat_usec` as the default that it
-/// is for this disk.
+/// is for this disk. `async_depth` is the scheduler's affair: without one it is `nr_requests`.
 pub(super) fn check_is_kept(scheduler: &str, tunable: &str, value: &str) -> Result<(), String> {
+    if tunable == "async_depth" && scheduler == "none" {
+        return Err("without a scheduler kernels keep it at nr_requests".into());
+    }
     let known = info(scheduler, tunable);
     let is_switch = known.map_or_else(
         || SETTINGS.contains(&tunable) && device::is_switch(tunable),
@@ -157,6 +160,7 @@ pub(super) fn check_is_kept(scheduler: &str, tunable: &str, value: &str) -> Resu
     );
     let kept = match tunable {
         "nr_requests" => 4..=i128::MAX,
+        "async_depth" => 1..=i128::MAX,
         _ if is_switch => 0..=1,
         "nomerges" | "rq_affinity" => 0..=2,
         "wbt_lat_usec" => 0..=i128::MAX,
@@ -282,6 +286,7 @@ mod tests {
     fn a_number_that_kernels_show_as_another_one_is_not_kept() {
         for (scheduler, tunable, kept, other) in [
             ("none", "nr_requests", "4", "3"),
+            ("bfq", "async_depth", "1", "0"),
             ("none", "nomerges", "2", "5"),
             ("none", "rq_affinity", "2", "3"),
             ("none", "iostats", "1", "2"),
