@@ -232,6 +232,63 @@ fn a_database_is_measured() {
     assert_documented(&asked);
 }
 
+#[test]
+fn a_database_that_cannot_start_there_is_refused_by_what_the_kernel_lacks() {
+    if !has_postgres() {
+        return;
+    }
+    let ((), asked) = on(LINUX_3_10, || {
+        let mounted = Mounted::new(512 * MIB);
+        let before = mounted.disk.whole_queue();
+        let records = tempfile::tempdir().unwrap();
+        let output = iosched()
+            .args(["tune", mounted.path(), "--load", "pgbench:scale=1"])
+            .args(SHORT)
+            .arg("--out")
+            .arg(records.path().join("r"))
+            .output()
+            .unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(10), "{said}");
+        for words in ["needs Linux 3.17 or later (getrandom)", "hint: "] {
+            assert!(said.contains(words), "{said}");
+        }
+        assert_eq!(mounted.names(), [""; 0]);
+        assert_eq!(mounted.disk.whole_queue(), before);
+    });
+    assert_documented(&asked);
+}
+
+#[test]
+fn a_postgresql_that_is_too_old_is_refused_by_its_version() {
+    if !can_use_loop_devices() || !has_postgres() {
+        return;
+    }
+    own_mounts().unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let programs = place.path().join("9.6/bin");
+    fs::create_dir_all(&programs).unwrap();
+    for name in ["initdb", "postgres", "pgbench"] {
+        let script = format!("#!/bin/sh\necho '{name} (PostgreSQL) 9.6.24'\n");
+        fs::write(programs.join(name), script).unwrap();
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(programs.join(name), mode).unwrap();
+    }
+    let there = "/usr/lib/postgresql";
+    run("mount", &["--bind", place.path().to_str().unwrap(), there]);
+    let mounted = Mounted::new(512 * MIB);
+    let output = iosched()
+        .args(["tune", mounted.path(), "--load", "pgbench:scale=1"])
+        .args(SHORT)
+        .output()
+        .unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(10), "{said}");
+    let words = "too old: pgbench (PostgreSQL) 9.6.24, and 11 is the oldest";
+    assert!(said.contains(words), "{said}");
+    assert!(said.contains("hint: install a newer one"), "{said}");
+}
+
 /// On an old kernel a file of another user's directory is reached by no link either.
 #[test]
 fn a_load_of_another_user_reaches_no_file_of_roots() {
@@ -461,6 +518,33 @@ fn an_fio_that_is_too_old_is_refused_by_its_version() {
         names_it && said.contains("hint: install a newer one"),
         "{said}"
     );
+    assert_eq!(disk.scheduler(), before);
+}
+
+/// Fedora's engines are packages of their own, and may be left out.
+#[test]
+fn an_fio_without_the_engine_is_refused_with_the_package_that_has_it() {
+    let Some(disk) = small_disk() else { return };
+    let before = disk.scheduler();
+    let dir = tempfile::tempdir().unwrap();
+    let fio = dir.path().join("fio");
+    let script = "#!/bin/sh\n[ \"$1\" != --version ] || exec echo fio-3.36\n\
+                  echo 'fio: engine libaio not loadable' >&2\necho 'fio: failed to load engine' >&2\nexit 1\n";
+    fs::write(&fio, script).unwrap();
+    fs::set_permissions(&fio, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let output = iosched()
+        .env("PATH", format!("{}:{path}", dir.path().display()))
+        .args(["tune", &disk.name, "--runtime", "200ms", "--out"])
+        .arg(dir.path().join("r"))
+        .args(SHORT)
+        .output()
+        .unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(10), "{said}");
+    for words in ["no engine libaio", "fio-engine-libaio"] {
+        assert!(said.contains(words), "{said}");
+    }
     assert_eq!(disk.scheduler(), before);
 }
 

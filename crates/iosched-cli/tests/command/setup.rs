@@ -5,14 +5,52 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::text;
+use iosched_testing::world::own_mounts;
+use iosched_testing::{is_root, lacks};
+
+use crate::common::{run, text};
 
 /// What the script calls besides.
 const TOOLS: [&str; 4] = ["bash", "dirname", "id", "env"];
 
+/// A machine with these programs and no others but a package manager.
+fn machine(manager: &str, programs: &[(&str, &str)]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for tool in TOOLS {
+        symlink(Path::new("/usr/bin").join(tool), dir.path().join(tool)).unwrap();
+    }
+    let own = [
+        ("sudo", "exec \"$@\""),
+        (manager, "echo \"asked: $*\""),
+        ("cargo", "exit 0"),
+        ("modprobe", "exit 0"),
+    ];
+    for (name, script) in own.iter().chain(programs) {
+        let path = dir.path().join(name);
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    dir
+}
+
+/// What `scripts/setup run` asks the package manager for.
+#[track_caller]
+fn asked_on(dir: &Path) -> Vec<String> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/setup");
+    let output = Command::new("/usr/bin/bash")
+        .arg(&script)
+        .arg("run")
+        .env("PATH", dir)
+        .output()
+        .unwrap();
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{said}{}", text(&output.stderr));
+    let asked = said.lines().filter_map(|line| line.strip_prefix("asked: "));
+    asked.map(str::to_owned).collect()
+}
+
 #[test]
 fn each_distribution_is_asked_for_its_own_packages_and_only_for_what_is_missing() {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/setup");
     for (manager, words) in [
         ("dnf", "install -y fio gcc"),
         ("yum", "install -y fio gcc"),
@@ -20,31 +58,37 @@ fn each_distribution_is_asked_for_its_own_packages_and_only_for_what_is_missing(
         ("pacman", "-S --needed --noconfirm fio gcc"),
         ("apk", "add fio build-base"),
     ] {
-        let dir = tempfile::tempdir().unwrap();
-        for tool in TOOLS {
-            symlink(Path::new("/usr/bin").join(tool), dir.path().join(tool)).unwrap();
-        }
-        let program = |name: &str, script: &str| {
-            let path = dir.path().join(name);
-            fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        };
-        for there in ["cargo", "modprobe", "losetup"] {
-            program(there, "exit 0");
-        }
-        program("sudo", "exec \"$@\"");
-        program(manager, "echo \"asked: $*\"");
-        let output = Command::new("/usr/bin/bash")
-            .arg(&script)
-            .arg("run")
-            .env("PATH", dir.path())
-            .output()
-            .unwrap();
-        let said = text(&output.stdout);
-        assert!(output.status.success(), "{said}{}", text(&output.stderr));
-        assert!(
-            said.contains(&format!("asked: {words}\n")),
-            "{manager}: {said}"
-        );
+        let dir = machine(manager, &[("wipefs", "exit 0")]);
+        assert_eq!(asked_on(dir.path()), [words], "{manager}");
+    }
+}
+
+/// Its own `losetup` says nothing of util-linux.
+#[test]
+fn busybox_is_no_util_linux() {
+    if !is_root() {
+        return lacks("root");
+    }
+    // The script looks there, too.
+    own_mounts().unwrap();
+    let empty = tempfile::tempdir().unwrap();
+    let empty = empty.path().to_str().unwrap();
+    run("mount", &["--bind", empty, "/usr/sbin"]);
+    let there = [("losetup", "exit 0"), ("fio", "exit 0"), ("cc", "exit 0")];
+    let dir = machine("apk", &there);
+    assert_eq!(asked_on(dir.path()), ["add util-linux"]);
+}
+
+#[test]
+fn an_engine_of_fios_that_was_left_out_is_installed() {
+    let rest = [("wipefs", "exit 0"), ("cc", "exit 0")];
+    for (engines, expected) in [
+        ("psync", &["install -y fio-engine-libaio"][..]),
+        ("libaio", &[]),
+    ] {
+        let engines = format!("echo {engines}");
+        let fio = [("fio", engines.as_str())];
+        let dir = machine("dnf", &[&rest[..], &fio].concat());
+        assert_eq!(asked_on(dir.path()), expected);
     }
 }

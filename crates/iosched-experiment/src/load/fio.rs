@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::process::{self, ChildError, Finished, Scope, Stop};
+use iosched_machine::visible;
 use serde::Deserialize;
 
 use crate::metrics::{Flow, JobResult};
@@ -36,6 +37,12 @@ pub enum FioError {
     TooOld {
         /// What it says of itself.
         found: String,
+    },
+    /// Some distributions have its engines in packages of their own.
+    #[error("this fio has no engine {engine}")]
+    NoEngine {
+        /// The engine.
+        engine: String,
     },
     /// fio ended with an error.
     #[error("fio failed with {status}: {message}")]
@@ -64,6 +71,10 @@ impl Failure for FioError {
                  later releases or backports, or built from its source, https://github.com/axboe/fio"
                     .into(),
             ),
+            FioError::NoEngine { engine } => Some(format!(
+                "install it: dnf install fio-engine-{engine} (Fedora, RHEL 9 and later); elsewhere an fio that was built with \
+                 it (`fio --enghelp` lists what there is)"
+            )),
             FioError::Child(ChildError::Missing { .. }) => Some(
                 "install it: apt install fio (Debian, Ubuntu), dnf install fio (Fedora, RHEL), zypper \
                  install fio (openSUSE), pacman -S fio (Arch), apk add fio (Alpine)"
@@ -75,7 +86,9 @@ impl Failure for FioError {
 
     fn exit_code(&self) -> u8 {
         match self {
-            FioError::Child(ChildError::Missing { .. }) | FioError::TooOld { .. } => exit::MISSING,
+            FioError::Child(ChildError::Missing { .. })
+            | FioError::TooOld { .. }
+            | FioError::NoEngine { .. } => exit::MISSING,
             FioError::Child(ChildError::Stopped) => exit::INTERRUPTED,
             _ => exit::LOAD_FAILED,
         }
@@ -157,6 +170,9 @@ pub(crate) fn run_timed(
         }
     }
     if !finished.status.success() {
+        if let Some(engine) = lacking_engine(&finished) {
+            return Err(FioError::NoEngine { engine });
+        }
         return Err(FioError::Failed {
             status: process::describe(finished.status),
             message: last_lines(&finished.stderr, &finished.stdout),
@@ -196,6 +212,16 @@ fn unknown_options(stderr: &str) -> BTreeSet<&'static str> {
         unknown.insert("clat_percentiles"); // then these are all that there are
     }
     unknown
+}
+
+/// The engine that fio says it cannot load: `fio: engine libaio not loadable`.
+fn lacking_engine(finished: &Finished) -> Option<String> {
+    let mut lines = finished.stderr.lines().chain(finished.stdout.lines());
+    lines.find_map(|line| {
+        let named = line.split("fio: engine ").nth(1)?;
+        let engine = named.strip_suffix(" not loadable")?;
+        Some(visible::beginning_of(engine))
+    })
 }
 
 /// A job file without these options.

@@ -413,6 +413,7 @@ impl LoadError {
             LoadError::Fio(FioError::Child(error)) => {
                 matches!(error, ChildError::Stopped | ChildError::Missing { .. })
             }
+            LoadError::Fio(FioError::NoEngine { .. }) => true,
             LoadError::Fio(_)
             | LoadError::Simulation(_)
             | LoadError::Scenario(_)

@@ -18,7 +18,7 @@ use rustix::process::Signal;
 
 use super::error::PgbenchError;
 use super::own::OwnDatabases;
-use super::programs::Programs;
+use super::programs::{Programs, major};
 use super::snapshot::Snapshot;
 use super::{Database, Settings};
 use crate::load::{Workplace, files};
@@ -144,11 +144,8 @@ impl Cluster {
     /// one before on the same directory away, then its own, and ends.
     fn let_a_server_find_what_another_left(&self) -> io::Result<()> {
         let version = self.programs.version("postgres").unwrap_or_default();
-        let major: String = version
-            .chars()
-            .skip_while(|c| !c.is_ascii_digit())
-            .take_while(char::is_ascii_digit)
-            .collect();
+        let major = major(&version).map(|major| major.to_string());
+        let major = major.unwrap_or_default();
         as_user(self.programs.user(), || {
             let data = Directory::open(&self.data())?;
             let mut version = data.create_file(OsStr::new("PG_VERSION"))?;

@@ -55,6 +55,22 @@ pub enum PgbenchError {
         /// The program, as it was called.
         program: String,
     },
+    /// It lacks options that we give it.
+    #[error("PostgreSQL is too old: {found}, and {oldest} is the oldest that is understood")]
+    TooOld {
+        /// What pgbench says of itself.
+        found: String,
+        /// The major version.
+        oldest: u32,
+    },
+    /// What its OpenSSL asks for and does not get.
+    #[error("{step} needs Linux 3.17 or later (getrandom), as today's OpenSSL does: {message}")]
+    OldKernel {
+        /// The program.
+        step: String,
+        /// The last lines it wrote.
+        message: String,
+    },
     /// The server does not run as root, and there is nobody else.
     #[error("PostgreSQL does not run as root, and there is no user postgres")]
     NoUser,
@@ -136,6 +152,8 @@ impl PgbenchError {
             | PgbenchError::Failed { .. } => false,
             PgbenchError::Child(_)
             | PgbenchError::Missing { .. }
+            | PgbenchError::TooOld { .. }
+            | PgbenchError::OldKernel { .. }
             | PgbenchError::NoUser
             | PgbenchError::Users { .. }
             | PgbenchError::Setup { .. }
@@ -154,6 +172,13 @@ impl Failure for PgbenchError {
                  postgresql-server postgresql-contrib (Fedora, RHEL)"
                     .into()
             }
+            PgbenchError::TooOld { .. } => {
+                "install a newer one beside it: https://www.postgresql.org/download has packages for old distributions"
+                    .into()
+            }
+            PgbenchError::OldKernel { .. } => {
+                "measure with another load, fio's or a command of your own: `iosched tune --help` lists them".into()
+            }
             PgbenchError::NoUser | PgbenchError::Users { .. } => {
                 "name an unprivileged user with --user".into()
             }
@@ -167,7 +192,10 @@ impl Failure for PgbenchError {
 
     fn exit_code(&self) -> u8 {
         match self {
-            PgbenchError::Missing { .. } | PgbenchError::NoUser => exit::MISSING,
+            PgbenchError::Missing { .. }
+            | PgbenchError::TooOld { .. }
+            | PgbenchError::OldKernel { .. }
+            | PgbenchError::NoUser => exit::MISSING,
             PgbenchError::Child(ChildError::Stopped) => exit::INTERRUPTED,
             PgbenchError::Elsewhere { .. } => exit::NO_SUCH_DEVICE,
             _ => exit::LOAD_FAILED,

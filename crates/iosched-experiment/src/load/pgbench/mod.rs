@@ -396,7 +396,7 @@ impl Load for PgbenchLoad {
             None => &["initdb", "postgres", "pgbench"],
         };
         let programs = Programs::find(needed, &Scope::default(), &process::Stop::new())?;
-        Ok(vec![programs.version("pgbench")?])
+        Ok(vec![programs.checked_version()?])
     }
 
     fn duration(&self, settings: &TrialSettings) -> Option<Duration> {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use iosched_machine::process::{self, ChildError, Daemon, Finished, Scope, Stop, User};
 use iosched_machine::visible;
+use rustix::io::Errno;
 use rustix::process::Signal;
 
 use super::error::PgbenchError;
@@ -18,8 +19,15 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// Where packages put the programs of each version.
 const VERSIONED: &[&str] = &["/usr/lib/postgresql/{}/bin", "/usr/pgsql-{}/bin"];
 
-/// Versions that are looked for, the newest first.
-const VERSIONS: std::ops::RangeInclusive<u32> = 10..=25;
+/// The oldest major version that has the options which we give its programs (`pgbench --random-seed`).
+const OLDEST: u32 = 11;
+
+/// Versions that are looked for, the newest first; those that are too old, too, to say so.
+fn versions() -> impl Iterator<Item = String> {
+    let old = (0..=6).rev().map(|minor| format!("9.{minor}"));
+    let majors = (10..=25).rev().map(|major: u32| major.to_string());
+    majors.chain(old)
+}
 
 /// One version's programs, with the rights that they are run with.
 #[derive(Debug, Clone)]
@@ -37,8 +45,7 @@ impl Programs {
         scope: &Scope,
         stop: &Stop,
     ) -> Result<Programs, PgbenchError> {
-        let versioned = VERSIONS.rev().flat_map(|version| {
-            let version = version.to_string();
+        let versioned = versions().flat_map(|version| {
             let places = VERSIONED.iter();
             places.map(move |place| PathBuf::from(place.replace("{}", &version)))
         });
@@ -61,6 +68,21 @@ impl Programs {
         Err(PgbenchError::Missing {
             program: (*missing).to_owned(),
         })
+    }
+
+    /// pgbench's version.
+    ///
+    /// # Errors
+    /// It is older than what we know.
+    pub(super) fn checked_version(&self) -> Result<String, PgbenchError> {
+        let found = self.version("pgbench")?;
+        match major(&found) {
+            Some(major) if major < OLDEST => Err(PgbenchError::TooOld {
+                found,
+                oldest: OLDEST,
+            }),
+            _ => Ok(found),
+        }
     }
 
     /// What `program --version` prints: `pgbench (PostgreSQL) 15.18`.
@@ -121,12 +143,31 @@ impl Programs {
         if finished.status.success() {
             return Ok(finished);
         }
+        let (step, message) = (step.into(), what_went_wrong(&finished));
+        if !kernel_has_random_numbers() {
+            return Err(PgbenchError::OldKernel { step, message });
+        }
         Err(PgbenchError::Setup {
-            step: step.into(),
+            step,
             status: process::describe(finished.status),
-            message: what_went_wrong(&finished),
+            message,
         })
     }
+}
+
+/// The first number in what a program says of its version: 15 of `pgbench (PostgreSQL) 15.18 (Debian 15.18-1)`.
+pub(super) fn major(version: &str) -> Option<u32> {
+    let mut words = version.split_whitespace();
+    words.find_map(|word| {
+        let end = word.find(|c: char| !c.is_ascii_digit());
+        word[..end.unwrap_or(word.len())].parse().ok()
+    })
+}
+
+/// Whether there is `getrandom`, without which no server of today starts.
+fn kernel_has_random_numbers() -> bool {
+    let flags = rustix::rand::GetRandomFlags::NONBLOCK;
+    rustix::rand::getrandom(&mut [0_u8; 1], flags) != Err(Errno::NOSYS)
 }
 
 /// The variables that libpq and the server heed.
@@ -151,6 +192,21 @@ pub(super) fn what_went_wrong(finished: &Finished) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_version_is_read_of_what_pgbench_says() {
+        for (said, expected) in [
+            ("pgbench (PostgreSQL) 9.2.24", Some(9)),
+            (
+                "pgbench (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)",
+                Some(15),
+            ),
+            ("pgbench (PostgreSQL) 19beta1", Some(19)),
+            ("pgbench (of somebody's own)", None),
+        ] {
+            assert_eq!(major(said), expected, "{said}");
+        }
+    }
 
     #[test]
     fn of_a_servers_long_error_the_beginning_is_told() {
