@@ -19,12 +19,12 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use serde::{Deserialize, Serialize};
 
-use crate::device::Mount;
 use crate::device::mounts::MountTable;
-use crate::device::{Device, Identity, Recognition};
+use crate::device::{self, Device, Identity, Mount, Recognition};
 use crate::failure::{Failure, NotUndone, exit};
 use crate::host::Host;
 use crate::process::{self, ChildError, Stop, User};
+use crate::sysfs::natural_order;
 use crate::user_files;
 
 /// mkfs on a large slow disk takes at the most this long.
@@ -32,6 +32,9 @@ const LONGEST: Duration = Duration::from_secs(3600);
 
 /// How long those who work in it may take to end: what a killed run leaves is ended by the kernel.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What erases signatures.
+const ERASER: &str = "wipefs";
 
 /// A kind of file system, with what it takes to make one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -178,7 +181,7 @@ pub enum FileSystemError {
     /// mkfs is missing, or we were interrupted.
     #[error(transparent)]
     Child(#[from] ChildError),
-    /// mkfs is missing.
+    /// mkfs is missing, or what would erase the file system again.
     #[error("{program} is not installed")]
     Missing {
         /// The program, as it was called.
@@ -272,6 +275,7 @@ impl OwnFileSystem {
     /// Makes it and mounts it, so that this user can write to it. Whether the device may be written was
     /// asked before ([`may_write`](crate::device::may_write)).
     pub fn make(&self, user: Option<&User>, stop: &Stop) -> Result<(), FileSystemError> {
+        check_can_be_erased()?;
         make_passage(&self.mount_point).map_err(|source| self.io(source))?;
         self.mkfs(stop).inspect_err(|_| self.erase_unused())?;
         let flags = MountFlags::NOSUID | MountFlags::NODEV;
@@ -475,26 +479,28 @@ impl OwnFileSystem {
         }
     }
 
-    /// The devices of the machine whose file systems have its label, looked for once the first is wanted.
-    fn labelled(&self, host: &Host) -> impl Iterator<Item = PathBuf> {
+    /// The devices of the machine whose file systems have its label, looked for once the first is wanted. Of device
+    /// mapper's, one that is suspended would not answer.
+    fn labelled<'a>(&'a self, host: &'a Host) -> impl Iterator<Item = PathBuf> + 'a {
         let look = || {
-            let mut command = Command::new("blkid");
-            command.args(["--cache-file", "/dev/null", "--output", "device"]);
-            command.args(["--match-token", &format!("LABEL={}", self.label)]);
-            let output = command.output().map(|output| output.stdout);
-            String::from_utf8_lossy(&output.unwrap_or_default()).into_owned()
+            let sysfs = host.sysfs();
+            let mut names = sysfs.all_devices().unwrap_or_default();
+            names.retain(|name| {
+                let is = |file: &str, value: &str| {
+                    sysfs.read_if_present(name, file).as_deref() == Some(value)
+                };
+                !is("size", "0") && !is("dm/suspended", "1")
+            });
+            names.sort_by(|a, b| natural_order(a, b));
+            names
         };
         let found = host.is_live().then_some(look).into_iter();
-        found.flat_map(|look| {
-            let found = look();
-            // A name of device mapper's is a link.
-            let node = |line: &str| fs::canonicalize(line.trim()).unwrap_or_else(|_| line.into());
-            found.lines().map(node).collect::<Vec<_>>()
-        })
+        let nodes = found.flat_map(|look| look()).map(|name| host.dev(&name));
+        nodes.filter(|node| *node != self.node && self.is_on(node))
     }
 
     fn is_on(&self, node: &Path) -> bool {
-        label_on(node).is_some_and(|label| label == self.label)
+        device::label(node).is_ok_and(|label| label.as_ref() == Some(&self.label))
     }
 
     /// Whether it holds nothing but what a run puts there: somebody may have mounted it since and kept files in it.
@@ -610,17 +616,19 @@ pub fn kernel_name(node: &Path) -> String {
         .to_string()
 }
 
-/// The label of the file system on a device.
-fn label_on(node: &Path) -> Option<String> {
-    let mut command = Command::new("blkid");
-    command.args(["--probe", "--output", "value", "--match-tag", "LABEL"]);
-    let output = command.arg(node).output().ok()?;
-    let label = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    (!label.is_empty()).then_some(label)
+/// What makes it is of no use where what erases it is not installed.
+fn check_can_be_erased() -> Result<(), FileSystemError> {
+    match Command::new(ERASER).arg("--version").output() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(FileSystemError::Missing {
+            program: ERASER,
+            package: "util-linux",
+        }),
+        _ => Ok(()),
+    }
 }
 
 fn erase_signatures(node: &Path) -> Result<(), String> {
-    let mut command = Command::new("wipefs");
+    let mut command = Command::new(ERASER);
     let output = command.args(["--all", "--quiet"]).arg(node).output();
     match output {
         Ok(output) if output.status.success() => Ok(()),
@@ -628,7 +636,7 @@ fn erase_signatures(node: &Path) -> Result<(), String> {
             &String::from_utf8_lossy(&output.stderr),
             2,
         )),
-        Err(error) => Err(format!("cannot run wipefs: {error}")),
+        Err(error) => Err(format!("cannot run {ERASER}: {error}")),
     }
 }
 
@@ -684,7 +692,7 @@ mod tests {
             matches!(error, FileSystemError::Mount { .. }),
             "{error} ({error:?})"
         );
-        assert_eq!(label_on(&chosen.node), None);
+        assert_eq!(device::label(&chosen.node).unwrap(), None);
         assert_eq!(chosen.undo(&host), Ok(Removal::Nothing));
     }
 

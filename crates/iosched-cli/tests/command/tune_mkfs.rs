@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -164,6 +165,70 @@ fn a_disk_that_holds_nothing_is_measured_in_one_command_and_holds_nothing_again(
         assert!(ended.stdout.contains(&name), "{}", ended.stdout);
         assert_eq!(bench.content(), "");
     }
+}
+
+/// A directory with a program of the test's own in it.
+fn program(name: &str, script: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(name);
+    fs::write(&path, format!("#!/bin/sh\n{script}")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    dir
+}
+
+/// What `blkid` takes and prints on systems that we run on: util-linux 2.23 (RHEL 7) knows no long options, busybox's
+/// none at all.
+const OTHER_BLKIDS: &[&str] = &[
+    "for word; do case $word in --?*) echo 'Usage: blkid -L <label>' >&2; exit 4 ;; esac; done\nexec /sbin/blkid \"$@\"\n",
+    "for word; do [ -b \"$word\" ] && echo \"$word: LABEL=\\\"x\\\" TYPE=\\\"ext4\\\"\"; done; exit 0\n",
+];
+
+#[test]
+fn it_is_removed_whatever_options_blkid_knows() {
+    let Some(bench) = Bench::new() else { return };
+    let named = format!("--destroy-data={}", bench.disk.name);
+    let path = std::env::var("PATH").unwrap();
+    for (number, script) in OTHER_BLKIDS.iter().enumerate() {
+        let dir = program("blkid", script);
+        let output = iosched()
+            .env("PATH", format!("{}:{path}", dir.path().display()))
+            .args(["tune", &bench.disk.name, "--load", "command: true"])
+            .args(SHORT)
+            .args(["--mkfs", "ext4", &named, "--out"])
+            .arg(bench.records.path().join(number.to_string()))
+            .output()
+            .unwrap();
+        let stderr = lossy(&output.stderr);
+        assert!(output.status.success(), "{stderr}");
+        assert!(stderr.contains("its signature erased"), "{stderr}");
+        assert_eq!(bench.content(), "", "{script}");
+    }
+}
+
+#[test]
+fn nothing_is_made_where_nothing_could_erase_it() {
+    let Some(bench) = Bench::new() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let path = std::env::var_os("PATH").unwrap();
+    for place in std::env::split_paths(&path) {
+        let programs = fs::read_dir(place).into_iter().flatten().flatten();
+        for program in programs.filter(|program| program.file_name() != "wipefs") {
+            let _ = symlink(program.path(), dir.path().join(program.file_name()));
+        }
+    }
+    let output = iosched()
+        .env("PATH", dir.path())
+        .args(["tune", &bench.disk.name, "--load", "command: true"])
+        .args(SHORT)
+        .args(["--mkfs", "ext4", "--destroy-data", "--out"])
+        .arg(bench.records.path().join("r"))
+        .output()
+        .unwrap();
+    let stderr = lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(10), "{stderr}");
+    assert!(stderr.contains("wipefs is not installed"), "{stderr}");
+    assert!(stderr.contains("util-linux"), "{stderr}");
+    assert_eq!(bench.content(), "");
 }
 
 #[test]

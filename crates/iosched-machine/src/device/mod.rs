@@ -53,6 +53,7 @@ use serde::Serialize;
 pub use self::attributes::{Attribute, attributes, tunables_of};
 pub use self::buffer::Buffer;
 pub use self::claim::{NotClaimed, Purpose, claim};
+pub(crate) use self::content::label;
 pub use self::content::{Blocks, Signature, SignatureClass, blocks, content};
 pub use self::error::{BadName, DeviceError};
 pub use self::find::find_file_system;

@@ -93,6 +93,17 @@ pub fn content(path: &Path) -> io::Result<Vec<Signature>> {
     Ok(found)
 }
 
+/// The label of the file system on a device, if that is all that is there besides a partition table. Nobody is asked:
+/// `blkid` has had several sets of options, and not everybody has one.
+pub(crate) fn label(path: &Path) -> io::Result<Option<String>> {
+    let mut found = probe(&open(path)?)?;
+    found.retain(|found| found.class != PartitionTable);
+    Ok(match found.as_mut_slice() {
+        [one] if one.class == FileSystem => one.label.take(),
+        _ => None,
+    })
+}
+
 /// Opens without waiting for media. What is cached of a device may be older than what was written to
 /// it through a file system, so that the cache is dropped.
 fn open(path: &Path) -> io::Result<File> {

@@ -11,12 +11,10 @@ pub(super) type Found = (&'static str, SignatureClass, u64, Option<String>);
 
 /// Signatures that are a text at a fixed place: name, class, offset, text.
 pub(super) const FIXED: &[(&str, SignatureClass, u64, &[u8])] = &[
-    ("btrfs", FileSystem, 0x1_0040, b"_BHRfS_M"),
     ("exfat", FileSystem, 3, b"EXFAT   "),
     ("ntfs", FileSystem, 3, b"NTFS    "),
     ("ReFS", FileSystem, 3, b"ReFS\0"),
     ("BitLocker", Member, 3, b"-FVE-FS-"),
-    ("f2fs", FileSystem, 0x400, &0xf2f5_2010_u32.to_le_bytes()),
     ("nilfs2", FileSystem, 0x400, b"\x02\0\0\0\0\0\x34\x34"),
     ("erofs", FileSystem, 0x400, &0xe0f5_e1e2_u32.to_le_bytes()),
     ("squashfs", FileSystem, 0, b"hsqs"),
@@ -95,6 +93,8 @@ pub(super) const PROBES: &[Probe] = &[
     dos,
     ext,
     xfs,
+    btrfs,
+    f2fs,
     swap,
     md,
     firmware_raid,
@@ -194,6 +194,33 @@ fn xfs(image: &Image) -> io::Result<Vec<Found>> {
     } else {
         Vec::new()
     })
+}
+
+fn btrfs(image: &Image) -> io::Result<Vec<Found>> {
+    const SUPERBLOCK: u64 = 0x1_0000;
+    let mark = SUPERBLOCK + 0x40;
+    Ok(if image.is(mark, b"_BHRfS_M")? {
+        let label = image.label(SUPERBLOCK + 0x12b, 256)?;
+        vec![("btrfs", FileSystem, mark, label)]
+    } else {
+        Vec::new()
+    })
+}
+
+/// Its label is in UTF-16.
+fn f2fs(image: &Image) -> io::Result<Vec<Found>> {
+    const SUPERBLOCK: u64 = 0x400;
+    if !image.is(SUPERBLOCK, &0xf2f5_2010_u32.to_le_bytes())? {
+        return Ok(Vec::new());
+    }
+    let text = image.bytes(SUPERBLOCK + 0x7c, 1024)?;
+    let units = text
+        .chunks_exact(2)
+        .map(|unit| u16::from_le_bytes([unit[0], unit[1]]));
+    let units: Vec<u16> = units.take_while(|&unit| unit != 0).collect();
+    let label = String::from_utf16_lossy(&units);
+    let label = (!label.is_empty()).then_some(label);
+    Ok(vec![("f2fs", FileSystem, SUPERBLOCK, label)])
 }
 
 /// The mark ends the first page, whose size depends on the machine that made it.

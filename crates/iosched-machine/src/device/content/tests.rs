@@ -173,10 +173,27 @@ fn a_squashfs_and_a_cd_image_are_recognised() {
 
 #[test]
 fn a_label_is_reported_with_its_file_system() {
-    let file = image(8);
-    if run("e2fsprogs", "mkfs.ext4 -q -F -L archive {}", &file, "") {
-        let found = probe(file.as_file()).unwrap();
-        assert_eq!(found[0].to_string(), "ext4 file system \"archive\"");
+    for (package, command, size, name) in [
+        ("e2fsprogs", "mkfs.ext4 -q -F -L archive {}", 8, "ext4"),
+        ("xfsprogs", "mkfs.xfs -q -f -L archive {}", 512, "xfs"),
+        (
+            "btrfs-progs",
+            "mkfs.btrfs -q -f -L archive {}",
+            128,
+            "btrfs",
+        ),
+        ("f2fs-tools", "mkfs.f2fs -q -f -l archive {}", 64, "f2fs"),
+    ] {
+        let file = image(size);
+        if run(package, command, &file, "") {
+            let found = probe(file.as_file()).unwrap();
+            let said = format!("{name} file system \"archive\"");
+            assert_eq!(found[0].to_string(), said);
+            assert_eq!(label(file.path()).unwrap().as_deref(), Some("archive"));
+            file.as_file().write_all_at(b"SWAPSPACE2", 4086).unwrap();
+            let beside = label(file.path()).unwrap();
+            assert_eq!(beside, None, "{name} beside something else");
+        }
     }
 }
 
