@@ -51,6 +51,13 @@ impl Host {
         self
     }
 
+    /// The same machine, whose next `n` writes to `/sys` find the queue busy. For tests.
+    #[must_use]
+    pub fn busy_writes(mut self, n: u32) -> Host {
+        self.sysfs = self.sysfs.busy_writes(n);
+        self
+    }
+
     /// True if this is the machine that we run on, so that its devices can be opened.
     pub fn is_live(&self) -> bool {
         self.root == Path::new("/")

@@ -12,6 +12,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
@@ -19,11 +21,16 @@ use rustix::io::Errno;
 use crate::lossy;
 use crate::regular_file;
 
+/// How often a write to a queue that is busy is tried again, and how long after the last time: 10 s together.
+const ATTEMPTS: u32 = 1000;
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// The `/sys` of a machine.
 #[derive(Debug, Clone)]
 pub struct Sysfs {
     root: PathBuf,
     writes_until_failure: Option<Arc<AtomicI64>>,
+    busy_writes: Option<Arc<AtomicI64>>,
 }
 
 impl Sysfs {
@@ -32,6 +39,7 @@ impl Sysfs {
         Sysfs {
             root: root.into(),
             writes_until_failure: None,
+            busy_writes: None,
         }
     }
 
@@ -39,6 +47,13 @@ impl Sysfs {
     #[must_use]
     pub(crate) fn failing_write(mut self, n: u32) -> Sysfs {
         self.writes_until_failure = Some(Arc::new(AtomicI64::new(i64::from(n))));
+        self
+    }
+
+    /// The same tree, whose next `n` writes find the queue busy. For tests.
+    #[must_use]
+    pub(crate) fn busy_writes(mut self, n: u32) -> Sysfs {
+        self.busy_writes = Some(Arc::new(AtomicI64::new(i64::from(n))));
         self
     }
 
@@ -163,7 +178,18 @@ impl Sysfs {
     }
 
     /// Writes an attribute in one `write(2)`, as the kernel wants it.
+    ///
+    /// Since 7.0 (and in later ones of 6.18) a kernel does not wait where `scheduler` or `nr_requests` of another disk of the
+    /// same controller is being written: `EBUSY`, at once. That passes, so it is tried again.
     pub fn write(&self, device: &str, attribute: &str, value: &str) -> io::Result<()> {
+        until_free(PAUSE, || self.write_once(device, attribute, value))
+    }
+
+    fn write_once(&self, device: &str, attribute: &str, value: &str) -> io::Result<()> {
+        let is_busy = |left: &Arc<AtomicI64>| left.fetch_sub(1, Ordering::Relaxed) > 0;
+        if self.busy_writes.as_ref().is_some_and(is_busy) {
+            return Err(Errno::BUSY.into());
+        }
         if let Some(left) = &self.writes_until_failure
             && left.fetch_sub(1, Ordering::Relaxed) == 1
         {
@@ -218,6 +244,20 @@ pub fn is_of_attribute(error: &io::Error) -> bool {
             kind,
             InvalidInput | NotADirectory | NotFound | PermissionDenied | Unsupported
         )
+}
+
+/// Does it again while the device is busy, but not for ever.
+fn until_free(pause: Duration, mut attempt: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    let is_busy = |error: &io::Error| Errno::from_io_error(error) == Some(Errno::BUSY);
+    let mut done = attempt();
+    for _ in 0..ATTEMPTS {
+        if !done.as_ref().is_err_and(is_busy) {
+            break;
+        }
+        thread::sleep(pause);
+        done = attempt();
+    }
+    done
 }
 
 /// A device's open directory. Cheaper than [`Sysfs::read`] for many attributes, and it stays the same
@@ -420,5 +460,26 @@ mod tests {
         assert!(sysfs.write("sda", "queue/nr_requests", "2").is_err());
         assert!(sysfs.write("sda", "queue/nr_requests", "3").is_ok());
         assert_eq!(sysfs.read("sda", "queue/nr_requests").unwrap(), "3");
+    }
+
+    #[test]
+    fn a_busy_device_is_tried_again_but_not_for_ever() {
+        let attempts = |busy: u32, otherwise: Result<(), Errno>| {
+            let mut made = 0;
+            let done = until_free(Duration::ZERO, || {
+                made += 1;
+                let left = if made <= busy {
+                    Err(Errno::BUSY)
+                } else {
+                    otherwise
+                };
+                left.map_err(io::Error::from)
+            });
+            (made, done.is_ok())
+        };
+        assert_eq!(attempts(0, Ok(())), (1, true));
+        assert_eq!(attempts(3, Ok(())), (4, true));
+        assert_eq!(attempts(3, Err(Errno::INVAL)), (4, false));
+        assert_eq!(attempts(u32::MAX, Ok(())), (ATTEMPTS + 1, false));
     }
 }

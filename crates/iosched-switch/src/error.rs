@@ -250,6 +250,9 @@ impl Failure for SwitchError {
                 Some("`iosched list` shows which devices have one".into())
             }
             SwitchError::Busy { .. } => Some("try again in a moment".into()),
+            SwitchError::Io { source, .. } if is_busy(source) => {
+                Some("try again in a moment".into())
+            }
             SwitchError::NotTaken { .. } => {
                 Some("old kernels do this for schedulers that they lack: see `iosched list`".into())
             }
@@ -273,6 +276,7 @@ impl Failure for SwitchError {
             SwitchError::NotSupported { .. } => exit::NOT_SUPPORTED,
             SwitchError::NotTaken { .. } => exit::NOT_TAKEN,
             SwitchError::Busy { .. } => exit::BUSY,
+            SwitchError::Io { source, .. } if is_busy(source) => exit::BUSY,
             SwitchError::NotPermitted { .. } => exit::NOT_PERMITTED,
             SwitchError::UnknownTunable { .. }
             | SwitchError::Forbidden { .. }
@@ -358,6 +362,11 @@ fn or_none(names: &[String]) -> String {
         return "none".into();
     }
     names.join(", ")
+}
+
+/// That somebody else is changing the queue, or that of another disk of the same controller.
+pub(super) fn is_busy(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::BUSY)
 }
 
 /// What an error of a read or write below `/sys/block/<device>/` means.

@@ -49,7 +49,7 @@ pub use self::zones::check_order;
 pub use self::zones::only_in_order;
 
 use self::arm::tunable_rank;
-use self::error::io_error;
+use self::error::{io_error, is_busy};
 
 /// Settings of a queue besides the scheduler's own tunables that may be set, in the order in which
 /// they are written.
@@ -217,7 +217,7 @@ fn write_tunables(sysfs: &Sysfs, device: &str, arm: &Arm) -> Result<Vec<Adjusted
     for (file, name, value) in &located {
         sysfs.write(device, file, value).map_err(|source| {
             match io_error(device, file, source) {
-                SwitchError::Io { source, .. } => SwitchError::BadValue {
+                SwitchError::Io { source, .. } if !is_busy(&source) => SwitchError::BadValue {
                     device: device.into(),
                     tunable: (*name).clone(),
                     value: (*value).clone(),

@@ -237,6 +237,33 @@ fn whichever_write_the_kernel_refuses_the_disk_ends_as_it_began() {
     assert_eq!(disk.read("iosched/low_latency"), "0");
 }
 
+/// Kernels since 7.0 do not wait for another disk of the same controller.
+#[test]
+fn a_queue_that_is_busy_for_a_moment_is_set_and_put_back_all_the_same() {
+    use iosched_machine::host::Host;
+    use iosched_policy::set::Change;
+    use iosched_switch::{Arm, QueueState};
+
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    let before = disk.whole_queue();
+    let arm = Arm::new("bfq", ["nr_requests=32"]).unwrap();
+    let plan = Change::plan(&Host::live(), &disk.name, &arm).unwrap();
+    let baseline = QueueState::read(&Host::live().sysfs(), &disk.name).unwrap();
+    plan.make(&Host::live().busy_writes(3))
+        .unwrap()
+        .journal
+        .keep_changes()
+        .unwrap();
+    assert_eq!(disk.scheduler(), "bfq");
+    assert_eq!(disk.read("nr_requests"), "32");
+    let busy = Host::live().busy_writes(3).sysfs();
+    assert_eq!(baseline.restore(&busy, &disk.name).unwrap(), []);
+    assert_eq!(disk.whole_queue(), before);
+}
+
 #[test]
 fn a_partition_is_set_on_its_whole_disk() {
     if !can_use_loop_devices() {

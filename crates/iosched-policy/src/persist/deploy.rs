@@ -6,6 +6,7 @@
 //! is not what was tried, somebody else's rule comes after ours: everything is taken back.
 
 use std::path::Path;
+use std::slice;
 
 use iosched_experiment::journal::{SavedDisk, Undone};
 use iosched_machine::device::{self, Device, NoChoice, Schedulers};
@@ -268,8 +269,11 @@ impl Deployment {
         }
         if udev::is_running(host) {
             let devices: Vec<String> = tried.iter().map(|(device, _)| device.clone()).collect();
-            udev::trigger(host, &devices)?;
-            self.compare(host, tried)?;
+            ask_udev(
+                &devices,
+                |some| Ok(udev::trigger(host, some)?),
+                || self.compare(host, tried),
+            )?;
         } else if !tried.is_empty() {
             notes.push(
                 "udev does not run here: the disks were set directly, and the rules are for the \
@@ -450,4 +454,63 @@ fn take_back(turn: &Turn, made: &[FileChange], before: &[SavedDisk]) -> bool {
         .filter(|_| host.is_live())
         .all(|disk| Undone::is_settled(&disk.undo(host, true)));
     files && announced && disks
+}
+
+/// Has udev apply its rules to these disks and compares what came of it; where that is not right, to one after the other.
+/// udev writes to several at once, does not try again, and a kernel may refuse to change two disks of one controller at
+/// the same time (`EBUSY`, since 7.0).
+fn ask_udev(
+    devices: &[String],
+    mut trigger: impl FnMut(&[String]) -> Result<(), DeployError>,
+    compare: impl Fn() -> Result<(), DeployError>,
+) -> Result<(), DeployError> {
+    trigger(devices)?;
+    let compared = compare();
+    if compared.is_ok() || devices.len() < 2 {
+        return compared;
+    }
+    for device in devices {
+        trigger(slice::from_ref(device))?;
+    }
+    compare()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    /// What udev is asked, where a disk is right once it was alone.
+    fn asked(devices: &[&str], is_right: impl Fn(&[String]) -> bool) -> (Vec<String>, bool) {
+        let devices: Vec<String> = devices.iter().map(ToString::to_string).collect();
+        let asked = RefCell::new(Vec::new());
+        let trigger = |some: &[String]| {
+            asked.borrow_mut().push(some.join(" "));
+            Ok(())
+        };
+        let compare = || {
+            if is_right(&asked.borrow()) {
+                return Ok(());
+            }
+            Err(DeployError::NoUdev)
+        };
+        let done = ask_udev(&devices, trigger, compare).is_ok();
+        (asked.into_inner(), done)
+    }
+
+    #[test]
+    fn disks_that_udev_found_busy_are_done_one_by_one() {
+        let said = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let at_once = asked(&["sda", "sdb"], |_| true);
+        assert_eq!(at_once, (said(&["sda sdb"]), true));
+        let one_by_one = asked(&["sda", "sdb"], |asked| {
+            asked.iter().any(|some| some == "sdb")
+        });
+        assert_eq!(one_by_one, (said(&["sda sdb", "sda", "sdb"]), true));
+        let overruled = asked(&["sda", "sdb"], |_| false);
+        assert_eq!(overruled, (said(&["sda sdb", "sda", "sdb"]), false));
+        let alone = asked(&["sda"], |_| false);
+        assert_eq!(alone, (said(&["sda"]), false));
+    }
 }
