@@ -147,6 +147,37 @@ fn the_table_of_files_names_what_the_source_reads() {
     }
 }
 
+#[test]
+fn the_table_of_files_has_each_event_that_3_10_does_not_have() {
+    let source = include_str!("../../../iosched-machine/src/capture/event.rs");
+    let source = source.split("\n#[cfg(test)]").next().unwrap();
+    let words = source.split('"').skip(1).step_by(2);
+    let is_event = |word: &&str| {
+        let (group, rest) = word.split_once('_').unwrap_or_default();
+        ["block", "kyber", "sched"].contains(&group) && !rest.contains(' ')
+    };
+    // Of Linux 3.10: include/trace/events/block.h and sched.h.
+    let old = [
+        "block_rq_insert",
+        "block_rq_issue",
+        "block_rq_complete",
+        "block_bio_queue",
+        "block_bio_backmerge",
+        "block_bio_frontmerge",
+        "block_getrq",
+        "sched_process_exit",
+    ];
+    let newer = words.filter(is_event).filter(|word| !old.contains(word));
+    let newer: BTreeSet<&str> = newer.collect();
+    assert!(newer.contains("sched_waking"), "{newer:?}");
+    let rows = documented(FILES);
+    for event in newer {
+        let quoted = format!("`{event}`");
+        let is_named = |row: &Row| row.name == event || row.who.contains(&quoted);
+        assert!(rows.iter().any(is_named), "not in docs/kernels.md: {event}");
+    }
+}
+
 /// The text of every file below a directory.
 fn walk(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap().flatten();
