@@ -8,6 +8,12 @@ use iosched_sim::scheduler::SchedulerError;
 use crate::command_line::Remedy;
 use crate::visible;
 
+/// The way out where a file of `/proc` is not there: in a root file system that somebody made by hand.
+pub const NO_PROC: &str = "is /proc mounted? `mount -t proc proc /proc`";
+
+/// The same of `/sys`.
+pub const NO_SYSFS: &str = "is sysfs mounted? `mount -t sysfs sysfs /sys`";
+
 /// Exit codes of the command `iosched`. Documented in the manual page and in `iosched --help`;
 /// numbers never change their meaning.
 pub mod exit {

@@ -15,7 +15,7 @@ use iosched_machine::device::{
     Attribute, Device, Inventory, Kind, NoChoice, Role, Schedulers, Target, Transport, Tunable,
     User, attributes, tunable_schedulers, tunables,
 };
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::{Failure, NO_SYSFS, exit};
 use iosched_machine::host::Host;
 use iosched_machine::visible;
 use iosched_policy::advise;
@@ -158,7 +158,7 @@ impl Failure for ListError {
     fn hint(&self) -> Option<String> {
         Some(match &self.root {
             Some(_) => "--root takes a directory with a copy of /sys, /proc, /dev and /run".into(),
-            None => "is sysfs mounted? `mount -t sysfs sysfs /sys`".into(),
+            None => NO_SYSFS.into(),
         })
     }
 

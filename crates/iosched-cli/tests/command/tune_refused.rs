@@ -2,7 +2,8 @@
 use std::fs;
 use std::process::Command;
 
-use iosched_testing::loop_device;
+use iosched_testing::world::own_mounts;
+use iosched_testing::{is_root, lacks, loop_device};
 
 use crate::common::lab::stderr;
 use crate::common::tuning::{MIB, fio_runs_on, signal, small_disk, start, tune};
@@ -10,6 +11,29 @@ use crate::common::{
     CopyForEverybody, LoopDevice, can_emulate, can_use_loop_devices, has_fio, iosched, run,
     wait_until,
 };
+
+/// In a root file system that somebody made by hand.
+#[test]
+fn what_is_not_mounted_is_named_with_the_way_to_mount_it() {
+    if !is_root() {
+        return lacks("root");
+    }
+    own_mounts().unwrap();
+    let hinted = |arguments: &[&str], hint: &str| {
+        let output = iosched().args(arguments).output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(said.contains(hint), "{arguments:?}: {said}");
+    };
+    let unmount = |directory: &str| run("umount", &["--lazy", "--recursive", directory]);
+    unmount("/sys");
+    let persist = ["persist", "sda", "none", "--yes"];
+    hinted(&persist, "hint: is sysfs mounted?");
+    unmount("/proc");
+    let directory = ["tune", "/tmp", "--load", "command: true"];
+    hinted(&directory, "hint: is /proc mounted?");
+    hinted(&["watch", "--once"], "hint: is /proc mounted?");
+}
 
 #[test]
 fn a_load_can_have_the_rights_of_another_user() {

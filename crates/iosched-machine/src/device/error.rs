@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::DeviceNumber;
 use super::near::near_names;
 use crate::command_line::Remedy;
-use crate::failure::{Failure, exit};
+use crate::failure::{Failure, NO_PROC, exit};
 use crate::host::Host;
 
 /// Why there is no device for what the user typed.
@@ -167,9 +167,11 @@ impl Failure for DeviceError {
                 "it stands for {device} now: if you mean that, name {device}"
             )),
             DeviceError::NoSuchPath { .. } => None,
-            DeviceError::Unreadable { source, .. } => (source.kind()
-                == io::ErrorKind::PermissionDenied)
-                .then(|| "run it as root".to_owned()),
+            DeviceError::Unreadable { path, source } => match source.kind() {
+                io::ErrorKind::PermissionDenied => Some("run it as root".to_owned()),
+                io::ErrorKind::NotFound if path.starts_with("/proc") => Some(NO_PROC.to_owned()),
+                _ => None,
+            },
         }
     }
 

@@ -1,9 +1,10 @@
 //! Why a policy was not brought into force: every part's error under one roof, with its way out.
 
+use std::io;
 use std::path::PathBuf;
 
 use iosched_machine::device::DeviceError;
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::{Failure, NO_SYSFS, exit};
 use iosched_machine::process::ChildError;
 use iosched_switch::SwitchError;
 
@@ -46,8 +47,8 @@ pub enum DeployError {
     #[error(transparent)]
     History(#[from] HistoryError),
     /// The devices cannot be listed.
-    #[error("cannot list the block devices")]
-    List(#[source] std::io::Error),
+    #[error("cannot list the block devices in /sys: {0}")]
+    List(#[source] io::Error),
     /// Nothing tells the disk from others.
     #[error("{device} cannot be recognised at the next boot: {reason}")]
     NoIdentity {
@@ -128,7 +129,9 @@ impl Failure for DeployError {
             DeployError::InPart { .. } => Some("`iosched undo` takes it back".into()),
             DeployError::Udev(error) => error.hint(),
             DeployError::History(error) => error.hint(),
-            DeployError::List(_) => None,
+            DeployError::List(error) => {
+                (error.kind() == io::ErrorKind::NotFound).then(|| NO_SYSFS.to_owned())
+            }
             DeployError::NoIdentity { .. } => Some(
                 "give the disk a serial number where it is made (virtual machines), or write a \
                  rule by model or transport into the policy"

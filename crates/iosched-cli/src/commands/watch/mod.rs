@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use iosched_machine::capture::CaptureError;
 use iosched_machine::device;
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::{Failure, NO_PROC, exit};
 use iosched_machine::host::Host;
 use iosched_machine::process::Stop;
 use iosched_machine::watch::latency::{LatencySample, LatencyWatch};
@@ -99,7 +99,9 @@ enum WatchError {
 impl Failure for WatchError {
     fn hint(&self) -> Option<String> {
         match self {
-            WatchError::Counters(_) | WatchError::Processes(_) => None,
+            WatchError::Counters(error) | WatchError::Processes(error) => {
+                (error.kind() == io::ErrorKind::NotFound).then(|| NO_PROC.to_owned())
+            }
             WatchError::Terminal(_) => Some("print lines with --plain".to_owned()),
         }
     }
