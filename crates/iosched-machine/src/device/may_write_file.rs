@@ -20,7 +20,7 @@ use super::content::digest;
 use super::loop_file::loops_on_file;
 use super::may_write::{Consent, MayNotWrite, Reason};
 use super::openers::openers_of_file;
-use super::refusals::Refusal;
+use super::refusals::{Refusal, writers};
 use super::users::{User, swap_files};
 use super::{Blocks, content};
 use crate::host::Host;
@@ -128,19 +128,8 @@ fn uses(host: &Host, path: &Path, file: &Metadata) -> Vec<Refusal> {
             file: None,
         }));
     }
-    let own = i32::try_from(std::process::id()).unwrap_or(0);
-    let openers = openers_of_file(host, path, (file.dev(), file.ino()), &[own]);
-    let writers = openers.found.into_iter().filter(|opener| opener.writes);
-    uses.extend(writers.map(|opener| Refusal::Open {
-        device: opener.device,
-        command: opener.command,
-        pid: opener.pid,
-    }));
-    let hidden = openers.not_looked_at;
-    uses.extend(hidden.map(|(path, error)| Refusal::NotLookedAt {
-        path,
-        error: error.to_string(),
-    }));
+    let numbers = (file.dev(), file.ino());
+    uses.extend(writers(|own| openers_of_file(host, path, numbers, own)));
     uses
 }
 

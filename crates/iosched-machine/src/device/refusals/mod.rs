@@ -29,7 +29,7 @@ use serde::Serialize;
 use super::identity::is_on_fuse;
 use super::loop_file::{Below, loops};
 use super::node::open_exclusively;
-use super::openers::{openers, openers_of_file};
+use super::openers::{Openers, openers, openers_of_file};
 use super::users::{Usage, User};
 use super::{Blocks, Device, DeviceNumber, Signature, content};
 use crate::host::Host;
@@ -215,7 +215,7 @@ pub(crate) fn refusals(host: &Host, device: &Device, is_claimed: bool) -> Vec<Re
         .chain(&partitions)
         .cloned()
         .collect();
-    refusals.extend(open_for_writing(host, &touched));
+    refusals.extend(writers(|own| openers(host, &touched, own)));
     for written in std::iter::once(device).chain(&partitions) {
         refusals.extend(written_or_busy(host, written, is_claimed));
     }
@@ -229,15 +229,14 @@ pub(crate) fn refusals(host: &Host, device: &Device, is_claimed: bool) -> Vec<Re
 /// How long a writer may take to end: a load of a killed run has the disk open until its last I/O is done.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Processes other than ours that could write beside us. Whoever only reads loses nothing.
-fn open_for_writing(host: &Host, devices: &[Device]) -> Vec<Refusal> {
-    let own = i32::try_from(std::process::id()).unwrap_or(0);
+/// Processes other than ours that could write beside us, as these looks find them. Whoever only reads loses nothing.
+pub(super) fn writers(look: impl Fn(&[i32]) -> Openers) -> Vec<Refusal> {
+    let own = [i32::try_from(std::process::id()).unwrap_or(0)];
     let deadline = Instant::now() + PATIENCE;
-    let look = || openers(host, devices, &[own]);
-    let mut openers = look();
+    let mut openers = look(&own);
     while openers.found.iter().any(|opener| opener.writes) && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(50));
-        openers = look();
+        openers = look(&own);
     }
     let hidden = openers
         .not_looked_at
@@ -286,7 +285,9 @@ fn beside_and_below_loops(host: &Host, touched: &[Device]) -> Vec<Refusal> {
         match own {
             Some(Below::Device(number)) => refusals.extend(in_use_below(host, device, number)),
             Some(Below::File { device: on, inode }) if !is_served_by_fuse(host, device) => {
-                refusals.extend(writers_of_file(host, device, (on, inode)));
+                let path = PathBuf::from(below_named(device));
+                let look = |own: &[i32]| openers_of_file(host, &path, (on, inode), own);
+                refusals.extend(writers(look));
             }
             Some(Below::File { .. }) | None => {}
         }
@@ -327,21 +328,6 @@ fn in_use_below(host: &Host, device: &Device, number: DeviceNumber) -> Vec<Refus
     let mut refusals = refusals(host, &below, false);
     refusals.retain(|refusal| !refusal.can_be_overruled() && !is_of_ours(refusal));
     refusals
-}
-
-/// Processes that can write to the file that a loop device stands on.
-fn writers_of_file(host: &Host, device: &Device, file: (u64, u64)) -> Vec<Refusal> {
-    let own = i32::try_from(std::process::id()).unwrap_or(0);
-    let path = PathBuf::from(below_named(device));
-    let openers = openers_of_file(host, &path, file, &[own]);
-    let writers = openers.found.into_iter().filter(|opener| opener.writes);
-    writers
-        .map(|opener| Refusal::Open {
-            device: opener.device,
-            command: opener.command,
-            pid: opener.pid,
-        })
-        .collect()
 }
 
 fn held(host: &Host, device: &Device) -> Vec<Refusal> {

@@ -24,6 +24,33 @@ fn of(path: &Path) -> Vec<Refusal> {
     found
 }
 
+#[test]
+fn a_writer_is_waited_for_and_whoever_is_hidden_is_named() {
+    let opener = |writes| super::super::Opener {
+        device: "sda".into(),
+        command: "mkfs".into(),
+        pid: 2,
+        writes,
+    };
+    let looks = std::cell::Cell::new(0);
+    let found = writers(|_| {
+        looks.set(looks.get() + 1);
+        Openers {
+            found: vec![opener(looks.get() == 1)],
+            not_looked_at: None,
+        }
+    });
+    assert_eq!((found.len(), looks.get()), (0, 2));
+    let hidden = writers(|_| Openers {
+        found: Vec::new(),
+        not_looked_at: Some(("/proc/2/fd".into(), io::ErrorKind::PermissionDenied.into())),
+    });
+    assert!(
+        matches!(hidden[..], [Refusal::NotLookedAt { .. }]),
+        "{hidden:?}"
+    );
+}
+
 fn signatures(refusals: &[Refusal]) -> Vec<&str> {
     refusals
         .iter()
