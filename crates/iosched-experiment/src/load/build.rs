@@ -22,7 +22,7 @@ use super::command::{self, CommandError};
 use super::fio::FioError;
 use super::fio_job::TrialSettings;
 use super::settings::{self, SettingError};
-use super::{Kept, Load, LoadError, Outcome, Turn, Workplace, files};
+use super::{Kept, Load, LoadError, Outcome, Turn, Workplace, files, lacks_if_untimed};
 use crate::objective::Objective;
 
 /// The name of the load, and of its directory on the target.
@@ -258,13 +258,8 @@ impl Load for Build {
     }
 
     fn lacks(&self, objective: Objective) -> Option<&'static str> {
-        match objective {
-            Objective::Time | Objective::Throughput | Objective::Iops | Objective::Cpu => None,
-            Objective::Tps => Some("it makes no transactions"),
-            Objective::NumberHigher | Objective::NumberLower => Some("it prints no number"),
-            Objective::Fairness => Some("its processes share one job"),
-            _ => Some("its processes do not time their accesses: the build is what is timed"),
-        }
+        let untimed = "its processes do not time their accesses: the build is what is timed";
+        lacks_if_untimed(objective, untimed, "its processes share one job")
     }
 
     fn prepare(&mut self, at: &Workplace<'_>, say: &mut dyn FnMut(&str)) -> Result<(), LoadError> {

@@ -111,16 +111,9 @@ impl Load for FixedWork {
     }
 
     fn lacks(&self, objective: Objective) -> Option<&'static str> {
-        match objective {
-            Objective::Fairness if self.file.workers() < 2 => Some("it has one worker"),
-            Objective::ReadMean | Objective::ReadP99 if !self.file.reads() => {
-                Some("it reads nothing")
-            }
-            Objective::Tps => Some("it makes no transactions"),
-            Objective::Frames => Some("it shows no video"),
-            Objective::NumberHigher | Objective::NumberLower => Some("it prints no number"),
-            _ => None,
-        }
+        self.file
+            .lacks(objective)
+            .filter(|_| objective != Objective::Time)
     }
 
     fn prepare(&mut self, at: &Workplace<'_>, say: &mut dyn FnMut(&str)) -> Result<(), LoadError> {

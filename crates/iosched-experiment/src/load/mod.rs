@@ -372,6 +372,21 @@ pub trait Load {
     fn clean_up(&mut self) {}
 }
 
+/// [`Load::lacks`] of a load that is timed as a whole; the words say so of its accesses, and why it has no workers.
+fn lacks_if_untimed(
+    objective: Objective,
+    untimed: &'static str,
+    no_workers: &'static str,
+) -> Option<&'static str> {
+    match objective {
+        Objective::Time | Objective::Throughput | Objective::Iops | Objective::Cpu => None,
+        Objective::Tps => Some("it makes no transactions"),
+        Objective::NumberHigher | Objective::NumberLower => Some("it prints no number"),
+        Objective::Fairness => Some(no_workers),
+        _ => Some(untimed),
+    }
+}
+
 /// Why a load gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {

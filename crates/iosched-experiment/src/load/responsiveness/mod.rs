@@ -21,7 +21,7 @@ use self::program::Program;
 use super::fio::{self, FioError};
 use super::fio_job::{JobFile, JobFileError, JobTarget, TrialSettings};
 use super::settings::{self, SettingError};
-use super::{Kept, Load, LoadError, Outcome, Turn, Workplace, files, words};
+use super::{Kept, Load, LoadError, Outcome, Turn, Workplace, files, lacks_if_untimed, words};
 use crate::objective::Objective;
 
 /// The name of the load, and of its directory on the target.
@@ -255,13 +255,8 @@ impl Load for Responsiveness {
     }
 
     fn lacks(&self, objective: Objective) -> Option<&'static str> {
-        match objective {
-            Objective::Time | Objective::Throughput | Objective::Iops | Objective::Cpu => None,
-            Objective::Tps => Some("it makes no transactions"),
-            Objective::NumberHigher | Objective::NumberLower => Some("it prints no number"),
-            Objective::Fairness => Some("one program is started"),
-            _ => Some("the program does not time its accesses: its start is what is timed"),
-        }
+        let untimed = "the program does not time its accesses: its start is what is timed";
+        lacks_if_untimed(objective, untimed, "one program is started")
     }
 
     fn prepare(&mut self, at: &Workplace<'_>, say: &mut dyn FnMut(&str)) -> Result<(), LoadError> {
