@@ -589,7 +589,7 @@ fn multi_queue(
     }
     let mut device = recording.device();
     device.queue_depth = settings.queue_depth.unwrap_or(device.queue_depth);
-    device.look_ahead = settings.look_ahead.unwrap_or(device.look_ahead);
+    device.attachment = settings.attachment.unwrap_or(device.attachment);
     let start = Start::of(before, told);
     let (report, left, phase) = best_phase(&settings, |settings, until| {
         Ok::<_, ConformError>(multi_queue::follow_until(

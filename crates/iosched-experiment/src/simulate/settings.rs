@@ -8,6 +8,7 @@ use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::scheduler::{
     self, Kernel, KernelVersion, SchedulerError, SchedulerInfo, SchedulerSpec, Settings,
 };
+use iosched_sim::simulate::Attachment;
 use iosched_sim::units::{Bytes, Nanos};
 
 use super::file::{FileError, Lines};
@@ -123,8 +124,8 @@ pub struct Checked {
     pub limits: MergeLimits,
     /// Commands that the device takes, if that is known.
     pub queue_depth: Option<usize>,
-    /// The next request is chosen before the device has room (loop), if that is known.
-    pub look_ahead: Option<bool>,
+    /// How the block layer knows that the device has room, if that is known.
+    pub attachment: Option<Attachment>,
     /// Where ticks begin is known: it is not to be searched for.
     pub tick_phase_given: bool,
     /// How the scheduler is listed.
@@ -143,7 +144,7 @@ impl Checked {
             merging: Merging::Full,
         };
         let mut queue_depth = None;
-        let mut look_ahead = None;
+        let mut attachment = None;
         if let Some(path) = &wanted.tunables {
             let file = QueueFile::read(path)?;
             if let Some(kib) = file.number("queue/max_sectors_kb")? {
@@ -155,7 +156,11 @@ impl Checked {
             let slots = file.number("device/queue_depth")?;
             let tags = file.number("hctx0/tags")?;
             queue_depth = slots.or(tags).and_then(|depth| usize::try_from(depth).ok());
-            look_ahead = slots.or(tags).map(|_| slots.is_none());
+            attachment = match (slots, tags) {
+                (Some(_), _) => Some(Attachment::Budget),
+                (None, Some(_)) => Some(Attachment::TagOnly),
+                (None, None) => None,
+            };
             let mut from_file = Vec::new();
             for tunable in info.tunables {
                 let overridden = spec.tunables.iter().any(|(name, _)| {
@@ -187,7 +192,7 @@ impl Checked {
             initial,
             limits,
             queue_depth: queue_depth.map(|depth| depth.max(1)),
-            look_ahead,
+            attachment,
             tick_phase_given: wanted.tick_phase_us.is_some(),
             info,
         })

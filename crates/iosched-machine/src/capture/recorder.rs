@@ -133,14 +133,14 @@ impl Recorder {
     pub fn drain(&mut self, into: &mut Vec<Line>) -> Result<(), CaptureError> {
         let settled = monotonic() - SETTLED;
         self.read_all()?;
-        self.hand_over(settled, into);
+        self.drain_pending(settled, into);
         Ok(())
     }
 
     /// Takes all that is in the buffers now, however late another processor tells of what was before.
     pub fn take(&mut self, into: &mut Vec<Line>) -> Result<(), CaptureError> {
         self.read_all()?;
-        self.hand_over(Time::from_nanos(u64::MAX), into);
+        self.drain_pending(Time::from_nanos(u64::MAX), into);
         Ok(())
     }
 
@@ -192,7 +192,7 @@ impl Recorder {
         Ok(lost.max(self.lost_in_pages))
     }
 
-    fn hand_over(&mut self, until: Time, into: &mut Vec<Line>) {
+    fn drain_pending(&mut self, until: Time, into: &mut Vec<Line>) {
         self.pending.sort_by_key(|&(time, _)| time); // stable: a processor's own order is kept
         let settled = self.pending.partition_point(|&(time, _)| time < until);
         into.extend(self.pending.drain(..settled).map(|(_, line)| line));

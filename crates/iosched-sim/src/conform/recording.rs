@@ -245,10 +245,14 @@ impl Recording {
     pub fn device(&self) -> Device {
         let said = self.queue.clone().unwrap_or_default();
         let queue_depth = said.queue_depth.unwrap_or_else(|| self.most_in_driver());
-        let shows_look_ahead = || !self.has_decisions() || self.is_chosen_ahead(queue_depth);
+        let is_ahead = || !self.has_decisions() || self.is_dispatched_ahead(queue_depth);
         Device {
             queue_depth,
-            look_ahead: said.look_ahead.unwrap_or_else(shows_look_ahead),
+            attachment: if said.look_ahead.unwrap_or_else(is_ahead) {
+                Attachment::TagOnly
+            } else {
+                Attachment::Budget
+            },
         }
     }
 
@@ -267,7 +271,7 @@ impl Recording {
 
     /// True if requests were dispatched while the device had no room for them, more often than where
     /// another processor tells of a completion late.
-    fn is_chosen_ahead(&self, queue_depth: usize) -> bool {
+    fn is_dispatched_ahead(&self, queue_depth: usize) -> bool {
         let (mut decisions, mut ahead) = (0_usize, 0_usize);
         let (mut dispatched, mut in_driver) = (0_usize, 0_usize);
         for step in &self.steps {
@@ -298,20 +302,15 @@ impl Recording {
 pub struct Device {
     /// Commands that it takes at a time.
     pub queue_depth: usize,
-    /// The kernel chooses one request more than the device takes (loop, `null_blk`), and does not
-    /// ask for a slot first (SCSI).
-    pub look_ahead: bool,
+    /// How the block layer knew that it had room for one.
+    pub attachment: Attachment,
 }
 
 impl Device {
     pub(super) fn depth(self) -> Depth {
         Depth {
             commands: self.queue_depth,
-            attachment: if self.look_ahead {
-                Attachment::TagOnly
-            } else {
-                Attachment::Budget
-            },
+            attachment: self.attachment,
         }
     }
 }

@@ -13,6 +13,7 @@ use iosched_machine::user_files::{self, NewFile};
 use iosched_sim::block_layer::MergeLimits;
 use iosched_sim::conform::multi_queue::{self, Device, Recording};
 use iosched_sim::scheduler::{self, SchedulerSpec};
+use iosched_sim::simulate::Attachment;
 use iosched_sim::trace::kernel::Line;
 use iosched_sim::trace::write_event;
 use iosched_sim::units::{Nanos, Time};
@@ -152,7 +153,7 @@ impl Measured {
     }
 
     /// Write-back throttling: the latency of reads above which it acts, where it is on.
-    pub(super) fn throttles_above(&self) -> Option<Nanos> {
+    pub(super) fn wbt_lat(&self) -> Option<Nanos> {
         let micros = self.setting("wbt_lat_usec")?;
         (micros > 0).then(|| Nanos::from_micros(micros as u64))
     }
@@ -196,7 +197,7 @@ impl Measured {
         let recording = Recording::of_lines(self.lines.clone());
         let device = Device {
             queue_depth: usize::try_from(depth).unwrap_or(1),
-            look_ahead: true,
+            attachment: Attachment::TagOnly,
         };
         let settings = Checked {
             spec: of.clone(),
@@ -204,7 +205,7 @@ impl Measured {
             initial: Vec::new(),
             limits: MergeLimits::default(),
             queue_depth: Some(device.queue_depth),
-            look_ahead: Some(true),
+            attachment: Some(device.attachment),
             tick_phase_given: false,
             info: scheduler::info(&of.name)?,
         };

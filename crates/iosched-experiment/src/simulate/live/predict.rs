@@ -222,7 +222,7 @@ fn setup(
             kernel,
             nr_requests: measured.nr_requests(),
             flushes_alone: true,
-            wbt_lat: measured.throttles_above(),
+            wbt_lat: measured.wbt_lat(),
             ..MultiQueueSettings::default()
         },
         volatile_cache: volatile,

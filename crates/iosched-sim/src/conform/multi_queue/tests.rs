@@ -3,10 +3,11 @@
 use std::fmt::Write;
 
 use super::*;
+use crate::block_layer::multi_queue::Attachment::{self, Budget, TagOnly};
 use crate::scheduler::{SchedulerSpec, build_followed};
 
 /// Follows a recording of a device that takes so many commands.
-fn followed(scheduler: &str, queue_depth: usize, look_ahead: bool, text: &str) -> Report {
+fn followed(scheduler: &str, queue_depth: usize, attachment: Attachment, text: &str) -> Report {
     let mut recording = Recording::default();
     text.lines().for_each(|line| recording.line(line).unwrap());
     let kernel = Kernel {
@@ -17,14 +18,14 @@ fn followed(scheduler: &str, queue_depth: usize, look_ahead: bool, text: &str) -
     let scheduler = build_followed(&spec, &kernel, &Vec::new()).unwrap();
     let device = Device {
         queue_depth,
-        look_ahead,
+        attachment,
     };
     follow(&recording, scheduler, &kernel, device).0
 }
 
 /// All decisions must agree.
-fn agrees(scheduler: &str, queue_depth: usize, look_ahead: bool, text: &str, decisions: u64) {
-    let report = followed(scheduler, queue_depth, look_ahead, text);
+fn agrees(scheduler: &str, queue_depth: usize, attachment: Attachment, text: &str, decisions: u64) {
+    let report = followed(scheduler, queue_depth, attachment, text);
     let expected = Report {
         decisions,
         agreed: decisions,
@@ -47,7 +48,7 @@ fn each_plug_that_is_let_go_is_followed_by_an_ask_though_nothing_else_stands_bet
         1000 C R 800 8 0 a a\n\
         8000 X W 100 8 0 b b\n8000 X R 500 8 0 b b\n8000 X R 600 8 0 b b\n\
         8000 D W 100 8 0 b b\n8000 D R 500 8 0 b b\n8000 D R 600 8 0 b b\n";
-    agrees("mq-deadline:kernel=6.1", 4, true, text, 4);
+    agrees("mq-deadline:kernel=6.1", 4, TagOnly, text, 4);
 }
 
 #[test]
@@ -64,7 +65,7 @@ fn a_request_that_a_bio_touches_and_does_not_join_takes_no_more() {
         1000 C R 800 8 0 a a\n1000 X R 100 8 0 b b\n1000 D R 100 8 0 b b\n\
         2000 C R 100 8 0 b b\n2000 X R 100 16 0 d d\n2000 D R 100 16 0 d d\n\
         3000 C R 100 16 0 d d\n3000 X R 108 8 0 c c\n3000 D R 108 8 0 c c\n";
-    agrees("mq-deadline", 1, false, text, 4);
+    agrees("mq-deadline", 1, Budget, text, 4);
 }
 
 #[test]
@@ -79,7 +80,7 @@ fn a_bio_joins_a_request_of_its_own_priority() {
         1000 C R 800 8 0 a a\n1000 X R 100 8 0 b b\n1000 D R 100 8 0 b b\n\
         2000 C R 100 8 0 b b\n2000 X R 116 8 0 b b\n2000 D R 116 8 0 b b\n\
         3000 C R 116 8 0 b b\n3000 X R 100 16 0 c c\n3000 D R 100 16 0 c c\n";
-    agrees("mq-deadline", 1, false, text, 4);
+    agrees("mq-deadline", 1, Budget, text, 4);
 }
 
 #[test]
@@ -92,7 +93,7 @@ fn of_two_requests_of_the_same_sectors_the_one_that_was_to_be_issued_directly_go
         1000 C R 800 8 0 a a\n1000 D R 100 8 0 a a\n\
         2000 C R 100 8 0 a a\n2000 D R 300 8 0 b b\n\
         3000 C R 300 8 0 b b\n3000 D R 100 8 0 c c\n";
-    agrees("none", 1, false, text, 4);
+    agrees("none", 1, Budget, text, 4);
 }
 
 #[test]
@@ -104,7 +105,7 @@ fn a_read_and_a_write_of_the_same_sectors_are_told_apart_by_what_is_issued() {
         20 G R 100 8 3 c c\n20 I R 100 8 3 c c\n\
         1000 C R 800 8 0 a a\n1000 X - 100 8 0 c c\n1000 D R 100 8 0 c c\n\
         2000 C R 100 8 0 c c\n2000 X - 100 8 0 b b\n2000 D W 100 8 0 b b\n";
-    agrees("mq-deadline", 1, false, text, 3);
+    agrees("mq-deadline", 1, Budget, text, 3);
 }
 
 /// A recording without X, of a device that takes one command at a time.
@@ -139,7 +140,7 @@ impl WithoutDecisions {
 
     /// Decisions, those that agreed, those issued out of order.
     fn followed(&self, scheduler: &str) -> (u64, u64, u64) {
-        let report = followed(scheduler, 1, true, &self.0);
+        let report = followed(scheduler, 1, TagOnly, &self.0);
         (report.decisions, report.agreed, report.issued_out_of_order)
     }
 }
@@ -189,7 +190,7 @@ fn a_completion_between_a_bio_and_its_merge_is_not_what_the_process_does_next() 
         20 Q R 292 8 2 b b\n21 C R 800 8 2 b a\n22 F R 292 8 2 b b\n\
         30 Q R 284 8 2 b b\n31 F R 284 8 2 b b\n\
         90 X - 284 24 9 k b\n90 D R 284 24 9 k b\n1000 C R 284 24 0 a a\n";
-    agrees("mq-deadline", 1, false, text, 2);
+    agrees("mq-deadline", 1, Budget, text, 2);
 }
 
 #[test]
@@ -222,7 +223,7 @@ fn a_completion_in_the_midst_of_a_choice_did_not_count_for_it() {
             writeln!(text, "{time} {event}").unwrap();
         }
         text += "9020 X - 0 8 9 k r\n9020 X - 2040 8 9 k w\n9021 D R 0 8 9 k r\n";
-        let report = followed("kyber", 200, false, &text);
+        let report = followed("kyber", 200, Budget, &text);
         (report.decisions, report.agreed, report.interrupted)
     };
     assert_eq!(followed_with(&[9010]), (132, 132, 1));
@@ -245,7 +246,7 @@ fn a_tick_that_began_just_before_may_have_begun_after_the_clock_was_read() {
             {chosen} C W 800 8 0 a a\n{chosen} X - 900 8 1 b b\n{chosen} D W 900 8 1 b b\n"
         );
         let scheduler = "mq-deadline:kernel=6.1,write_expire=50,fifo_batch=1";
-        let report = followed(scheduler, 1, false, &text);
+        let report = followed(scheduler, 1, Budget, &text);
         (report.decisions, report.agreed, report.interrupted)
     };
     assert_eq!(followed_at(51_990), (3, 3, 0));
