@@ -9,7 +9,7 @@ use iosched_machine::device;
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::foreign;
 use iosched_machine::host::Host;
-use iosched_policy::check::{self, DiskReport, Measured, Memory, Report, Verdict};
+use iosched_policy::check::{self, DiskReport, Memory, Report, Verdict};
 use iosched_policy::persist::deploy::DeployError;
 use iosched_policy::policy::file::{self, Policy, PolicyError};
 use iosched_policy::policy::{matching, writers};
@@ -255,97 +255,107 @@ fn tell_disk(disk: &DiskReport, output: &Output) {
 
 /// Metrics for `node_exporter`'s textfile collector.
 fn metrics(report: &Report) -> String {
-    let mut text = String::from(
-        "# HELP iosched_disk_as_wanted 1 if the disk is as the policy says.\n\
-         # TYPE iosched_disk_as_wanted gauge\n",
+    let disks = || report.disks.iter();
+    let measured = || disks().filter_map(|disk| Some((disk, disk.measured.as_ref()?)));
+    let mut text = String::new();
+    let as_wanted = disks().map(|disk| {
+        let labels = [
+            ("device", &*disk.device),
+            ("rule", &disk.rule),
+            ("wanted", &disk.wanted),
+        ];
+        sample(&labels, u8::from(disk.deviations.is_empty()))
+    });
+    gauge(
+        &mut text,
+        "disk_as_wanted",
+        "1 if the disk is as the policy says.",
+        as_wanted,
     );
-    let label = |value: &str| {
-        value
-            .replace('\\', "\\\\")
-            .replace('"', "\\\"")
-            .replace('\n', "\\n")
-    };
-    for disk in &report.disks {
-        let _ = writeln!(
-            text,
-            "iosched_disk_as_wanted{{device=\"{}\",rule=\"{}\",wanted=\"{}\"}} {}",
-            label(&disk.device),
-            label(&disk.rule),
-            label(&disk.wanted),
-            u8::from(disk.deviations.is_empty())
-        );
-    }
-    text.push_str(
-        "# HELP iosched_disk_warnings What would undo the disk's setting, or is stale.\n\
-         # TYPE iosched_disk_warnings gauge\n",
+    gauge(
+        &mut text,
+        "disk_warnings",
+        "What would undo the disk's setting, or is stale.",
+        disks().map(|disk| {
+            let warnings = disk.overridden.len() + disk.stale.len();
+            sample(&[("device", &disk.device)], warnings)
+        }),
     );
-    for disk in &report.disks {
-        let _ = writeln!(
-            text,
-            "iosched_disk_warnings{{device=\"{}\"}} {}",
-            label(&disk.device),
-            disk.overridden.len() + disk.stale.len()
-        );
-    }
-    text.push_str(
-        "# HELP iosched_measured_timestamp_seconds When the run that the rule rests on began, since 1970.\n\
-         # TYPE iosched_measured_timestamp_seconds gauge\n",
+    gauge(
+        &mut text,
+        "measured_timestamp_seconds",
+        "When the run that the rule rests on began, since 1970.",
+        measured().map(|(disk, measured)| {
+            let began = format!("{:.0}", measured.created_unix_s);
+            sample(&[("device", &disk.device), ("rule", &disk.rule)], began)
+        }),
     );
-    for (disk, measured) in report.disks.iter().filter_map(with_measurement) {
-        let _ = writeln!(
-            text,
-            "iosched_measured_timestamp_seconds{{device=\"{}\",rule=\"{}\"}} {:.0}",
-            label(&disk.device),
-            label(&disk.rule),
-            measured.created_unix_s
-        );
-    }
-    text.push_str(
-        "# HELP iosched_measured_ratio The arm's metric divided by the baseline's, with its interval.\n\
-         # TYPE iosched_measured_ratio gauge\n",
-    );
-    for (disk, measured) in report.disks.iter().filter_map(with_measurement) {
-        for (load, ratio) in &measured.ratios {
+    let ratios = measured().flat_map(|(disk, measured)| {
+        measured.ratios.iter().flat_map(move |(load, ratio)| {
             let bounds = [
                 ("lower", ratio.lower),
                 ("estimate", ratio.estimate),
                 ("upper", ratio.upper),
             ];
-            for (bound, value) in bounds {
-                let _ = writeln!(
-                    text,
-                    "iosched_measured_ratio{{device=\"{}\",rule=\"{}\",load=\"{}\",bound=\"{bound}\"}} {value}",
-                    label(&disk.device),
-                    label(&disk.rule),
-                    label(load),
-                );
-            }
-        }
-    }
-    text.push_str(
-        "# HELP iosched_disk_differs_from_advice 1 for each disk of which `iosched advise` says something else.\n\
-         # TYPE iosched_disk_differs_from_advice gauge\n",
+            bounds.map(|(bound, value)| {
+                let labels = [
+                    ("device", &*disk.device),
+                    ("rule", &disk.rule),
+                    ("load", load),
+                    ("bound", bound),
+                ];
+                sample(&labels, value)
+            })
+        })
+    });
+    gauge(
+        &mut text,
+        "measured_ratio",
+        "The arm's metric divided by the baseline's, with its interval.",
+        ratios,
     );
-    for (device, advised) in &report.advised {
-        let _ = writeln!(
-            text,
-            "iosched_disk_differs_from_advice{{device=\"{}\",advised=\"{}\"}} 1",
-            label(device),
-            label(&advised.join(" or "))
-        );
-    }
-    let _ = write!(
-        text,
-        "# HELP iosched_policy_in_force 1 if the installed files are those of the policy.\n\
-         # TYPE iosched_policy_in_force gauge\n\
-         iosched_policy_in_force {}\n",
-        u8::from(report.not_in_force.is_empty())
+    gauge(
+        &mut text,
+        "disk_differs_from_advice",
+        "1 for each disk of which `iosched advise` says something else.",
+        report.advised.iter().map(|(device, advised)| {
+            let advised = advised.join(" or ");
+            sample(&[("device", device), ("advised", &advised)], 1)
+        }),
+    );
+    gauge(
+        &mut text,
+        "policy_in_force",
+        "1 if the installed files are those of the policy.",
+        [sample(&[], u8::from(report.not_in_force.is_empty()))],
     );
     text
 }
 
-fn with_measurement(disk: &DiskReport) -> Option<(&DiskReport, &Measured)> {
-    Some((disk, disk.measured.as_ref()?))
+/// A gauge with its samples.
+fn gauge(text: &mut String, name: &str, help: &str, samples: impl IntoIterator<Item = String>) {
+    let _ = writeln!(text, "# HELP iosched_{name} {help}");
+    let _ = writeln!(text, "# TYPE iosched_{name} gauge");
+    for sample in samples {
+        let _ = writeln!(text, "iosched_{name}{sample}");
+    }
+}
+
+/// `{label="value",…} value`
+fn sample(labels: &[(&str, &str)], value: impl std::fmt::Display) -> String {
+    let escaped = |value: &str| {
+        value
+            .replace('\\', "\\\\")
+            .replace('"', "\\\"")
+            .replace('\n', "\\n")
+    };
+    let labels = labels.iter();
+    let labels = labels.map(|(name, value)| format!("{name}=\"{}\"", escaped(value)));
+    let labels = labels.collect::<Vec<_>>().join(",");
+    if labels.is_empty() {
+        return format!(" {value}");
+    }
+    format!("{{{labels}}} {value}")
 }
 
 /// Everybody who sets a device's queue.
