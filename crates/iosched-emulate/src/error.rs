@@ -75,6 +75,7 @@ pub(super) const DATA_FILE: &str = "make a data file in";
 
 /// Why an emulated disk cannot be made, found or removed.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum EmulateError {
     /// The machine lacks something.
     #[error("{0}")]
@@ -87,18 +88,10 @@ pub enum EmulateError {
     Scheduler(#[from] SchedulerError),
     /// A disk was made without a scheduler inside: the kernel's stand above it.
     #[error("{id} is served without a scheduler inside")]
-    NoScheduler {
-        /// The disk.
-        id: String,
-        /// Its model.
-        model: String,
-    },
+    NoScheduler { id: String, model: String },
     /// The server of a disk is gone.
     #[error("the server of {id} is gone")]
-    Gone {
-        /// The disk.
-        id: String,
-    },
+    Gone { id: String },
     /// There is no such model.
     #[error(transparent)]
     DiskFile(#[from] DiskFileError),
@@ -116,19 +109,14 @@ pub enum EmulateError {
     File {
         /// What we wanted to do, a verb.
         action: &'static str,
-        /// With what.
         path: PathBuf,
-        /// What the system says.
         source: io::Error,
     },
     /// The server could not write down that another scheduler is to stand inside: the old one stays.
     #[error("nothing was changed: cannot write the state in {}", dir.display())]
     StateNotWritten {
-        /// The disk's directory.
         dir: PathBuf,
-        /// What stands inside still.
         scheduler: String,
-        /// What the system says.
         source: io::Error,
     },
     /// The server cannot be started.
@@ -136,47 +124,32 @@ pub enum EmulateError {
     Start {
         /// Its executable.
         server: PathBuf,
-        /// What the system says.
         source: io::Error,
     },
     /// The server could not set the disk up, and said why.
     #[error("{message}")]
     Server {
-        /// What the server says.
         message: String,
         /// Its hint.
         hint: Option<String>,
-        /// Its exit code.
         exit_code: u8,
     },
     /// The server ended without a word.
     #[error("the server of the emulated disk {id} ended while it set the disk up")]
     Ended {
-        /// The disk.
         id: String,
         /// The last lines of its log.
         log: String,
     },
     /// The server did not get ready in time.
     #[error("the emulated disk {id} was not ready after {} s", after.as_secs())]
-    NotReady {
-        /// The disk.
-        id: String,
-        /// How long we waited.
-        after: Duration,
-    },
+    NotReady { id: String, after: Duration },
     /// There is no such emulated disk.
     #[error("there is no emulated disk {name}")]
-    Unknown {
-        /// What was asked for.
-        name: String,
-        /// What there is.
-        known: Vec<String>,
-    },
+    Unknown { name: String, known: Vec<String> },
     /// The disk is in use.
     #[error("cannot remove {device}: {}", list(users))]
     InUse {
-        /// Its device.
         device: String,
         /// By whom.
         users: Vec<User>,
@@ -184,11 +157,8 @@ pub enum EmulateError {
     /// Another disk's file system would go with the mounts of this one.
     #[error("cannot remove {id}: {source_of} is mounted at {}, below a mount of it", at.display())]
     MountedBelow {
-        /// The disk.
         id: String,
-        /// What is mounted there.
         source_of: String,
-        /// The file or directory concerned.
         at: PathBuf,
     },
     /// Of several, some could not be removed.
@@ -199,40 +169,23 @@ pub enum EmulateError {
     },
     /// The server does not react.
     #[error("the server of {id} (pid {pid}) does not end")]
-    Stuck {
-        /// The disk.
-        id: String,
-        /// The server.
-        pid: i32,
-    },
+    Stuck { id: String, pid: i32 },
     /// It is removed, and what is below could not be flushed.
     #[error("{id} is removed, but what was written to it may not be on the medium: {why}")]
-    NotFlushed {
-        /// The disk.
-        id: String,
-        /// What the system said.
-        why: String,
-    },
+    NotFlushed { id: String, why: String },
     /// The process that the disk is to end with cannot be watched.
     #[error("cannot watch process {pid}, which the disk is to end with")]
-    Owner {
-        /// Its number.
-        pid: i32,
-        /// What the system says.
-        source: io::Error,
-    },
+    Owner { pid: i32, source: io::Error },
     /// A step of setting up or taking down failed.
     #[error("cannot {step}")]
     Step {
         /// What, as a verb with its object.
         step: String,
-        /// What the system says.
         source: io::Error,
     },
     /// A check read what it should not have.
     #[error("cannot check {device}: {why}")]
     Check {
-        /// Its device.
         device: String,
         /// The cause, as a clause of the message.
         why: String,

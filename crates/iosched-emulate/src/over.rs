@@ -80,6 +80,7 @@ pub enum OverKind {
 
 /// Why a disk cannot stand over this.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum OverError {
     /// The path leads over a link, or over `..`.
     #[error("{} is reached by a link or over `..`", path.display())]
@@ -94,7 +95,6 @@ pub enum OverError {
     NotThere {
         /// The path as the user wrote it.
         path: PathBuf,
-        /// It is its directory that is missing.
         lacks_directory: bool,
     },
     /// It is to be written, and has other names: it may be somebody else's, under this name in a directory of others.
@@ -102,7 +102,6 @@ pub enum OverError {
     HardLinks {
         /// The path as the user wrote it.
         path: PathBuf,
-        /// How many names.
         links: u64,
     },
     /// The file that is to be made is there.
@@ -122,7 +121,6 @@ pub enum OverError {
     OfKernel {
         /// The path as the user wrote it.
         path: PathBuf,
-        /// Type of the file system.
         fs_type: String,
     },
     /// It is a file of an emulated disk itself.
@@ -130,61 +128,36 @@ pub enum OverError {
     OfEmulated {
         /// The path as the user wrote it.
         path: PathBuf,
-        /// The disk's name.
         id: String,
     },
     /// The disk has zones that can only be written in order.
     #[error("{device} is a zoned disk ({model}), which is not served")]
     Zoned {
-        /// Kernel name.
         device: String,
         /// As the kernel says it.
         model: String,
     },
     /// It is not what it was a moment ago.
     #[error("{} has changed since it was looked at", path.display())]
-    Changed {
-        /// The file or directory concerned.
-        path: PathBuf,
-    },
+    Changed { path: PathBuf },
     /// Another program has it.
     #[error("{} is opened exclusively by another program, or served already", path.display())]
-    Taken {
-        /// The file or directory concerned.
-        path: PathBuf,
-    },
+    Taken { path: PathBuf },
     /// It has no whole block.
     #[error("{} has no room for a block of {block} bytes", path.display())]
-    TooSmall {
-        /// The file or directory concerned.
-        path: PathBuf,
-        /// Its logical blocks.
-        block: u64,
-    },
+    TooSmall { path: PathBuf, block: u64 },
     /// A loop device cannot have its blocks.
     #[error("{} has logical blocks of {block} bytes, and a loop device has 4096 at most", path.display())]
-    BlockTooLarge {
-        /// The file or directory concerned.
-        path: PathBuf,
-        /// Its logical blocks.
-        block: u64,
-    },
+    BlockTooLarge { path: PathBuf, block: u64 },
     /// Its file system does not do direct I/O.
     #[error("{} cannot be opened for direct I/O", path.display())]
-    NotDirect {
-        /// The file or directory concerned.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
+    NotDirect { path: PathBuf, source: io::Error },
     /// It cannot be looked at, or opened.
     #[error("cannot {action} {}", path.display())]
     Io {
         /// A verb.
         action: &'static str,
-        /// The file or directory concerned.
         path: PathBuf,
-        /// What the system says.
         source: io::Error,
     },
 }

@@ -182,6 +182,7 @@ pub struct Record {
 
 /// Why a record cannot be written or read.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum RecordError {
     /// The directory for a new record has something in it.
     #[error("the results directory {} is not empty", path.display())]
@@ -204,7 +205,6 @@ pub enum RecordError {
     /// Another command writes it.
     #[error("the record {} is being written by {}", path.display(), lock::named(holder.as_ref()))]
     InUse {
-        /// Its directory.
         path: PathBuf,
         /// Who, where `/proc/locks` tells.
         holder: Option<Holder>,
@@ -220,37 +220,26 @@ pub enum RecordError {
     Newer {
         /// The path as the user wrote it.
         path: PathBuf,
-        /// Its version.
         found: u32,
     },
     /// A line cannot be understood.
     #[error("{}:{line}: not a line of a record: {cause}", path.display())]
     Corrupt {
-        /// The file.
         path: PathBuf,
         /// Counted from 1.
         line: usize,
-        /// What is wrong with it.
         cause: String,
     },
     /// No room (ENOSPC or EDQUOT).
     #[error("the results directory {} is full: the trials so far are saved, the last is not", path.display())]
-    Full {
-        /// The file.
-        path: PathBuf,
-    },
+    Full { path: PathBuf },
     /// A file may not become that large for us (EFBIG).
     #[error("the record {} may not become larger here (`ulimit -f`): the trials so far are saved, the last is not", path.display())]
-    Limited {
-        /// The file.
-        path: PathBuf,
-    },
+    Limited { path: PathBuf },
     /// On the way to it another user can replace a link.
     #[error("another user could lead the record {} elsewhere", path.display())]
     LedElsewhere {
-        /// Its directory.
         path: PathBuf,
-        /// Which link, and who.
         #[source]
         source: io::Error,
     },
@@ -261,11 +250,9 @@ pub enum RecordError {
         at.display()
     )]
     Foreign {
-        /// Its directory.
         path: PathBuf,
         /// What can be changed: the record, or a directory on the way to it.
         at: PathBuf,
-        /// Who can do that.
         writer: String,
         /// As whom the loads would run.
         runner: String,
@@ -275,9 +262,7 @@ pub enum RecordError {
     /// Anything else.
     #[error("cannot access {}", path.display())]
     Io {
-        /// The file.
         path: PathBuf,
-        /// What the system said.
         #[source]
         source: io::Error,
     },

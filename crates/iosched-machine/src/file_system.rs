@@ -177,6 +177,7 @@ pub enum Removal {
 
 /// Why there is no file system on the device.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum FileSystemError {
     /// mkfs is missing, or we were interrupted.
     #[error(transparent)]
@@ -194,11 +195,9 @@ pub enum FileSystemError {
     Mkfs {
         /// What was wanted.
         kind: FileSystemKind,
-        /// Kernel name.
         device: String,
         /// The program, as it was called.
         program: &'static str,
-        /// How it ended.
         status: String,
         /// The last lines it wrote.
         message: String,
@@ -206,20 +205,15 @@ pub enum FileSystemError {
     /// The kernel does not mount it.
     #[error("cannot mount the file system ({}) on {device}", kind.name())]
     Mount {
-        /// What it is.
         kind: FileSystemKind,
-        /// Kernel name.
         device: String,
-        /// What the system said.
         #[source]
         source: io::Error,
     },
     /// A directory of ours.
     #[error("cannot use {}", path.display())]
     Io {
-        /// The file or directory concerned.
         path: PathBuf,
-        /// What the system said.
         #[source]
         source: io::Error,
     },

@@ -31,11 +31,11 @@ pub struct Lock {
 
 /// Why a device could not be locked.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum LockError {
     /// Somebody else holds it.
     #[error("{}", in_use(device, holder.as_ref(), "it has locked it"))]
     Held {
-        /// Kernel name.
         device: String,
         /// Who, where `/proc/locks` tells.
         holder: Option<Holder>,
@@ -43,9 +43,7 @@ pub enum LockError {
     /// It cannot be opened.
     #[error("cannot open /dev/{device}")]
     Open {
-        /// Kernel name.
         device: String,
-        /// What the system said.
         #[source]
         source: io::Error,
     },

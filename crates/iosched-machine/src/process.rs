@@ -128,6 +128,7 @@ pub struct Finished {
 
 /// Why a child gave no result.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum ChildError {
     /// There is no such program on PATH.
     #[error("{program} is not installed")]
@@ -140,7 +141,6 @@ pub enum ChildError {
     Start {
         /// The program, as it was called.
         program: String,
-        /// What the system said.
         #[source]
         source: io::Error,
     },

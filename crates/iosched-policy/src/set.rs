@@ -27,6 +27,7 @@ pub struct Change {
 
 /// Why it was not set. Nothing is changed then.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum SetError {
     /// The device.
     #[error(transparent)]
@@ -40,7 +41,6 @@ pub enum SetError {
     /// The same, and what was changed before could not be put back.
     #[error("{error}; nor can it be put back now ({left})")]
     NotPutBack {
-        /// Why it was not set.
         error: SwitchError,
         /// Each disk that is not as before, and why.
         left: String,
@@ -57,7 +57,6 @@ pub enum SetError {
         lock::in_use(device, Some(holder), "it will put back what it changed")
     )]
     Pending {
-        /// Kernel name.
         device: String,
         /// Who, with its whole command line.
         holder: Holder,
@@ -67,7 +66,6 @@ pub enum SetError {
     /// A path below a multipath device.
     #[error("{device} is one path of a multipath disk, and stays at none")]
     PathOfMultipath {
-        /// Kernel name.
         device: String,
         /// The devices on top of it.
         holders: Vec<String>,

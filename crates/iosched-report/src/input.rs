@@ -32,6 +32,7 @@ pub enum Input {
 
 /// Why it cannot be read.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum InputError {
     /// A record.
     #[error(transparent)]
@@ -41,7 +42,6 @@ pub enum InputError {
     Io {
         /// The path as the user wrote it.
         path: PathBuf,
-        /// What the system said.
         #[source]
         source: io::Error,
     },
@@ -50,7 +50,6 @@ pub enum InputError {
     OtherJson {
         /// The path as the user wrote it.
         path: PathBuf,
-        /// What is wrong with it.
         cause: String,
     },
     /// A recording that cannot be understood.

@@ -13,6 +13,7 @@ use super::names::{is_of_other_layer, is_single_queue, modern_name, old_name};
 
 /// Why a state could not be set.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum SwitchError {
     /// Not a name that the kernel could know.
     #[error("{name:?} is no scheduler name: those have 1 to 15 letters a-z, digits, _ and -")]
@@ -25,25 +26,16 @@ pub enum SwitchError {
     BadArm {
         /// The argument as the user wrote it.
         text: String,
-        /// What is wrong with it.
         cause: &'static str,
     },
     /// The device has no configurable scheduler.
     #[error("{device} has no scheduler to choose: {}", reason.trim_start_matches("no scheduler: "))]
-    NothingToChoose {
-        /// Kernel name.
-        device: String,
-        /// Why there is none.
-        reason: String,
-    },
+    NothingToChoose { device: String, reason: String },
     /// The kernel does not offer it, and loading its module did not help.
     #[error(fmt = says_not_offered)]
     NotOffered {
-        /// Kernel name.
         device: String,
-        /// What was asked.
         scheduler: String,
-        /// What there is.
         offered: Vec<String>,
         /// Where it is on the single-queue path, how it gets away from there.
         to_blk_mq: ToBlkMq,
@@ -55,9 +47,7 @@ pub enum SwitchError {
         "cannot switch {device} to {scheduler}: the kernel refuses it as invalid, though it lists it; now active: {active}"
     )]
     Refused {
-        /// Kernel name.
         device: String,
-        /// What was asked.
         scheduler: String,
         /// What is active after the failure: it may not be what was before.
         active: String,
@@ -67,11 +57,9 @@ pub enum SwitchError {
         "{device} is zoned ({model}), and on Linux {kernel} only mq-deadline keeps its writes in order"
     )]
     Zoned {
-        /// Kernel name.
         device: String,
         /// `host-managed` or `host-aware`.
         model: String,
-        /// Its version.
         kernel: String,
     },
     /// EOPNOTSUPP.
@@ -79,9 +67,7 @@ pub enum SwitchError {
         "cannot switch {device} to {scheduler}: the device does not support a switch now; now active: {active}"
     )]
     NotSupported {
-        /// Kernel name.
         device: String,
-        /// What was asked.
         scheduler: String,
         /// What is active after the failure.
         active: String,
@@ -91,9 +77,7 @@ pub enum SwitchError {
         "cannot switch {device} to {scheduler}: the queue is busy being changed; now active: {active}"
     )]
     Busy {
-        /// Kernel name.
         device: String,
-        /// What was asked.
         scheduler: String,
         /// What is active after the failure.
         active: String,
@@ -101,7 +85,6 @@ pub enum SwitchError {
     /// EACCES, EPERM or EROFS.
     #[error("cannot change {file} of {device}: permission denied")]
     NotPermitted {
-        /// Kernel name.
         device: String,
         /// Below `/sys/block/<device>/`.
         file: String,
@@ -109,9 +92,7 @@ pub enum SwitchError {
     /// The write succeeded and changed nothing, or something else.
     #[error("{device}: the kernel accepted {asked} and made it {got}")]
     NotTaken {
-        /// Kernel name.
         device: String,
-        /// The scheduler that was asked.
         asked: String,
         /// The one read back.
         got: String,
@@ -119,13 +100,10 @@ pub enum SwitchError {
     /// No such file below `queue/iosched/` or among the settings.
     #[error(fmt = unknown_tunable)]
     UnknownTunable {
-        /// Kernel name.
         device: String,
-        /// The scheduler.
         scheduler: String,
         /// The argument as the user wrote it.
         tunable: String,
-        /// What there is.
         known: Vec<String>,
     },
     /// Never written by us.
@@ -139,47 +117,35 @@ pub enum SwitchError {
     /// The kernel would refuse the value, or take another number for it.
     #[error("{tunable} cannot be {value}: {cause}")]
     WrongValue {
-        /// The tunable.
         tunable: String,
         /// The argument as the user wrote it.
         value: String,
-        /// What it takes.
         cause: String,
     },
     /// The kernel refused the value.
     #[error("{device}: the kernel refuses {tunable}={value} ({source})")]
     BadValue {
-        /// Kernel name.
         device: String,
-        /// The tunable.
         tunable: String,
         /// The argument as the user wrote it.
         value: String,
-        /// What the kernel said.
         source: io::Error,
     },
     /// The scheduler of ours inside cannot be switched.
     #[error("cannot switch what stands inside {device}: {source}")]
     Inside {
-        /// Kernel name.
         device: String,
-        /// The error below it.
         source: Box<EmulateError>,
     },
     /// The device is gone.
     #[error("{device} has vanished")]
-    Vanished {
-        /// Kernel name.
-        device: String,
-    },
+    Vanished { device: String },
     /// Anything else.
     #[error("cannot access {file} of {device}")]
     Io {
-        /// Kernel name.
         device: String,
         /// Below `/sys/block/<device>/`.
         file: String,
-        /// What the system said.
         #[source]
         source: io::Error,
     },

@@ -26,28 +26,22 @@ const LARGEST_FILE: u64 = 4 << 20;
 
 /// Why there is no such disk model.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum DiskFileError {
     /// Not one of those that come with the program.
     #[error(transparent)]
     Model(#[from] ModelError),
     /// The file cannot be read.
     #[error("cannot read {}: {why}", path.display())]
-    Read {
-        /// Which file.
-        path: PathBuf,
-        /// What the system said, or what is odd about it.
-        why: String,
-    },
+    Read { path: PathBuf, why: String },
     /// The file does not describe a disk.
     #[error("{}, line {line}, column {column}: {message}", path.display())]
     Content {
-        /// Which file.
         path: PathBuf,
         /// Line, from 1.
         line: usize,
         /// Column in characters, from 1.
         column: usize,
-        /// What is wrong there.
         message: String,
     },
 }

@@ -133,22 +133,19 @@ pub struct Identity {
 
 /// Why the journal could not be kept or used.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum JournalError {
     /// It cannot be written: nothing was changed.
     #[error("cannot write the journal {}", path.display())]
     Write {
-        /// The file or directory concerned.
         path: PathBuf,
-        /// What the system said.
         #[source]
         source: io::Error,
     },
     /// The change was made, and is to stay, but its file does not go.
     #[error("cannot remove {}: a later `iosched restore` would take back what was set now", path.display())]
     Keep {
-        /// The file or directory concerned.
         path: PathBuf,
-        /// What the system said.
         #[source]
         source: io::Error,
     },
@@ -337,6 +334,7 @@ impl Journal {
 
 /// Why an entry was not handed over.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum HandOverError {
     /// There is no process that takes it.
     #[error("cannot start the process that puts it back; it was put back at once")]
@@ -349,7 +347,6 @@ pub enum HandOverError {
     NotHandedOver {
         /// The entry's path, as given.
         path: PathBuf,
-        /// Why not.
         cause: &'static str,
     },
 }

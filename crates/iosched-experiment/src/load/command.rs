@@ -68,13 +68,13 @@ pub enum Metric {
 
 /// Why a command cannot be a load.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum CommandSpecError {
     /// The command line.
     #[error("cannot read the command {line:?}: {cause}")]
     Line {
         /// The argument as the user wrote it.
         line: String,
-        /// What is wrong with it.
         cause: WordsError,
     },
     /// The regular expression.
@@ -106,6 +106,7 @@ impl Failure for CommandSpecError {
 
 /// Why a command gave no number.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum CommandError {
     /// It is not there, hung, or we were interrupted.
     #[error(transparent)]
@@ -115,9 +116,7 @@ pub enum CommandError {
     Failed {
         /// Which of the command lines: `the command`, `--prepare`, `--setup`.
         what: &'static str,
-        /// The command line.
         line: String,
-        /// How it ended.
         status: String,
         /// The last lines it wrote.
         message: String,
@@ -135,9 +134,7 @@ pub enum CommandError {
     /// The directory for its files cannot be made.
     #[error("cannot make {}", path.display())]
     Scratch {
-        /// The file or directory concerned.
         path: PathBuf,
-        /// What the system said.
         #[source]
         source: std::io::Error,
     },

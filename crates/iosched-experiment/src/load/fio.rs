@@ -28,36 +28,27 @@ pub(super) const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Why fio gave no result.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum FioError {
     /// fio is not there, hung, or we were interrupted.
     #[error(transparent)]
     Child(#[from] ChildError),
     /// Its results lack what we read.
     #[error("fio is too old: {found}, and 2.16 is the oldest that is understood")]
-    TooOld {
-        /// What it says of itself.
-        found: String,
-    },
+    TooOld { found: String },
     /// Some distributions have its engines in packages of their own.
     #[error("this fio has no engine {engine}")]
-    NoEngine {
-        /// The engine.
-        engine: String,
-    },
+    NoEngine { engine: String },
     /// fio ended with an error.
     #[error("fio failed with {status}: {message}")]
     Failed {
-        /// How it ended.
         status: String,
         /// The last lines it wrote.
         message: String,
     },
     /// fio's output is not what we know.
     #[error("cannot read fio's result: {cause}")]
-    Unreadable {
-        /// What is wrong with it.
-        cause: String,
-    },
+    Unreadable { cause: String },
     /// The files that it is to work on cannot be used.
     #[error("cannot use the files of the load")]
     Files(#[source] io::Error),

@@ -88,6 +88,7 @@ pub struct Settings {
 
 /// Why iozone gave no result.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum IozoneError {
     /// It is not there, hung, or we were interrupted.
     #[error(transparent)]
@@ -95,7 +96,6 @@ pub enum IozoneError {
     /// It ended with an error.
     #[error("iozone failed with {status}: {message}")]
     Failed {
-        /// How it ended.
         status: String,
         /// The last lines it wrote.
         message: String,

@@ -389,6 +389,7 @@ fn lacks_if_untimed(
 
 /// Why a load gave no result.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum LoadError {
     /// fio.
     #[error(transparent)]
@@ -410,10 +411,7 @@ pub enum LoadError {
     Iozone(#[from] IozoneError),
     /// Numbers that no disk and no clock has: a program printed them all the same.
     #[error("it printed what cannot have been measured: {cause}")]
-    Impossible {
-        /// Which, and between what it must be.
-        cause: String,
-    },
+    Impossible { cause: String },
 }
 
 impl LoadError {

@@ -13,33 +13,28 @@ const SECOND: u64 = 1_000_000_000;
 
 /// Why a load's settings cannot be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum SettingError {
     /// Not `name=value`.
     #[error("{load}: {text:?} is not a setting")]
     Syntax {
-        /// The load.
         load: String,
         /// The argument as the user wrote it.
         text: String,
-        /// The settings that it has.
         known: String,
     },
     /// The load has no such setting.
     #[error("{load} has no setting {setting:?}")]
     Unknown {
-        /// The load.
         load: String,
         /// The argument as the user wrote it.
         setting: String,
-        /// The settings that it has.
         known: String,
     },
     /// The value is none that the setting takes.
     #[error("{load}: {setting}={value} is not possible: {cause}")]
     Value {
-        /// The load.
         load: String,
-        /// The setting.
         setting: String,
         /// The argument as the user wrote it.
         value: String,

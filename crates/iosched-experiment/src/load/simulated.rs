@@ -50,6 +50,7 @@ impl SimulatedDisk {
 
 /// Why something cannot be simulated.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum SimulationError {
     /// The disk model.
     #[error(transparent)]
@@ -59,12 +60,7 @@ pub enum SimulationError {
     Scheduler(#[from] SchedulerError),
     /// An option of the job file, or what it amounts to on this disk.
     #[error("load {load}: {cause}")]
-    Load {
-        /// The load.
-        load: String,
-        /// What is wrong with it.
-        cause: JobError,
-    },
+    Load { load: String, cause: JobError },
     /// The job file itself.
     #[error(transparent)]
     JobFile(#[from] JobFileError),

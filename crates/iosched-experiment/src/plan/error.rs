@@ -15,6 +15,7 @@ use crate::load::simulated::SimulationError;
 
 /// Why there is no plan.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum PlanError {
     /// The target.
     #[error(transparent)]
@@ -36,25 +37,18 @@ pub enum PlanError {
     NotServed {
         /// Kernel name, or what is simulated.
         device: String,
-        /// The arm.
         arm: String,
     },
     /// An arm would mean one thing on one disk and another on the other.
     #[error(
         "{target} stands on several disks, and not all are served with a scheduler inside: {other} is not"
     )]
-    OneIsServed {
-        /// Kernel name of a disk that is not.
-        other: String,
-        /// The target.
-        target: String,
-    },
+    OneIsServed { other: String, target: String },
     /// A scheduler above the one inside.
     #[error(
         "{device} has two schedulers, {above} of the kernel's above {inside} inside: no arm stands alone"
     )]
     TwoSchedulers {
-        /// Kernel name.
         device: String,
         /// The kernel's.
         above: String,
@@ -78,99 +72,63 @@ pub enum PlanError {
     UnreadableJobFile {
         /// The path as the user wrote it.
         path: PathBuf,
-        /// What the system said.
         #[source]
         source: std::io::Error,
     },
     /// The load never has the number that is to decide.
     #[error("load {load} has no {objective}: {cause}")]
     NoSuchNumber {
-        /// The load.
         load: String,
-        /// What was to decide.
         objective: &'static str,
-        /// Why it has none.
         cause: &'static str,
     },
     /// fio would read the path otherwise than it is written.
     #[error("fio cannot be given the path {path:?}: it has one of ; # $ \" or a control character")]
-    OddPath {
-        /// The target.
-        path: PathBuf,
-    },
+    OddPath { path: PathBuf },
     /// Two loads of one name.
     #[error("load {name:?} is given twice")]
-    LoadTwice {
-        /// Its name.
-        name: String,
-    },
+    LoadTwice { name: String },
     /// There is no command among the loads.
     #[error("{option} is about a load that is a command, and there is none")]
-    OnlyForCommands {
-        /// The option.
-        option: &'static str,
-    },
+    OnlyForCommands { option: &'static str },
     /// There is no pgbench among the loads.
     #[error("--pg is about the load pgbench, and there is none")]
     OnlyForPgbench,
     /// The load cannot leave its beginning out.
     #[error("load {load} counts from its start: --ramp is not possible with it")]
-    NoRamp {
-        /// The load.
-        load: String,
-    },
+    NoRamp { load: String },
     /// Only one arm.
     #[error("there is nothing to compare: {device} has only the arm {arm}")]
-    OneArm {
-        /// Kernel name.
-        device: String,
-        /// The arm.
-        arm: String,
-    },
+    OneArm { device: String, arm: String },
     /// The load writes, and the device may not be written.
     #[error(transparent)]
     MayNotWrite(#[from] MayNotWrite),
     /// The load makes files, and the target is no directory.
     #[error("load {load} needs a directory, and {target} is none")]
-    NeedsDirectory {
-        /// The load.
-        load: String,
-        /// The target.
-        target: String,
-    },
+    NeedsDirectory { load: String, target: String },
     /// The load writes and the target is a file.
     #[error("{what} writes, and {} is somebody's file", path.display())]
     WritesToFile {
         /// The load, or the option.
         what: String,
-        /// The target.
         path: PathBuf,
     },
     /// Only a device can get a file system.
     #[error("--mkfs makes a file system on a device, and {target} is none")]
-    NoDevice {
-        /// The target.
-        target: String,
-    },
+    NoDevice { target: String },
     /// Only a raw device can be filled.
     #[error("--precondition fills a whole device, and {target} is none")]
-    NothingToFill {
-        /// The target.
-        target: String,
-    },
+    NothingToFill { target: String },
     /// Nothing can be written there.
     #[error("{target} cannot be written")]
     NotWritable {
-        /// The directory.
         target: String,
-        /// What the system says.
         #[source]
         source: std::io::Error,
     },
     /// It was on another disk when the run began.
     #[error("{} is on {is} now, and was on {was} when the run began", path.display())]
     Moved {
-        /// The directory or file.
         path: PathBuf,
         /// Kernel name of the device then.
         was: String,
@@ -180,7 +138,6 @@ pub enum PlanError {
     /// The test files do not fit.
     #[error("no room in {}: the loads need {needed} MiB, {free} MiB are free", path.display())]
     NoRoom {
-        /// The directory.
         path: PathBuf,
         /// MiB.
         needed: u64,
@@ -190,7 +147,6 @@ pub enum PlanError {
     /// A load would take all that is free in its directory.
     #[error("load {load} would fill the file system: {option}")]
     FillsDirectory {
-        /// The load.
         load: String,
         /// The option with its place.
         option: String,
@@ -198,11 +154,9 @@ pub enum PlanError {
     /// A number outside its range.
     #[error("{what} is {value}, and must be {range}")]
     OutOfRange {
-        /// The option.
         what: &'static str,
         /// The argument as the user wrote it.
         value: String,
-        /// What is allowed.
         range: &'static str,
     },
     /// Not even the fewest rounds fit into the budget of time.
@@ -216,15 +170,12 @@ pub enum PlanError {
         rounds: u32,
         /// The duration that the user asked for.
         budget: Duration,
-        /// The budget that would do.
         needed: Duration,
     },
     /// The state of the machine cannot be read.
     #[error("cannot read the state of {thing}")]
     Io {
-        /// What.
         thing: String,
-        /// What the system said.
         #[source]
         source: std::io::Error,
     },

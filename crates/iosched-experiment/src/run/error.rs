@@ -39,6 +39,7 @@ impl fmt::Display for Resume {
 
 /// Why a run ended before its end. The disks are as before all the same.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum RunError {
     /// Somebody else measures the disk.
     #[error(transparent)]
@@ -61,17 +62,13 @@ pub enum RunError {
     /// What it changed is not as before; the journal keeps it.
     #[error("{}not all is as before: {left}", first(ended_by.as_deref()))]
     NotPutBack {
-        /// Each thing, and why.
         left: String,
         /// What ended the run, if it did not come to its own end.
         ended_by: Option<Box<RunError>>,
     },
     /// A signal.
     #[error("interrupted: the disks are as before, the trials so far are saved in {}", resume.directory.display())]
-    Interrupted {
-        /// The record.
-        resume: Resume,
-    },
+    Interrupted { resume: Resume },
     /// Preparing took all of the budget of time.
     #[error("the budget of {} s was spent before the first trial", budget.as_secs_f64())]
     NoTimeLeft {
@@ -80,24 +77,17 @@ pub enum RunError {
     },
     /// A disk went away.
     #[error("{device} vanished during the run: the trials so far are saved in {}", resume.directory.display())]
-    Vanished {
-        /// Kernel name.
-        device: String,
-        /// The record.
-        resume: Resume,
-    },
+    Vanished { device: String, resume: Resume },
     /// What the load ran on stopped working.
     #[error("the target failed during the run: {cause}; the trials so far are saved in {}", resume.directory.display())]
     TargetFailed {
         /// The cause, as a clause of the message.
         cause: String,
-        /// The record.
         resume: Resume,
     },
     /// Not one trial of a load counts.
     #[error("load {load} fails under every arm: {cause}")]
     LoadFails {
-        /// The load.
         load: String,
         /// Its words, the last time.
         cause: String,
@@ -107,10 +97,7 @@ pub enum RunError {
     MayNotWrite(#[from] MayNotWrite),
     /// The target is open for itself by another program.
     #[error("{}", lock::in_use(device, None, OPENED_EXCLUSIVELY))]
-    InUse {
-        /// Kernel name.
-        device: String,
-    },
+    InUse { device: String },
     /// Somebody could replace the load's files by links to others.
     #[error(
         "refusing to run loads as {runner} in {}: {owner} may change {} and could lead them to other files",
@@ -122,7 +109,6 @@ pub enum RunError {
         target: PathBuf,
         /// What of its path is not safe.
         above: PathBuf,
-        /// Who may change it.
         owner: String,
         /// As whom the loads would run.
         runner: String,
@@ -136,15 +122,12 @@ pub enum RunError {
         user: String,
         /// The directory to measure in.
         target: PathBuf,
-        /// Cause.
         source: io::Error,
     },
     /// The target cannot be used.
     #[error("cannot use {}", path.display())]
     Io {
-        /// The file or directory concerned.
         path: PathBuf,
-        /// What the system said.
         #[source]
         source: io::Error,
     },

@@ -19,18 +19,14 @@ use super::settings::{Checked, SchedulerRequest, SettingsError};
 
 /// Why a recording cannot be followed.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum ConformError {
     /// The file.
     #[error(transparent)]
     File(#[from] FileError),
     /// A line of it.
     #[error("{}, {cause}", path.display())]
-    Line {
-        /// Which file.
-        path: PathBuf,
-        /// What is wrong with the line.
-        cause: TraceError,
-    },
+    Line { path: PathBuf, cause: TraceError },
     /// The settings.
     #[error(transparent)]
     Settings(#[from] SettingsError),
@@ -41,24 +37,13 @@ pub enum ConformError {
     #[error(
         "{} is a recording of the single-queue block layer, which has no {scheduler}", path.display()
     )]
-    SingleQueue {
-        /// Which file.
-        path: PathBuf,
-        /// The scheduler that was to follow it.
-        scheduler: String,
-    },
+    SingleQueue { path: PathBuf, scheduler: String },
     /// There is no recording in it.
     #[error("{} holds no recording: no file below it is called or reads like one", path.display())]
-    EmptyFolder {
-        /// Which folder.
-        path: PathBuf,
-    },
+    EmptyFolder { path: PathBuf },
     /// There is no decision in it.
     #[error("{} holds no decision of a scheduler: no line of it is an issue (D)", path.display())]
-    Empty {
-        /// Which file.
-        path: PathBuf,
-    },
+    Empty { path: PathBuf },
 }
 
 impl Failure for ConformError {

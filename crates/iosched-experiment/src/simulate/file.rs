@@ -18,33 +18,24 @@ const LARGEST_TEXT: u64 = 512 << 20;
 
 /// Why a text file cannot be read.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum FileError {
     /// It cannot be opened.
     #[error("cannot open {}: {cause}", path.display())]
-    Open {
-        /// Which file.
-        path: PathBuf,
-        /// What the system said.
-        cause: io::Error,
-    },
+    Open { path: PathBuf, cause: io::Error },
     /// Reading failed, or the compressed data are damaged.
     #[error("cannot read {} after line {line}: {cause}", path.display())]
     Read {
-        /// Which file.
         path: PathBuf,
         /// Lines read before.
         line: u64,
-        /// What the system or the decompressor said.
         cause: io::Error,
     },
     /// It is no text of the kind that we read.
     #[error("{}, line {line}: {what}", path.display())]
     NotText {
-        /// Which file.
         path: PathBuf,
-        /// Number of the line.
         line: u64,
-        /// What is wrong.
         what: &'static str,
     },
 }

@@ -23,6 +23,7 @@ const START_STATES: &str = "start_states.json";
 
 /// Why a state cannot be taken.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum InitialError {
     /// A name or a value.
     #[error(transparent)]
@@ -30,17 +31,13 @@ pub enum InitialError {
     /// The file cannot be read.
     #[error("cannot read {}: {cause}", path.display())]
     Read {
-        /// Which file.
         path: PathBuf,
-        /// What the system said.
         cause: std::io::Error,
     },
     /// The file does not tell states.
     #[error("{} tells no states by recording: {cause}", path.display())]
     Content {
-        /// Which file.
         path: PathBuf,
-        /// What is wrong with it.
         cause: serde_json::Error,
     },
 }

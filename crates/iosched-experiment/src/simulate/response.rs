@@ -27,6 +27,7 @@ const STEPS: u32 = 10_000;
 
 /// Why a recording cannot be compared.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum ResponseError {
     /// The disk.
     #[error(transparent)]
@@ -37,19 +38,13 @@ pub enum ResponseError {
     /// A line.
     #[error("{}, line {line}: {what}", path.display())]
     Line {
-        /// The recording.
         path: PathBuf,
-        /// Number of the line.
         line: u64,
-        /// What is wrong with it.
         what: String,
     },
     /// There is nothing to compare.
     #[error("{} holds no command", path.display())]
-    Empty {
-        /// The recording.
-        path: PathBuf,
-    },
+    Empty { path: PathBuf },
 }
 
 impl Failure for ResponseError {

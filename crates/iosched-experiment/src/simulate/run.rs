@@ -201,6 +201,7 @@ impl SimulationRequest {
 
 /// Why it cannot be simulated.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum SimulateError {
     /// The disk.
     #[error(transparent)]
@@ -216,18 +217,10 @@ pub enum SimulateError {
     File(#[from] FileError),
     /// Neither comes with the program nor is a file.
     #[error("no built-in load that can be simulated and no job file is called {}", path.display())]
-    NoSuchLoad {
-        /// What was taken for a file.
-        path: PathBuf,
-    },
+    NoSuchLoad { path: PathBuf },
     /// The load.
     #[error("{name}: {cause}")]
-    Load {
-        /// The job file.
-        name: String,
-        /// What is wrong with it.
-        cause: JobError,
-    },
+    Load { name: String, cause: JobError },
     /// A setting of the load.
     #[error(transparent)]
     Setting(#[from] SettingError),
@@ -239,18 +232,10 @@ pub enum SimulateError {
     Replay(#[from] ReplayError),
     /// Events of several runs would get mixed.
     #[error("events can be written of one scheduler at a time, and there are {count}")]
-    EventsOfSeveral {
-        /// How many there are.
-        count: usize,
-    },
+    EventsOfSeveral { count: usize },
     /// The file of events cannot be written.
     #[error("cannot write {}: {cause}", path.display())]
-    Events {
-        /// Which file.
-        path: PathBuf,
-        /// What the system said.
-        cause: io::Error,
-    },
+    Events { path: PathBuf, cause: io::Error },
 }
 
 impl Failure for SimulateError {

@@ -15,6 +15,7 @@ use super::file::{FileError, Lines};
 
 /// Why settings cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum SettingsError {
     /// The scheduler, a tunable or a value.
     #[error(transparent)]
@@ -25,25 +26,16 @@ pub enum SettingsError {
     /// A value in the file of tunables is no number.
     #[error("{}: {name} is `{value}`, which is no number", path.display())]
     Value {
-        /// Which file.
         path: PathBuf,
-        /// Which tunable.
         name: String,
-        /// What stands there.
         value: String,
     },
     /// A phase that is no number.
     #[error("ticks cannot begin {micros} µs before a recording does")]
-    TickPhase {
-        /// What was asked for.
-        micros: f64,
-    },
+    TickPhase { micros: f64 },
     /// HZ of a kernel that nobody builds.
     #[error("a kernel cannot have {hz} ticks per second: it has 100, 250, 300 or 1000")]
-    Hz {
-        /// What was asked for.
-        hz: u32,
-    },
+    Hz { hz: u32 },
 }
 
 impl Failure for SettingsError {

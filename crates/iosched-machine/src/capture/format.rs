@@ -5,21 +5,15 @@
 
 /// Why a description cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum FormatError {
     /// Something is not there.
     #[error("{what} has no {field}")]
-    Missing {
-        /// Which description.
-        what: String,
-        /// What lacks in it.
-        field: &'static str,
-    },
+    Missing { what: String, field: &'static str },
     /// A field is larger than any number or lies beyond any record.
     #[error("field {field} of {what} cannot be {size} bytes at {offset}")]
     Field {
-        /// Which description.
         what: String,
-        /// Which field.
         field: String,
         /// Its offset in bytes.
         offset: usize,

@@ -69,28 +69,23 @@ pub enum Events {
 
 /// Why nothing can be recorded.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum CaptureError {
     /// There are no tracing files.
     #[error("this machine offers no tracefs")]
     NoTracefs {
-        /// What the system said.
         #[source]
         source: io::Error,
     },
     /// There is no such device.
     #[error("there is no block device {device}")]
-    NoDevice {
-        /// Its kernel name.
-        device: String,
-    },
+    NoDevice { device: String },
     /// One of them cannot be used.
     #[error("cannot {action} {}", path.display())]
     File {
         /// What was tried.
         action: &'static str,
-        /// On which file.
         path: PathBuf,
-        /// What the system said.
         #[source]
         source: io::Error,
     },
@@ -102,7 +97,6 @@ pub enum CaptureError {
     Page {
         /// Whose page.
         cpu: u16,
-        /// What is wrong with it.
         cause: PageError,
     },
 }

@@ -14,41 +14,25 @@ use crate::host::Host;
 
 /// Why there is no device for what the user typed.
 #[derive(Debug, Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum DeviceError {
     /// No device has this name.
     #[error("there is no block device {target}")]
-    NoSuch {
-        /// What was asked for.
-        target: String,
-        /// Names that look like it.
-        near: Vec<String>,
-    },
+    NoSuch { target: String, near: Vec<String> },
     /// This cannot be the name of a device.
     #[error("{target:?} cannot be the name of a block device: it {why}")]
-    BadName {
-        /// What was asked for.
-        target: String,
-        /// What is wrong with it.
-        why: BadName,
-    },
+    BadName { target: String, why: BadName },
     /// The path is there, and is not a block device.
     #[error("{} is not a block device but a {what}", path.display())]
     NotBlock {
-        /// The path.
         path: PathBuf,
         /// What it is: `character device`, `directory` …
         what: &'static str,
-        /// Block devices that may have been meant.
         near: Vec<String>,
     },
     /// There is a node, and the kernel has no such device (any more).
     #[error("the kernel has no block device {number}, which {} stands for", path.display())]
-    NoDriver {
-        /// The node.
-        path: PathBuf,
-        /// Its number.
-        number: DeviceNumber,
-    },
+    NoDriver { path: PathBuf, number: DeviceNumber },
     /// The file system is not on a block device.
     #[error(
         "{} is on {fs_type} (mounted on {}), which is not on a block device",
@@ -56,7 +40,6 @@ pub enum DeviceError {
         mount_point.display()
     )]
     NoBlockDevice {
-        /// What was asked for.
         path: PathBuf,
         /// Where its file system is mounted.
         mount_point: PathBuf,
@@ -66,29 +49,19 @@ pub enum DeviceError {
     /// Somebody else can make the path stand for another device.
     #[error("refusing to take {target} for a device: {who} may change {}", at.display())]
     UntrustedPath {
-        /// What was asked for.
         target: String,
         /// What of the way to it.
         at: PathBuf,
-        /// Who could change it.
         who: String,
         /// Kernel name of the device that it stands for now.
         device: String,
     },
     /// There is no such path.
     #[error("{} does not exist", path.display())]
-    NoSuchPath {
-        /// The path.
-        path: PathBuf,
-    },
+    NoSuchPath { path: PathBuf },
     /// Something had to be read and could not be.
     #[error("cannot read {}: {source}", path.display())]
-    Unreadable {
-        /// The file or directory concerned.
-        path: PathBuf,
-        /// The error below it.
-        source: io::Error,
-    },
+    Unreadable { path: PathBuf, source: io::Error },
 }
 
 /// What keeps a text from being a device's name.

@@ -97,19 +97,14 @@ pub struct Content {
 
 /// Why a device may not be written.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum MayNotWrite {
     /// The user did not allow it.
     #[error("{what} writes, and {device} is a raw device whose data it would destroy")]
-    NotAllowed {
-        /// What writes.
-        what: String,
-        /// Kernel name.
-        device: String,
-    },
+    NotAllowed { what: String, device: String },
     /// Another device was named the second time.
     #[error("--destroy-data names {named}, and the target is {device}")]
     NamedAnother {
-        /// Kernel name of the target.
         device: String,
         /// The argument as the user wrote it.
         named: String,
@@ -117,23 +112,18 @@ pub enum MayNotWrite {
     /// It holds something, or is in use.
     #[error(fmt = refused)]
     Refused {
-        /// Kernel name.
         device: String,
-        /// Every reason.
         reasons: Vec<Reason>,
     },
     /// It is only to be read, and somebody may change it meanwhile.
     #[error(fmt = not_alone)]
     NotAlone {
-        /// Kernel name.
         device: String,
-        /// Every reason.
         reasons: Vec<Reason>,
     },
     /// It is not the one that was given up.
     #[error("refusing to write to {device}: it is not the disk that was given up ({difference})")]
     AnotherDisk {
-        /// Kernel name.
         device: String,
         /// In what they differ.
         difference: String,
@@ -141,9 +131,7 @@ pub enum MayNotWrite {
     /// It cannot be looked at.
     #[error("refusing to write to {device}: it cannot be read")]
     Unreadable {
-        /// Kernel name.
         device: String,
-        /// What the system said.
         #[source]
         source: io::Error,
     },

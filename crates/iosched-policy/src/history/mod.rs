@@ -90,35 +90,28 @@ pub struct DiskChange {
 
 /// Why the history could not be kept, or a change not taken back.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum HistoryError {
     /// It cannot be written: nothing was changed.
     #[error("cannot write the history {}", path.display())]
     Write {
-        /// The file or directory concerned.
         path: PathBuf,
-        /// What the system said.
         #[source]
         source: io::Error,
     },
     /// A change was taken back, and the history does not say so.
     #[error("change {id} is taken back ({done}), but that cannot be written in {}", path.display())]
     NotRecorded {
-        /// The change.
         id: u64,
-        /// What was done: files and disks.
         done: String,
-        /// The file or directory concerned.
         path: PathBuf,
-        /// What the system said.
         #[source]
         source: io::Error,
     },
     /// It cannot be read: nothing was changed.
     #[error("cannot read the history {}", path.display())]
     Read {
-        /// The file or directory concerned.
         path: PathBuf,
-        /// What the system said.
         #[source]
         source: io::Error,
     },
@@ -130,27 +123,17 @@ pub enum HistoryError {
     Nothing,
     /// A later change is damaged or of a newer version: what it did is not known.
     #[error("{} is a later change that cannot be read: nothing was taken back", path.display())]
-    NotUnderstood {
-        /// The file of the change.
-        path: PathBuf,
-    },
+    NotUnderstood { path: PathBuf },
     /// Somebody changed a file after us.
     #[error("{} is not as change {id} left it: not taken back", path.display())]
-    ChangedSince {
-        /// The file or directory concerned.
-        path: PathBuf,
-        /// The change.
-        id: u64,
-    },
+    ChangedSince { path: PathBuf, id: u64 },
     /// A command that is alive has changed a disk of the change, and will put it back itself.
     #[error(
         "{}",
         lock::in_use(device, Some(holder), "it will put back what it changed")
     )]
     Pending {
-        /// Kernel name.
         device: String,
-        /// The process that holds it.
         holder: Holder,
         /// How it is ended ([`Leftover::way_out`]).
         ///

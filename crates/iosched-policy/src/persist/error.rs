@@ -16,6 +16,7 @@ use crate::system_config::udev::UdevError;
 
 /// Why it was not done. The machine is as before then.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum DeployError {
     /// The policy.
     #[error(transparent)]
@@ -37,12 +38,7 @@ pub enum DeployError {
     Udev(#[from] UdevError),
     /// It failed, and not all of it could be taken back.
     #[error("{error}; change {id} is made in part")]
-    InPart {
-        /// Its number in the history.
-        id: u64,
-        /// What failed.
-        error: Box<DeployError>,
-    },
+    InPart { id: u64, error: Box<DeployError> },
     /// The history.
     #[error(transparent)]
     History(#[from] HistoryError),
@@ -51,48 +47,29 @@ pub enum DeployError {
     List(#[source] io::Error),
     /// Nothing tells the disk from others.
     #[error("{device} cannot be recognised at the next boot: {reason}")]
-    NoIdentity {
-        /// Kernel name.
-        device: String,
-        /// What is missing.
-        reason: String,
-    },
+    NoIdentity { device: String, reason: String },
     /// After our rule another one was applied, or ours was not.
     #[error("{device}: udev made {file} {found}, not {expected}: {reason}")]
     Overridden {
-        /// Kernel name.
         device: String,
         /// Below `/sys/block/<device>/`.
         file: String,
-        /// What is there.
         found: String,
         /// What we wanted.
         expected: String,
-        /// Whether our rule was applied.
         reason: &'static str,
     },
     /// No disk listens to `elevator=`.
     #[error(
         "elevator= has no effect on Linux {kernel}: no disk here is on the single-queue path, which 5.0 removed"
     )]
-    DeadCommandLine {
-        /// Its version.
-        kernel: String,
-    },
+    DeadCommandLine { kernel: String },
     /// The disk does not listen to `elevator=`.
     #[error("elevator= does nothing for {device}, which is not on the single-queue path")]
-    NotForElevator {
-        /// Kernel name.
-        device: String,
-        /// Those that do.
-        listening: String,
-    },
+    NotForElevator { device: String, listening: String },
     /// No known file carries the kernel's command line.
     #[error("no file of a boot loader that is known here carries the kernel's command line")]
-    NoBootLoader {
-        /// Files of boot loaders that nobody here changes.
-        by_hand: Vec<PathBuf>,
-    },
+    NoBootLoader { by_hand: Vec<PathBuf> },
     /// TuneD was asked for and does not run.
     #[error("TuneD does not run here")]
     NoTuned,

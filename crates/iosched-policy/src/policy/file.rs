@@ -78,17 +78,16 @@ pub struct Evidence {
 
 /// Why a policy cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum PolicyError {
     /// Something in it is wrong.
     #[error("{}:{line}:{column}: {message}", path.display())]
     Malformed {
-        /// The file.
         path: PathBuf,
         /// From 1.
         line: usize,
         /// In characters, from 1.
         column: usize,
-        /// What is wrong.
         message: String,
     },
     /// It cannot be read.

@@ -54,7 +54,6 @@ pub enum FileError {
     #[error("{} is a symbolic link to {}: not touched", path.display(), target.display())]
     Link {
         path: PathBuf,
-        /// What it says.
         target: PathBuf,
         /// Where that leads on this machine.
         end: LinkEnd,
@@ -89,21 +88,15 @@ pub enum FileError {
         path: PathBuf,
         /// Number of the line, from 1.
         line: usize,
-        /// What stands there.
         text: String,
-        /// What of it.
         why: Cow<'static, str>,
-        /// What is to be done by hand.
         way: String,
     },
     /// What it is for is in the hands of another program, or in a file that cannot be changed.
     #[error("{}: {reason}: nothing was changed", path.display())]
     Elsewhere {
-        /// What shows it.
         path: PathBuf,
-        /// What that is.
         reason: String,
-        /// How it is changed.
         way: String,
     },
     /// Anything else: read-only, full, not permitted.
@@ -112,7 +105,6 @@ pub enum FileError {
         /// `read` or `write`.
         action: &'static str,
         path: PathBuf,
-        /// What the system said.
         #[source]
         source: io::Error,
     },

@@ -19,27 +19,17 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub enum UdevError {
     /// Its own check found fault with our rules: a mistake of ours.
     #[error(fmt = bad_rules)]
-    BadRules {
-        /// What it said.
-        output: String,
-    },
+    BadRules { output: String },
     /// `udevadm`, or another program that must read what was written, ended with an error.
     #[error("{command} failed: {output}")]
-    Failed {
-        /// What it was to do.
-        command: String,
-        /// What it said.
-        output: String,
-    },
+    Failed { command: String, output: String },
     /// It could not be run.
     #[error(transparent)]
     Child(#[from] ChildError),
     /// The kernel did not make an event for it.
     #[error("cannot have the kernel tell udev of {device}")]
     Event {
-        /// Kernel name.
         device: String,
-        /// What the kernel said.
         #[source]
         source: std::io::Error,
     },

@@ -75,21 +75,15 @@ pub struct ModelOptions {
 
 /// Why a model cannot be built as asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum ModelError {
     /// There is no such model.
     #[error("no disk model is called `{name}`; there are: {}", known.join(", "))]
-    Unknown {
-        /// What was asked for.
-        name: String,
-        /// What there is.
-        known: Vec<String>,
-    },
+    Unknown { name: String, known: Vec<String> },
     /// The size is out of range.
     #[error("{model} cannot be {size} large: it can have {min} to {max}")]
     Size {
-        /// The model.
         model: String,
-        /// What was asked for.
         size: Bytes,
         /// The least that it can have.
         min: Bytes,
@@ -98,30 +92,18 @@ pub enum ModelError {
     },
     /// The size is not made of whole blocks.
     #[error("{model} cannot be {} bytes large: sizes are whole numbers of 4096 bytes", size.as_u64())]
-    PartialBlock {
-        /// The model.
-        model: String,
-        /// What was asked for.
-        size: Bytes,
-    },
+    PartialBlock { model: String, size: Bytes },
     /// The queue depth is out of range.
     #[error("{model} cannot have a queue depth of {depth}: it can have 1 to {max}")]
     QueueDepth {
-        /// The model.
         model: String,
-        /// What was asked for.
         depth: usize,
         /// The most that it can have.
         max: usize,
     },
     /// The model has nothing to which this option could apply.
     #[error("{model} has no {what}")]
-    NotApplicable {
-        /// The model.
-        model: String,
-        /// What it has not.
-        what: &'static str,
-    },
+    NotApplicable { model: String, what: &'static str },
 }
 
 /// Sizes and depths within which a model makes sense.

@@ -9,13 +9,12 @@ pub type Settings = Vec<(String, i64)>;
 
 /// Why a scheduler cannot be built as asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum SchedulerError {
     /// There is no such scheduler.
     #[error("no scheduler is called `{name}` here; there are: {}", known.join(", "))]
     Unknown {
-        /// What was asked for.
         name: String,
-        /// What there is.
         known: Vec<&'static str>,
     },
     /// The scheduler followed other rules in that kernel.
@@ -23,9 +22,7 @@ pub enum SchedulerError {
         "{scheduler} of Linux {version} is not simulated: its rules are known from {oldest} on"
     )]
     TooOld {
-        /// The scheduler.
         scheduler: &'static str,
-        /// What was asked for.
         version: KernelVersion,
         /// The first version whose rules are known.
         oldest: KernelVersion,
@@ -34,36 +31,24 @@ pub enum SchedulerError {
     #[error(
         "{scheduler} is not simulated with cgroups: how it shares between them is not known here"
     )]
-    Groups {
-        /// The scheduler.
-        scheduler: &'static str,
-    },
+    Groups { scheduler: &'static str },
     /// It cannot be made to do what a recording did.
     #[error("{scheduler} cannot follow a recording")]
-    NotFollowed {
-        /// The scheduler.
-        scheduler: &'static str,
-    },
+    NotFollowed { scheduler: &'static str },
     /// The scheduler has no such tunable.
     #[error("{scheduler} has no {kind} `{name}`; it has: {}", if known.is_empty() { "none".to_owned() } else { known.join(", ") })]
     NoSuchTunable {
-        /// The scheduler.
         scheduler: &'static str,
         /// "tunable" or "initial value".
         kind: &'static str,
-        /// What was asked for.
         name: String,
-        /// What there is.
         known: Vec<&'static str>,
     },
     /// The value is out of range.
     #[error("{scheduler}: {name} cannot be {value}: it can be {min} to {max}")]
     OutOfRange {
-        /// The scheduler.
         scheduler: &'static str,
-        /// The tunable.
         name: &'static str,
-        /// What was asked for.
         value: i64,
         /// The least that it takes.
         min: i64,
@@ -72,16 +57,10 @@ pub enum SchedulerError {
     },
     /// What stands behind `kernel=` is no version.
     #[error("`{text}` is no version of a kernel, such as 6.1 or 6.12")]
-    Version {
-        /// The part that is not understood.
-        text: String,
-    },
+    Version { text: String },
     /// What was asked for is not of the form `name[:tunable=value,…]`.
     #[error("`{text}` is not of the form tunable=value with a whole number")]
-    Syntax {
-        /// The part that is not understood.
-        text: String,
-    },
+    Syntax { text: String },
 }
 
 /// A scheduler with what is to be set: `deadline:fifo_batch=1,front_merges=0`.

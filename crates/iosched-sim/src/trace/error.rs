@@ -34,32 +34,25 @@ pub struct ReadError {
 
 /// What is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum Cause {
     /// No reader knows it.
     #[error("this is no trace that is known here: it begins with `{text}`")]
-    Unknown {
-        /// How it begins.
-        text: String,
-    },
+    Unknown { text: String },
     /// Nothing in it.
     #[error("it is empty")]
     Empty,
     /// Too few columns.
     #[error("{columns} columns where {layout} is expected")]
     TooShort {
-        /// How many there are.
         columns: usize,
-        /// What a line should look like.
         layout: &'static str,
     },
     /// A column is not what it should be.
     #[error("{what} `{text}` is no {expected}")]
     BadColumn {
-        /// Which column.
         what: &'static str,
-        /// What stands there.
         text: String,
-        /// What should.
         expected: &'static str,
     },
     /// A line without end.
@@ -82,28 +75,20 @@ pub enum Cause {
     /// Another version of the format.
     #[error("version {found} of {format}, and only {read} is read")]
     Version {
-        /// The format that was asked for or recognised.
         format: &'static str,
-        /// Which version it is.
         found: u64,
         /// Which are read.
         read: &'static str,
     },
     /// A binary record does not begin as it should.
     #[error("a record begins with {found:#010x} where 0x65617407 is expected")]
-    Magic {
-        /// What stands there.
-        found: u32,
-    },
+    Magic { found: u32 },
     /// A line of a recording of a kernel's scheduler.
     #[error("{}", without_line(.0))]
     Kernel(kernel::TraceError),
     /// The bytes cannot be had.
     #[error("{message}")]
-    Io {
-        /// What the system or the decompressor said.
-        message: String,
-    },
+    Io { message: String },
 }
 
 /// The place is said already.

@@ -5,6 +5,7 @@ use crate::units::{Nanos, Time};
 
 /// Why a line cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum TraceError {
     /// Too few columns.
     #[error(
@@ -13,7 +14,6 @@ pub enum TraceError {
     TooShort {
         /// Number of the line, from 1.
         line: u64,
-        /// How many there are.
         columns: usize,
     },
     /// A column is not what it should be.
@@ -21,11 +21,8 @@ pub enum TraceError {
     BadColumn {
         /// Number of the line, from 1.
         line: u64,
-        /// Which column.
         what: &'static str,
-        /// What stands there.
         text: String,
-        /// What should.
         expected: &'static str,
     },
     /// A recording of the multi-queue block layer.

@@ -187,6 +187,7 @@ pub enum Bound {
 
 /// A race that cannot be judged: the caller's mistake, found before any judging.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum BadRace {
     /// Nothing to compare.
     #[error("a race needs at least two arms, not {0}")]
@@ -199,7 +200,6 @@ pub enum BadRace {
     NoSuchArm {
         /// The number given.
         arm: usize,
-        /// How many there are.
         arms: usize,
     },
     /// A margin below 1 or above 2.
@@ -215,7 +215,6 @@ pub enum BadRace {
     Rounds {
         /// The least number of rounds.
         min: usize,
-        /// The greatest.
         budget: usize,
     },
     /// A chance that is none.
@@ -226,37 +225,26 @@ pub enum BadRace {
     Resolution(f64),
     /// A weight that is none.
     #[error("the weight of load {load} must be positive, not {weight}")]
-    Weight {
-        /// Which load.
-        load: usize,
-        /// Its weight.
-        weight: f64,
-    },
+    Weight { load: usize, weight: f64 },
     /// A required ratio that is none.
     #[error("a required ratio must be positive, not {0}")]
     RequiredRatio(f64),
     /// A round with too few or too many places.
     #[error("round {round} of load {load} has {found} places for {arms} arms")]
     RoundLength {
-        /// Which load.
         load: usize,
         /// Which round, from 0.
         round: usize,
-        /// Its length.
         found: usize,
-        /// The arms.
         arms: usize,
     },
     /// A value without a logarithm: such a trial is void, and must not come here.
     #[error("load {load}, round {round}, arm {arm}: {value} is not a positive number")]
     Value {
-        /// Which load.
         load: usize,
         /// Which round, from 0.
         round: usize,
-        /// Which arm.
         arm: usize,
-        /// The value.
         value: f64,
     },
 }

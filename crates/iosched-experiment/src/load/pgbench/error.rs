@@ -45,6 +45,7 @@ impl Failure for PgbenchSpecError {
 
 /// Why pgbench gave no result.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum PgbenchError {
     /// A program hung, could not be started, or we were interrupted.
     #[error(transparent)]
@@ -57,16 +58,10 @@ pub enum PgbenchError {
     },
     /// It lacks options that we give it.
     #[error("PostgreSQL is too old: {found}, and {oldest} is the oldest that is understood")]
-    TooOld {
-        /// What pgbench says of itself.
-        found: String,
-        /// The major version.
-        oldest: u32,
-    },
+    TooOld { found: String, oldest: u32 },
     /// What its OpenSSL asks for and does not get.
     #[error("{step} needs Linux 3.17 or later (getrandom), as today's OpenSSL does: {message}")]
     OldKernel {
-        /// The program.
         step: String,
         /// The last lines it wrote.
         message: String,
@@ -79,16 +74,13 @@ pub enum PgbenchError {
         "PostgreSQL does not run as root, and whether there is a user postgres cannot be found out"
     )]
     Users {
-        /// What the system said.
         #[source]
         source: io::Error,
     },
     /// A step of the preparation failed.
     #[error("cannot prepare PostgreSQL: {step} failed with {status}: {message}")]
     Setup {
-        /// The program.
         step: String,
-        /// How it ended.
         status: String,
         /// The last lines it wrote.
         message: String,
@@ -104,7 +96,6 @@ pub enum PgbenchError {
     /// Our own server does not get ready.
     #[error("the PostgreSQL server was not ready after {seconds} s: {message}")]
     NotReady {
-        /// How long we waited.
         seconds: u64,
         /// The last lines of its log.
         message: String,
@@ -112,31 +103,24 @@ pub enum PgbenchError {
     /// pgbench ended with an error.
     #[error("pgbench failed with {status}: {message}")]
     Failed {
-        /// How it ended.
         status: String,
         /// The last lines it wrote.
         message: String,
     },
     /// pgbench printed something else than we know.
     #[error("cannot read pgbench's result: {cause}")]
-    Unreadable {
-        /// What lacks.
-        cause: String,
-    },
+    Unreadable { cause: String },
     /// The server of `--pg` keeps its data elsewhere.
     #[error("the server of --pg keeps its data in {}, which is not on {}", data.display(), target.display())]
     Elsewhere {
         /// Its data directory.
         data: PathBuf,
-        /// The target.
         target: PathBuf,
     },
     /// A file or directory of ours.
     #[error("cannot access {}", path.display())]
     Io {
-        /// The file or directory concerned.
         path: PathBuf,
-        /// What the system said.
         #[source]
         source: io::Error,
     },

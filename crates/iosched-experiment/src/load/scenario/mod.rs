@@ -50,6 +50,7 @@ pub enum Scenario {
 
 /// Why it cannot be simulated.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum ScenarioError {
     /// The disk or the scheduler.
     #[error(transparent)]
@@ -60,21 +61,13 @@ pub enum ScenarioError {
     /// The files do not fit.
     #[error("the files of load {load} need {needed}, and the disk has {capacity}")]
     Room {
-        /// The load.
         load: &'static str,
-        /// What they take.
         needed: Bytes,
-        /// What there is.
         capacity: Bytes,
     },
     /// It did not come to its end.
     #[error("load {load} was not over after {} s of virtual time", after.as_secs_f64())]
-    TooSlow {
-        /// The load.
-        load: &'static str,
-        /// When the run ended.
-        after: Nanos,
-    },
+    TooSlow { load: &'static str, after: Nanos },
 }
 
 impl Failure for ScenarioError {

@@ -17,6 +17,7 @@ use crate::load::fio_job::JobFileError;
 
 /// Why a live comparison could not be made.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum LiveError {
     /// The disk model.
     #[error(transparent)]
@@ -27,7 +28,6 @@ pub enum LiveError {
     /// No kernel of today has it.
     #[error("{scheduler} cannot be compared live: this kernel ({kernel}) does not have it")]
     NoSuchKernel {
-        /// The scheduler that was asked for.
         scheduler: String,
         /// The kernel's version.
         kernel: String,
@@ -37,7 +37,6 @@ pub enum LiveError {
     Load {
         /// The argument as the user wrote it.
         name: String,
-        /// What the system said.
         #[source]
         source: io::Error,
     },
@@ -46,12 +45,7 @@ pub enum LiveError {
     JobFile(#[from] JobFileError),
     /// The simulator cannot run it.
     #[error("{name}: {cause}")]
-    NotSimulated {
-        /// The load.
-        name: String,
-        /// What is wrong with it.
-        cause: JobError,
-    },
+    NotSimulated { name: String, cause: JobError },
     /// The emulated disk.
     #[error(transparent)]
     Emulate(#[from] EmulateError),
@@ -70,20 +64,13 @@ pub enum LiveError {
     /// A recording cannot be kept.
     #[error("cannot keep the recording in {}", path.display())]
     Keep {
-        /// The file or directory concerned.
         path: PathBuf,
-        /// What the system said.
         #[source]
         source: io::Error,
     },
     /// Nothing was decided in it.
     #[error("nothing was recorded of {load} under {scheduler}: no request was issued")]
-    Nothing {
-        /// The load.
-        load: String,
-        /// The scheduler.
-        scheduler: String,
-    },
+    Nothing { load: String, scheduler: String },
 }
 
 impl Failure for LiveError {

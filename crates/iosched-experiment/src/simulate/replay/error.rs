@@ -12,6 +12,7 @@ use crate::simulate::file::FileError;
 
 /// A trace that cannot be replayed, and why.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum ReplayError {
     /// A file.
     #[error(transparent)]
@@ -24,24 +25,14 @@ pub enum ReplayError {
     },
     /// What is in a file.
     #[error("{}, {cause}", path.display())]
-    Trace {
-        /// Which file.
-        path: PathBuf,
-        /// What is wrong, and where.
-        cause: ReadError,
-    },
+    Trace { path: PathBuf, cause: ReadError },
     /// There is no access in it.
     #[error("{} holds no access", path.display())]
-    Empty {
-        /// Which trace.
-        path: PathBuf,
-    },
+    Empty { path: PathBuf },
     /// It is of several devices.
     #[error("{} is of {count} devices: {names}", path.display())]
     SeveralDevices {
-        /// Which trace.
         path: PathBuf,
-        /// The number of them.
         count: usize,
         /// The first of them.
         names: String,
@@ -49,9 +40,7 @@ pub enum ReplayError {
     /// The chosen device is not in it.
     #[error("{} has no accesses on a device `{device}`; it has: {names}", path.display())]
     NoSuchDevice {
-        /// Which trace.
         path: PathBuf,
-        /// What was asked for.
         device: String,
         /// The first of those that there are.
         names: String,
@@ -59,49 +48,29 @@ pub enum ReplayError {
     /// It reaches beyond the disk.
     #[error("{} reaches to {end}, and the disk ends at {disk}", path.display())]
     DiskTooSmall {
-        /// Which trace.
         path: PathBuf,
         /// The end of its last access.
         end: Bytes,
-        /// How large the disk is.
         disk: Bytes,
     },
     /// A closed loop needs to know when accesses were answered.
     #[error(
         "{} does not say when accesses were answered, which --closed needs", path.display()
     )]
-    NoAnswers {
-        /// Which trace.
-        path: PathBuf,
-    },
+    NoAnswers { path: PathBuf },
     /// Accesses at their times need times.
     #[error("{} has no times, only pauses: --speed has nothing to scale", path.display())]
-    NoTimes {
-        /// Which trace.
-        path: PathBuf,
-    },
+    NoTimes { path: PathBuf },
     /// Its times cannot be true.
     #[error("{} lasts {years} years at that speed", path.display())]
-    TooLong {
-        /// Which trace.
-        path: PathBuf,
-        /// How long.
-        years: u64,
-    },
+    TooLong { path: PathBuf, years: u64 },
     /// More closed loops than can be kept apart.
     #[error("{} has more than {most} processes, too many for --closed", path.display())]
-    TooManyProcesses {
-        /// Which trace.
-        path: PathBuf,
-        /// How many can be.
-        most: usize,
-    },
+    TooManyProcesses { path: PathBuf, most: usize },
     /// The steps of closed loops cannot be kept.
     #[error("cannot keep the trace's steps in a temporary file in {}: {cause}", directory.display())]
     Spill {
-        /// The file or directory concerned.
         directory: PathBuf,
-        /// What the system said.
         cause: io::Error,
     },
 }

@@ -4,13 +4,13 @@ use crate::units::Bytes;
 
 /// Why a job file cannot be simulated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum JobError {
     /// The option is not understood, or not simulated.
     #[error("line {line}: `{name}` is not simulated")]
     Unsupported {
         /// Number of the line, from 1.
         line: usize,
-        /// The option.
         name: String,
     },
     /// The value is not understood, or not simulated.
@@ -18,11 +18,8 @@ pub enum JobError {
     Value {
         /// Number of the line, from 1.
         line: usize,
-        /// The option.
         name: String,
-        /// Its value.
         value: String,
-        /// What it can be.
         allowed: &'static str,
     },
     /// A line is neither section, option nor comment.
@@ -30,9 +27,7 @@ pub enum JobError {
     Syntax {
         /// Number of the line, from 1.
         line: usize,
-        /// What stands there.
         text: String,
-        /// What is wrong with it.
         cause: &'static str,
     },
     /// An option stands before the first section.
@@ -40,7 +35,6 @@ pub enum JobError {
     NoSection {
         /// Number of the line, from 1.
         line: usize,
-        /// What stands there.
         text: String,
     },
     /// There is no job.
@@ -49,29 +43,19 @@ pub enum JobError {
     /// A job's part of the disk is empty or smaller than one access.
     #[error("{job}: its part of the disk ({span}) is smaller than one access ({access})")]
     TooSmall {
-        /// The job.
         job: String,
-        /// How long its part is.
         span: Bytes,
-        /// How long an access is.
         access: Bytes,
     },
     /// A job reaches beyond the disk.
     #[error("{job}: its part begins at {offset}, and the disk ends at {capacity}")]
     BeyondEnd {
-        /// The job.
         job: String,
         /// Where its part begins.
         offset: Bytes,
-        /// How large the disk is.
         capacity: Bytes,
     },
     /// More processes than a simulation can hold.
     #[error("{count} processes are more than the {max} that can be simulated")]
-    TooMany {
-        /// How many there would be.
-        count: u64,
-        /// How many there can be.
-        max: u64,
-    },
+    TooMany { count: u64, max: u64 },
 }
