@@ -9,7 +9,7 @@ use crate::request::{ProcessId, Request};
 use crate::simulate::{BlockEvent, Tracer};
 use crate::slab::Slab;
 use crate::trace::kernel::Action;
-use crate::units::{Sector, Sectors, Time};
+use crate::units::Time;
 
 use super::MOST_PROCESSES;
 
@@ -167,27 +167,9 @@ impl<T> Outputs for Host<T> {
     }
 
     fn trace(&mut self, time: Time, action: Action, subject: Subject<'_>, process: ProcessId) {
-        let Some(tracer) = &mut self.tracer else {
-            return;
-        };
-        let is_flush = matches!(subject, Subject::Flush);
-        let request = match subject {
-            Subject::Bio(bio) => Some(Request::new(bio, time)),
-            Subject::Request(request) => Some(*request),
-            Subject::Plug | Subject::Flush => None,
-        };
-        tracer.happened(&BlockEvent {
-            time,
-            action,
-            op: request.map(|request| request.op),
-            flush: is_flush,
-            sync: is_flush || request.is_some_and(|request| request.sync),
-            start: request.map_or(Sector::ZERO, |request| request.start),
-            length: request.map_or(Sectors::ZERO, |request| request.length),
-            process,
-            owner: "-",
-            cpu: None,
-        });
+        if let Some(tracer) = &mut self.tracer {
+            tracer.happened(&BlockEvent::of(time, action, &subject, process).0);
+        }
     }
 
     fn entered(&mut self, _now: Time, _token: Token) {}

@@ -10,7 +10,7 @@ use super::{BlockEvent, HostTimes, Tracer};
 use crate::block_layer::{Outputs, Subject, Token};
 use crate::disk::Command;
 use crate::request::{Action, ProcessId, Request};
-use crate::units::{Sector, Sectors, Time};
+use crate::units::{Sectors, Time};
 
 pub(super) struct Host<'run> {
     pub(super) times: HostTimes,
@@ -96,29 +96,12 @@ impl Outputs for Host<'_> {
 
     #[cold]
     fn trace(&mut self, time: Time, action: Action, subject: Subject<'_>, process: ProcessId) {
-        let request = match subject {
-            Subject::Bio(bio) => Some(Request::new(bio, time)),
-            Subject::Request(request) => Some(*request),
-            Subject::Plug | Subject::Flush => None,
-        };
-        let owner = match (&request, subject) {
-            (Some(request), _) => Some(request.process),
-            (None, Subject::Plug) => Some(process),
-            (None, _) => None, // a flush belongs to all who wait for it
-        };
+        let (block_event, owner) = BlockEvent::of(time, action, &subject, process);
         let owner = owner.map(|owner| &self.processes[owner.index()]);
-        let flush = owner.is_none();
         self.tracer.happened(&BlockEvent {
-            time,
-            action,
-            op: request.map(|request| request.op),
-            flush,
-            sync: flush || request.is_some_and(|request| request.sync),
-            start: request.map_or(Sector::ZERO, |request| request.start),
-            length: request.map_or(Sectors::ZERO, |request| request.length),
-            process,
             owner: owner.map_or("-", |owner| &owner.job.name),
             cpu: owner.filter(|_| self.several_cpus).map(|owner| owner.cpu),
+            ..block_event
         });
     }
 

@@ -43,9 +43,9 @@ use processors::Processors;
 use crate::block_layer::multi_queue::{self, Depth, MultiQueue};
 use crate::block_layer::single_queue::{self, SingleQueue};
 pub use crate::block_layer::{Attachment, TagSteal, USUAL_REQUESTS};
-use crate::block_layer::{Delays, MergeLimits};
+use crate::block_layer::{Delays, MergeLimits, Subject};
 use crate::disk::DiskModel;
-use crate::request::{Action, Op, ProcessId};
+use crate::request::{Action, Op, ProcessId, Request};
 use crate::scheduler::{BlockLayer, Elevator, Kernel};
 use crate::units::{Nanos, Sector, Sectors, Time};
 use crate::workload::Job;
@@ -211,6 +211,37 @@ pub struct BlockEvent<'run> {
     pub owner: &'run str,
     /// The CPU on which that process runs, if there are several.
     pub cpu: Option<u16>,
+}
+
+impl BlockEvent<'_> {
+    /// Without its owner's name and CPU, and the process that it is of: a flush belongs to all who wait for it.
+    pub(crate) fn of(
+        time: Time,
+        action: Action,
+        subject: &Subject<'_>,
+        process: ProcessId,
+    ) -> (BlockEvent<'static>, Option<ProcessId>) {
+        let request = match subject {
+            Subject::Bio(bio) => Some(Request::new(bio, time)),
+            Subject::Request(request) => Some(**request),
+            Subject::Plug | Subject::Flush => None,
+        };
+        let flush = matches!(subject, Subject::Flush);
+        let block_event = BlockEvent {
+            time,
+            action,
+            op: request.map(|request| request.op),
+            flush,
+            sync: flush || request.is_some_and(|request| request.sync),
+            start: request.map_or(Sector::ZERO, |request| request.start),
+            length: request.map_or(Sectors::ZERO, |request| request.length),
+            process,
+            owner: "-",
+            cpu: None,
+        };
+        let owner = request.map_or(process, |request| request.process);
+        (block_event, (!flush).then_some(owner))
+    }
 }
 
 /// Records what the block layer does, as blktrace would.
