@@ -27,37 +27,9 @@ pub(super) fn verdict(analysis: &Analysis, contest: &Contest, place: &str, plan:
     let margin = percent(plan.rules.margin - 1.0);
     let rounds = count(contest.rounds, "round");
     match &contest.verdict {
-        Verdict::Winner { arm } if *arm == analysis.baseline => {
-            let next = next_best(contest, *arm);
-            let ratio = next
-                .and_then(|next| Some((next, contest.ratio(next, *arm)?)))
-                .map_or(String::new(), |(next, ratio)| {
-                    let next = &analysis.arms[next];
-                    format!(
-                        ": the next, {next}, has {}",
-                        times(ratio, &analysis.arms[*arm], plan)
-                    )
-                });
-            format!(
-                "{} is the winner {place}{ratio}, {rounds}\n",
-                analysis.arms[*arm]
-            )
-        }
         Verdict::Winner { arm } => {
-            let arm_name = &analysis.arms[*arm];
-            let baseline = analysis.baseline;
-            let ratio = (contest.ratio(*arm, baseline))
-                .map(|ratio| times(ratio, &analysis.arms[baseline], plan));
-            let lead = lead(analysis, contest, *arm, plan);
-            match (ratio, contest.arms[baseline].place) {
-                (Some(ratio), ArmState::Disqualified { .. }) => format!(
-                    "{arm_name} is the winner {place} of those that meet the requirements: {ratio}{lead}, {rounds}\n"
-                ),
-                (Some(ratio), _) => {
-                    format!("{arm_name} is the winner {place}: {ratio}{lead}, {rounds}\n")
-                }
-                (None, _) => format!("{arm_name} is the winner {place}{lead}, {rounds}\n"),
-            }
+            let winner = winner(analysis, contest, *arm, place, plan);
+            format!("{winner}, {rounds}\n")
         }
         Verdict::Equal { arms, .. } => {
             let others = contest.arms.len() - arms.len();
@@ -117,6 +89,33 @@ pub(super) fn verdict(analysis: &Analysis, contest: &Contest, place: &str, plan:
         }
         Verdict::Nobody => format!("no arm could be measured {place}\n"),
     }
+}
+
+/// Who wins, and by how much.
+fn winner(analysis: &Analysis, contest: &Contest, arm: usize, place: &str, plan: &Plan) -> String {
+    let baseline = analysis.baseline;
+    let than = |arm: usize, other: usize| {
+        Some(times(
+            contest.ratio(arm, other)?,
+            &analysis.arms[other],
+            plan,
+        ))
+    };
+    let name = &analysis.arms[arm];
+    if arm == baseline {
+        let next = next_best(contest, arm).and_then(|next| Some((next, than(next, arm)?)));
+        let next = next.map_or(String::new(), |(next, ratio)| {
+            format!(": the next, {}, has {ratio}", analysis.arms[next])
+        });
+        return format!("{name} is the winner {place}{next}");
+    }
+    let among = match contest.arms[baseline].place {
+        ArmState::Disqualified { .. } => " of those that meet the requirements",
+        _ => "",
+    };
+    let ratio = than(arm, baseline).map_or(String::new(), |ratio| format!("{among}: {ratio}"));
+    let lead = lead(analysis, contest, arm, plan);
+    format!("{name} is the winner {place}{ratio}{lead}")
 }
 
 /// The largest difference that is not excluded.

@@ -364,6 +364,14 @@ struct Row<'a> {
     again: bool,
 }
 
+impl Row<'_> {
+    /// What stands before what goes below the line.
+    fn indent(&self) -> String {
+        let trunk = if self.carries { "│ " } else { "  " };
+        format!("{}{trunk}  ", self.below)
+    }
+}
+
 /// What goes below a line is never folded to less than this.
 const LEAST_ROOM: usize = 24;
 
@@ -416,6 +424,56 @@ fn rows<'a>(inventory: &'a Inventory, shown: &Shown<'a>) -> Vec<Row<'a>> {
     rows
 }
 
+/// The widths of the columns.
+struct Columns {
+    name: usize,
+    /// False where there is no room for all: what the list is asked for is the scheduler.
+    has_sizes: bool,
+    scheduler: usize,
+    /// 0 where there is none: the column is left out.
+    advice: usize,
+    queues: usize,
+}
+
+impl Columns {
+    fn of(rows: &[Row<'_>], advised: impl Fn(&Device) -> Option<String>, width: usize) -> Columns {
+        let column = |cell: &dyn Fn(&Row) -> usize, least: usize, most: usize| {
+            rows.iter().map(cell).max().unwrap_or(0).clamp(least, most)
+        };
+        let name = column(&|row| row.name.chars().count(), 6, 32);
+        let scheduler = column(&|row| chosen(row.device).len(), 9, 36);
+        let advice = rows
+            .iter()
+            .filter_map(|row| Some(advised(row.device)?.len()));
+        Columns {
+            name,
+            has_sizes: name + 2 + SIZE_WIDTH + 2 + scheduler <= width,
+            scheduler,
+            advice: advice.max().map_or(0, |widest| widest.max("ADVICE".len())),
+            queues: column(&|row| queues(row.device).len(), 6, 10),
+        }
+    }
+
+    fn begin(&self, name: &str, size: &str) -> String {
+        let width = self.name;
+        if self.has_sizes {
+            format!("{name:width$}  {size:>SIZE_WIDTH$}  ")
+        } else {
+            format!("{name:width$}  ")
+        }
+    }
+
+    /// What stands between the beginning of a line and what the device is.
+    fn middle(&self, [scheduler, advice, rotational, queues]: [&str; 4]) -> String {
+        let (of_scheduler, of_queues) = (self.scheduler, self.queues);
+        let advice = match self.advice {
+            0 => String::new(),
+            width => format!("  {advice:width$}"),
+        };
+        format!("{scheduler:of_scheduler$}{advice}  {rotational:3}  {queues:of_queues$}  ")
+    }
+}
+
 fn table(
     args: &ListArgs,
     host: &Host,
@@ -424,96 +482,63 @@ fn table(
     width: usize,
 ) -> String {
     let rows = rows(inventory, shown);
-    let column = |cell: &dyn Fn(&Row) -> usize, least: usize, most: usize| {
-        rows.iter().map(cell).max().unwrap_or(0).clamp(least, most)
-    };
-    let names = column(&|row| row.name.chars().count(), 6, 32);
-    let schedulers = column(&|row| chosen(row.device).len(), 9, 36);
-    let queue = column(&|row| queues(row.device).len(), 6, 10);
-    let advised = |device: &Device| {
-        shown
-            .differing
-            .get(&device.name)
-            .map(|names| names.join("/"))
-    };
-    // A column of nothing is left out.
-    let advice = rows
-        .iter()
-        .filter_map(|row| Some(advised(row.device)?.len()));
-    let advice = advice.max().map_or(0, |widest| widest.max("ADVICE".len()));
-    let advice_cell = |text: &str| match advice {
-        0 => String::new(),
-        advice => format!("  {text:advice$}"),
-    };
-
-    // What the list is asked for is the scheduler: sizes go first where there is no room for all.
-    let has_room_for_sizes = names + 2 + SIZE_WIDTH + 2 + schedulers <= width;
-    let begin = |name: &str, size: &str| {
-        if has_room_for_sizes {
-            format!("{name:names$}  {size:>SIZE_WIDTH$}")
-        } else {
-            format!("{name:names$}")
-        }
-    };
+    let advised = |device: &Device| Some(shown.differing.get(&device.name)?.join("/"));
+    let columns = Columns::of(&rows, advised, width);
+    let heads = columns.middle(["SCHEDULER", "ADVICE", "ROT", "QUEUES"]);
     let mut lines = vec![cut(
-        &format!(
-            "{}  {:schedulers$}{}  ROT  {:queue$}  WHAT",
-            begin("DEVICE", "SIZE"),
-            "SCHEDULER",
-            advice_cell("ADVICE"),
-            "QUEUES"
-        ),
+        &format!("{}{heads}WHAT", columns.begin("DEVICE", "SIZE")),
         width,
     )];
     for row in &rows {
         let device = row.device;
-        let start = begin(&row.name, &size(device.size_bytes));
+        let start = columns.begin(&row.name, &size(device.size_bytes));
         if row.again {
-            lines.push(cut(&format!("{start}  (shown above)"), width));
+            lines.push(cut(&format!("{start}(shown above)"), width));
             continue;
         }
-        let line = if device.schedulers.choice().is_some() {
-            let rotational = match device.rotational {
-                Some(true) => "yes",
-                Some(false) => "no",
-                None => "?",
-            };
-            format!(
-                "{start}  {:schedulers$}{}  {rotational:3}  {:queue$}  ",
-                chosen(device),
-                advice_cell(&advised(device).unwrap_or_default()),
-                queues(device),
-            )
-        } else {
-            format!("{start}  ")
+        let rotational = match device.rotational {
+            Some(true) => "yes",
+            Some(false) => "no",
+            None => "?",
         };
-        let What { is, uses, product } = what(host, inventory, device);
-        let trunk = if row.carries { "│ " } else { "  " };
-        let in_a_line = |parts: &[&[String]]| format!("{line}{}", parts.concat().join("; "));
-        // Who uses a device is never cut: what does not fit goes below it.
-        let room = width - usize::from(!product.is_empty());
-        let has_room = uses.is_empty() || in_a_line(&[&is, &uses]).chars().count() <= room;
-        if has_room {
-            lines.push(cut(&in_a_line(&[&is, &uses, &product]), width));
-        } else {
-            lines.push(cut(&in_a_line(&[&is, &product]), width));
-            let before = format!("{}{trunk}  ", row.below);
-            let room = width.saturating_sub(before.chars().count()).max(LEAST_ROOM);
-            let folded = report::text::fold(&visible::line(&uses.join("; ")), room);
-            lines.extend(folded.lines().map(|line| format!("{before}{line}")));
-        }
+        let advice = advised(device).unwrap_or_default();
+        let middle = device
+            .schedulers
+            .choice()
+            .map(|_| columns.middle([&chosen(device), &advice, rotational, &queues(device)]));
+        let what = what(host, inventory, device);
+        lines.extend(told(
+            row,
+            &(start + &middle.unwrap_or_default()),
+            &what,
+            width,
+        ));
         if args.verbose {
             // Details are there to be read to the end: they are not cut.
+            let before = row.indent();
             for (name, value) in details(host, inventory, device) {
-                lines.push(format!(
-                    "{}{trunk}  {name:DETAIL_WIDTH$}  {value}",
-                    row.below
-                ));
+                lines.push(format!("{before}{name:DETAIL_WIDTH$}  {value}"));
             }
         }
     }
     let lines = lines.iter().map(|line| visible::line(line).into_owned());
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The lines of a device. Who uses it is never cut: what does not fit goes below it.
+fn told(row: &Row<'_>, line: &str, what: &What, width: usize) -> Vec<String> {
+    let What { is, uses, product } = what;
+    let in_a_line = |parts: &[&[String]]| format!("{line}{}", parts.concat().join("; "));
+    let room = width - usize::from(!product.is_empty());
+    if uses.is_empty() || in_a_line(&[is, uses]).chars().count() <= room {
+        return vec![cut(&in_a_line(&[is, uses, product]), width)];
+    }
+    let mut lines = vec![cut(&in_a_line(&[is, product]), width)];
+    let before = row.indent();
+    let room = width.saturating_sub(before.chars().count()).max(LEAST_ROOM);
+    let folded = report::text::fold(&visible::line(&uses.join("; ")), room);
+    lines.extend(folded.lines().map(|line| format!("{before}{line}")));
+    lines
 }
 
 /// Offered schedulers with the active one in brackets; empty where there is nothing to choose.

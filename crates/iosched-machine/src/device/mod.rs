@@ -165,18 +165,11 @@ impl Device {
             .text("dev")
             .and_then(|text| DeviceNumber::parse(&text))
             .unwrap_or_default();
-        let mut partitions: Vec<String> = if whole {
-            let prefix = sysfs_name(&name);
-            entries
-                .iter()
-                .filter(|entry| is_partition_of(entry, &prefix))
-                .map(|entry| kernel_name(entry))
-                .collect()
+        let partitions = if whole {
+            partitions(&name, &entries)
         } else {
             Vec::new()
         };
-        partitions.sort_by(|a, b| natural_order(a, b));
-
         let mut device = Device {
             alias: has("dm").then(|| dir.text("dm/name")).flatten(),
             model: None,
@@ -300,6 +293,17 @@ fn slaves(dir: &DeviceDir, kind: &Kind, name: &str) -> Vec<String> {
 
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The partitions among the entries of a disk's directory.
+fn partitions(disk: &str, entries: &[String]) -> Vec<String> {
+    let prefix = sysfs_name(disk);
+    let entries = entries
+        .iter()
+        .filter(|entry| is_partition_of(entry, &prefix));
+    let mut names: Vec<String> = entries.map(|entry| kernel_name(entry)).collect();
+    names.sort_by(|a, b| natural_order(a, b));
+    names
 }
 
 #[cfg(test)]

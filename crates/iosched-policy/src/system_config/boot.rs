@@ -80,16 +80,42 @@ const BY_HAND: [&str; 18] = [
 /// Where a partition with boot files may be mounted, below which `loader/entries` and `EFI/Linux` are.
 const BOOT: [&str; 3] = ["/boot", "/efi", "/boot/efi"];
 
+/// A file, what it is, and what it holds.
+type BootFile = (PathBuf, Format, String);
+
 /// What must change for `elevator=` to have this value at every boot; with none, to be gone.
 pub(crate) fn files(host: &Host, value: Option<&str>) -> Result<Vec<FileChange>, FileError> {
-    let mut changes = Vec::new();
     if let Some(error) = somebody_elses(host, value) {
         let is_given = cmdline::given_at_boot(host).is_some();
         let has_it = value.is_some() || is_given || !places_of_elevator(host).is_empty();
-        return if has_it { Err(error) } else { Ok(changes) };
+        return if has_it { Err(error) } else { Ok(Vec::new()) };
     }
     let uses_environment = takes_kernelopts(host);
-    let mut texts = Vec::new();
+    let is_of_grub = |format| matches!(format, Format::GrubDefault | Format::GrubDropIn);
+    let (of_grub, others): (Vec<_>, Vec<_>) = read(host, value, uses_environment)?
+        .into_iter()
+        .partition(|(_, format, _)| is_of_grub(*format));
+    check_tuned(host, &of_grub, value)?;
+    let mut edited = edited_scripts(&of_grub, value)?;
+    for other in &others {
+        edited.push(edited_file(host, other, value, uses_environment)?);
+    }
+    let mut changes = Vec::new();
+    for ((path, _, before), after) in of_grub.iter().chain(&others).zip(edited) {
+        if after != *before {
+            changes.extend(FileChange::plan(host, path, Some(after))?);
+        }
+    }
+    Ok(changes)
+}
+
+/// The files that are there, but for those which cannot be followed and need no change.
+fn read(
+    host: &Host,
+    value: Option<&str>,
+    uses_environment: bool,
+) -> Result<Vec<BootFile>, FileError> {
+    let mut found = Vec::new();
     for (path, format) in places(host) {
         let value = value.filter(|_| format != Format::GrubEnvironment || uses_environment);
         let vendor = || files::read(host, Path::new(KERNEL_INSTALL_VENDOR));
@@ -107,34 +133,21 @@ pub(crate) fn files(host: &Host, value: Option<&str>) -> Result<Vec<FileChange>,
             Ok(None) if format == Format::KernelInstall => vendor()?,
             text => text?,
         };
-        texts.extend(text.map(|text| (path, format, text)));
+        found.extend(text.map(|text| (path, format, text)));
     }
-    let not_understood = |(path, format, text): &(PathBuf, Format, String), line| {
-        let way = format.by_hand(value, path, text, &line);
-        FileError::CommandLine {
-            path: path.clone(),
-            line: line.line,
-            text: line.text,
-            why: line.why,
-            way,
-        }
-    };
-    let is_of_grub = |format| matches!(format, Format::GrubDefault | Format::GrubDropIn);
-    // They are one script; the first of them is GRUB's own if that is there.
-    let (of_grub, others): (Vec<_>, Vec<_>) = texts
-        .into_iter()
-        .partition(|(_, format, _)| is_of_grub(*format));
-    check_tuned(host, &of_grub, value)?;
-    let scripts: Vec<_> = of_grub
-        .iter()
+    Ok(found)
+}
+
+/// GRUB's files, which are one script, with the parameter. The first of them is GRUB's own if that is there.
+fn edited_scripts(of_grub: &[BootFile], value: Option<&str>) -> Result<Vec<String>, FileError> {
+    let scripts = of_grub.iter();
+    let scripts: Vec<_> = scripts
         .map(|(_, format, text)| (text.as_str(), *format))
         .collect();
-    let has_own = scripts
-        .iter()
-        .any(|(_, format)| *format == Format::GrubDefault);
-    let edited = with_elevator_in_scripts(&scripts, value).map_err(|(index, line)| {
-        if has_own || line.why != NotUnderstood::LOSES {
-            return not_understood(&of_grub[index], line);
+    let is_own = |(_, format): &(&str, Format)| *format == Format::GrubDefault;
+    with_elevator_in_scripts(&scripts, value).map_err(|(index, line)| {
+        if scripts.iter().any(is_own) || line.why != NotUnderstood::LOSES {
+            return not_understood(&of_grub[index], value, line);
         }
         FileError::Elsewhere {
             path: of_grub[index].0.clone(),
@@ -143,39 +156,45 @@ pub(crate) fn files(host: &Host, value: Option<&str>) -> Result<Vec<FileChange>,
             ),
             way: format!("make an empty one, then try again: touch {GRUB_DEFAULT}"),
         }
-    })?;
-    let mut edited: Vec<_> = of_grub.iter().zip(edited).collect();
-    for other in &others {
-        let (_, format, text) = other;
-        let is_by_environment = match format {
-            Format::GrubEnvironment => !(uses_environment && bls::has_kernelopts(text)),
-            Format::LoaderEntry | Format::GrubEntry => {
-                uses_environment && bls::takes_kernelopts(text)
-            }
-            _ => false,
-        };
-        let after = with_elevator(text, *format, value.filter(|_| !is_by_environment));
-        let after = after.and_then(|after| match format {
-            Format::GrubEntry => check_variables(host, text, &after).map(|()| after),
-            _ => Ok(after),
-        });
-        edited.push((other, after.map_err(|line| not_understood(other, line))?));
+    })
+}
+
+/// A file that is no script of GRUB's, with the parameter where it does not get it from GRUB's environment.
+fn edited_file(
+    host: &Host,
+    file: &BootFile,
+    value: Option<&str>,
+    uses_environment: bool,
+) -> Result<String, FileError> {
+    let (_, format, text) = file;
+    let is_by_environment = match format {
+        Format::GrubEnvironment => !(uses_environment && bls::has_kernelopts(text)),
+        Format::LoaderEntry | Format::GrubEntry => uses_environment && bls::takes_kernelopts(text),
+        _ => false,
+    };
+    let after = with_elevator(text, *format, value.filter(|_| !is_by_environment));
+    let after = after.and_then(|after| match format {
+        Format::GrubEntry => check_variables(host, text, &after).map(|()| after),
+        _ => Ok(after),
+    });
+    after.map_err(|line| not_understood(file, value, line))
+}
+
+fn not_understood(file: &BootFile, value: Option<&str>, line: NotUnderstood) -> FileError {
+    let (path, format, text) = file;
+    let way = format.by_hand(value, path, text, &line);
+    FileError::CommandLine {
+        path: path.clone(),
+        line: line.line,
+        text: line.text,
+        why: line.why,
+        way,
     }
-    for ((path, _, before), after) in edited {
-        if after != *before {
-            changes.extend(FileChange::plan(host, path, Some(after))?);
-        }
-    }
-    Ok(changes)
 }
 
 /// What TuneD's profile gives comes after ours where GRUB's file has `$tuned_params`, which TuneD's script of
 /// `/etc/grub.d` takes from this file.
-fn check_tuned(
-    host: &Host,
-    of_grub: &[(PathBuf, Format, String)],
-    value: Option<&str>,
-) -> Result<(), FileError> {
+fn check_tuned(host: &Host, of_grub: &[BootFile], value: Option<&str>) -> Result<(), FileError> {
     const NAME: &str = "TUNED_BOOT_CMDLINE";
     let path = Path::new("/etc/tuned/bootcmdline");
     let is_used = of_grub
