@@ -148,7 +148,7 @@ pub enum EmulateError {
     #[error("there is no emulated disk {name}")]
     Unknown { name: String, known: Vec<String> },
     /// The disk is in use.
-    #[error("cannot remove {device}: {}", list(users))]
+    #[error("cannot remove {device}: {}", User::list(users))]
     InUse {
         device: String,
         /// By whom.
@@ -220,11 +220,6 @@ fn instead_of_writing(error: &MayNotWrite) -> Option<String> {
 
 fn is_refusal(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
-}
-
-fn list(users: &[User]) -> String {
-    let names: Vec<String> = users.iter().map(User::to_string).collect();
-    names.join(", ")
 }
 
 fn each(failures: &[(String, EmulateError)]) -> String {

@@ -76,6 +76,12 @@ impl fmt::Display for User {
 }
 
 impl User {
+    /// Several, with commas between.
+    pub fn list(users: &[User]) -> String {
+        let names: Vec<String> = users.iter().map(User::to_string).collect();
+        names.join(", ")
+    }
+
     /// True for udev's look at a device that has just changed, or that of a program which its rules run: it ends by
     /// itself.
     pub(super) fn is_passing(&self, host: &Host) -> bool {

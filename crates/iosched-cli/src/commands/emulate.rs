@@ -492,7 +492,7 @@ fn running(disk: &Status) -> String {
     words.extend(inside.map(|scheduler| format!("{scheduler} inside")));
     words.extend(disk.attributed.as_ref().and_then(unattributed));
     if !disk.users.is_empty() {
-        words.push(join(&disk.users));
+        words.push(User::list(&disk.users));
     }
     words.join(", ")
 }
@@ -588,7 +588,7 @@ fn take_away(args: &RemoveArgs, state_dir: &Path, output: &Output) -> Result<(),
         output.note(&format!(
             "{}: it gets errors from now on, and the loop device goes when it is closed and \
              `iosched emulate remove --all` is run again",
-            join(&left)
+            User::list(&left)
         ));
     }
     why_not_all(failures)
@@ -611,11 +611,6 @@ fn switch(args: &SetArgs, state_dir: &Path, output: &Output) -> Result<(), Emula
         output.note(&format!("{}: {} inside", status.id, args.scheduler));
     }
     Ok(())
-}
-
-fn join(users: &[User]) -> String {
-    let names: Vec<String> = users.iter().map(User::to_string).collect();
-    names.join(", ")
 }
 
 fn compare(args: &CheckArgs, state_dir: &Path, output: &Output) -> Result<(), EmulateError> {

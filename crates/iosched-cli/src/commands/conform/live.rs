@@ -18,7 +18,7 @@ use iosched_machine::visible::visible;
 use iosched_report::words;
 
 use super::super::{Outcome, boxed, stop_on_signals};
-use super::{ConformArgs, OUT_OF_ORDER};
+use super::{ConformArgs, EAGER, OUT_OF_ORDER, UNEXPLAINED, told};
 use crate::output::Output;
 use crate::values::{Span, split_arms};
 
@@ -176,20 +176,11 @@ fn text(comparison: &Comparison) -> String {
             "  {retaken} of {tags} tags retaken before a waiter ran; predicted so"
         );
     }
-    let counts = [
+    text.push_str(&told(&[
         (followed.issued_out_of_order, OUT_OF_ORDER),
-        (
-            followed.eager,
-            "moments where ours would not have held back",
-        ),
-        (
-            followed.unexplained,
-            "events that do not fit what went before",
-        ),
-    ];
-    for (count, what) in counts.into_iter().filter(|&(count, _)| count > 0) {
-        let _ = writeln!(text, "  {count} {what}");
-    }
+        (followed.eager, EAGER),
+        (followed.unexplained, UNEXPLAINED),
+    ]));
     for one in followed.first_disagreements.iter().take(3) {
         let _ = writeln!(
             text,

@@ -213,6 +213,20 @@ const OUT_OF_ORDER: &str = "of these issued one later than dispatched, by two pr
 const AHEAD: &str =
     "of these chosen while another choice waited for a tag, by two processors at once";
 
+/// What a count of moments is called.
+const EAGER: &str = "moments where ours would not have held back";
+
+/// What a count of events is called.
+const UNEXPLAINED: &str = "events that do not fit what went before";
+
+/// The counts of which there is anything to be said, a line each.
+fn told(counts: &[(u64, &str)]) -> String {
+    let some = counts.iter().filter(|(count, _)| *count > 0);
+    some.fold(String::new(), |text, (count, what)| {
+        format!("{text}  {count} {what}\n")
+    })
+}
+
 /// The recording's figures, and the first disagreements in words.
 pub(super) fn text(conformance: &Conformance) -> String {
     let Conformance {
@@ -239,22 +253,14 @@ pub(super) fn text(conformance: &Conformance) -> String {
         (conformance.chosen_ahead, AHEAD),
         (conformance.interrupted, INTERRUPTED),
         (conformance.ended, ENDED),
-        (
-            conformance.eager,
-            "moments where ours would not have held back",
-        ),
+        (conformance.eager, EAGER),
         (
             conformance.merge_mismatches,
             "merges that only one of the two made",
         ),
-        (
-            conformance.unexplained,
-            "events that do not fit what went before",
-        ),
+        (conformance.unexplained, UNEXPLAINED),
     ];
-    for (count, what) in counts.into_iter().filter(|&(count, _)| count > 0) {
-        let _ = writeln!(text, "  {count} {what}");
-    }
+    text.push_str(&told(&counts));
     if conformance.depth_changes > 0 {
         let (agreed, all) = (conformance.depth_changes_agreed, conformance.depth_changes);
         let _ = writeln!(
