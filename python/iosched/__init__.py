@@ -25,7 +25,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from . import _iosched
-from ._iosched import IoschedError, __version__
+from ._error import IoschedError
+from ._iosched import __version__
 
 __all__ = [
     "Confirmed",
@@ -59,21 +60,61 @@ Time = Union[float, timedelta]
 Size = Union[int, str]
 
 
+def _place(of: str, place: Any) -> str:
+    """A path as text, whatever bytes its name has."""
+    if not isinstance(place, (str, bytes, os.PathLike)):
+        raise IoschedError(f"{of} is a name or a path, not {place!r}")
+    return os.fsdecode(place)
+
+
+def _path(of: str, place: Any) -> str:
+    """A path, or an address, as text that JSON can hold."""
+    path = _place(of, place)
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise IoschedError(f"{of}: the name {path!r} is no UTF-8") from None
+    return path
+
+
+def _text(of: str, text: Any) -> str | None:
+    if text is not None and not isinstance(text, str):
+        raise IoschedError(f"{of} is a text, not {text!r}")
+    return text
+
+
+def _flag(of: str, value: Any) -> bool | None:
+    """True or False, whoever's type it is (numpy has its own)."""
+    if value is None:
+        return None
+    if isinstance(value, str) or str(value) not in ("True", "False"):
+        raise IoschedError(f"{of} is True or False, not {value!r}")
+    return bool(value)
+
+
 def _size(of: str, size: Size | None) -> int | None:
     if size is None:
         return None
     return _iosched.parse_size(size) if isinstance(size, str) else _whole(of, size, 0, _MOST)
 
 
+def _number(of: str, unit: str, value: Any) -> float:
+    """A finite number, which no text is read as."""
+    try:
+        number = math.nan if isinstance(value, (str, bytes, bytearray)) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise IoschedError(f"{of} is a number of {unit}, not {value!r}")
+    return number
+
+
 def _seconds(of: str, time: Time | None) -> float | None:
     if time is None:
         return None
-    try:
-        seconds = time.total_seconds() if isinstance(time, timedelta) else float(time)
-    except (TypeError, ValueError):
-        raise IoschedError(f"{of} is a number of seconds or a timedelta, not {time!r}") from None
-    if not math.isfinite(seconds):
-        raise IoschedError(f"{of}: {seconds} is no number of seconds")
+    seconds = time.total_seconds() if isinstance(time, timedelta) else _number(of, "seconds or a timedelta", time)
+    if not 0 < seconds < 1e9:
+        raise IoschedError(f"{of}: {seconds:g} s is not above 0 and below 30 years")
     return seconds
 
 
@@ -100,18 +141,34 @@ def _whole(of: str, value: Any, least: int, most: int) -> int | None:
     return number
 
 
-def _microseconds(of: str, value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise IoschedError(f"{of} is a number of microseconds, not {value!r}") from None
-
-
 def _memory(memory: Size | None) -> int | None:
     size = _size("memory", memory)
     if size is not None and not 1 << 20 <= size <= 1 << 50:
         raise IoschedError("memory: a machine has between 1M and 1024T")
     return size
+
+
+def _several(of: str, given: Any, one: tuple[type, ...]) -> list[Any]:
+    """What was given, as a list: one thing alone, too."""
+    if isinstance(given, one):
+        return [given]
+    try:
+        return list(given)
+    except TypeError:
+        raise IoschedError(f"{of}: one or a list of them, not {given!r}") from None
+
+
+def _arms(given: Any) -> list[str]:
+    """Schedulers with their tunables, as the command takes them."""
+    arms = _several("schedulers", given, (str, Scheduler))
+    for arm in arms:
+        if not isinstance(arm, (str, Scheduler)):
+            raise IoschedError(f"a scheduler is a name or a Scheduler, not {arm!r}")
+    return [str(arm) for arm in arms]
+
+
+def _disk(given: Any) -> Disk:
+    return given if isinstance(given, Disk) else Disk("hdd-7200" if given is None else given)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,11 +188,11 @@ class Disk:
 
     def _request(self) -> dict[str, Any]:
         return {
-            "model": os.fspath(self.model),
+            "model": _path("disk", self.model),
             "size_bytes": _size("size", self.size),
             "queue_depth": _whole("queue_depth", self.queue_depth, 1, 65536),
-            "order": self.order,
-            "write_cache": self.write_cache,
+            "order": _text("order", self.order),
+            "write_cache": _flag("write_cache", self.write_cache),
             "slow_down": _whole("slow_down", self.slow_down, 1, (1 << 32) - 1),
         }
 
@@ -144,6 +201,8 @@ class Scheduler:
     """A scheduler with tunables: `Scheduler("cfq", slice_idle=0)`. Those left out have the kernel's defaults."""
 
     def __init__(self, name: str, **tunables: int) -> None:
+        if not isinstance(name, str):
+            raise IoschedError(f"a scheduler's name is a text, not {name!r}")
         self.name = name
         self.tunables = {tunable: _integer(f"{name}'s {tunable}", value) for tunable, value in tunables.items()}
 
@@ -175,11 +234,19 @@ class Trace:
     speed: float | None = None
 
     def _request(self) -> dict[str, Any]:
-        if self.speed is not None and not (isinstance(self.speed, (int, float)) and 1e-6 <= self.speed <= 1e6):
+        speed = None if self.speed is None else _number("speed", "times", self.speed)
+        if speed is not None and not 1e-6 <= speed <= 1e6:
             raise IoschedError(f"speed is a number from 0.000001 to 1000000, not {self.speed!r}")
-        if self.closed and self.speed is not None:
+        if self.closed and speed is not None:
             raise IoschedError("closed loops have no speed: give one of them")
-        return {**dataclasses.asdict(self), "path": os.fspath(self.path)}
+        return {
+            "path": _path("trace", self.path),
+            "format": _text("format", self.format),
+            "device": _text("device", self.device),
+            "wrap": _flag("wrap", self.wrap),
+            "closed": _flag("closed", self.closed),
+            "speed": speed,
+        }
 
 
 class _Wrapped:
@@ -306,19 +373,55 @@ def simulate(
     `load` is a built-in load, a fio job file, or a `Trace`. The options are those of `iosched simulate`, where `until` and
     `wbt_lat` are seconds or timedeltas. `events` is a new file for every event, for one scheduler.
     """
-    chosen = [schedulers] if isinstance(schedulers, (str, Scheduler)) else schedulers
-    request = {
-        "disk": (disk if isinstance(disk, Disk) else Disk(disk or "hdd-7200"))._request(),
-        "schedulers": [str(scheduler) for scheduler in chosen],
-        "load": None if isinstance(load, Trace) else os.fspath(load),
-        "trace": load._request() if isinstance(load, Trace) else None,
-        "initial": initial,
+    options = _options(
+        until=until,
+        seed=seed,
+        initial=initial,
+        device_limit=device_limit,
+        nr_requests=nr_requests,
+        max_sectors_kb=max_sectors_kb,
+        hz=hz,
+        tick_phase_us=tick_phase_us,
+        scsi=scsi,
+        cpus=cpus,
+        hardware_queues=hardware_queues,
+        wbt_lat=wbt_lat,
+        memory=memory,
+        dirty_ratio=dirty_ratio,
+        dirty_background_ratio=dirty_background_ratio,
+    )
+    if events is not None:
+        options["events"] = _path("events", events)
+    return _simulated(load, _disk(disk), _arms(schedulers), options)
+
+
+def _options(
+    *,
+    until: Any,
+    seed: Any,
+    initial: Any,
+    device_limit: Any,
+    nr_requests: Any,
+    max_sectors_kb: Any,
+    hz: Any,
+    tick_phase_us: Any,
+    scsi: Any,
+    cpus: Any,
+    hardware_queues: Any,
+    wbt_lat: Any,
+    memory: Any,
+    dirty_ratio: Any,
+    dirty_background_ratio: Any,
+) -> dict[str, Any]:
+    """The options of a simulation as they are asked for, the same for the same however it was written."""
+    options = {
+        "initial": _text("initial", initial),
         "device_limit": _whole("device_limit", device_limit, 1, 4096),
         "nr_requests": _whole("nr_requests", nr_requests, 0, _MOST),
         "max_sectors_kb": _whole("max_sectors_kb", max_sectors_kb, 4, 1 << 20),
         "hz": _whole("hz", hz, 100, 1000),
-        "tick_phase_us": _microseconds("tick_phase_us", tick_phase_us),
-        "scsi": scsi,
+        "tick_phase_us": _number("tick_phase_us", "microseconds", tick_phase_us),
+        "scsi": _flag("scsi", scsi),
         "cpus": _whole("cpus", cpus, 1, 1024),
         "hardware_queues": _whole("hardware_queues", hardware_queues, 1, 1024),
         "wbt_lat_seconds": _seconds("wbt_lat", wbt_lat),
@@ -327,7 +430,21 @@ def simulate(
         "dirty_background_ratio": _whole("dirty_background_ratio", dirty_background_ratio, 0, 100),
         "seed": _whole("seed", seed, 0, _MOST),
         "until_seconds": _seconds("until", until),
-        "events": None if events is None else os.fspath(events),
+    }
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _simulated(load: Any, disk: Disk, arms: Sequence[str], options: Mapping[str, Any]) -> Simulated:
+    """Runs what was asked for."""
+    for name in ("seed", "tick_phase_us", "scsi"):
+        if name not in options:
+            raise IoschedError(f"{name} is None: leave it out for the default")
+    request = {
+        **options,
+        "disk": disk._request(),
+        "schedulers": list(arms),
+        "load": None if isinstance(load, Trace) else _path("load", load),
+        "trace": load._request() if isinstance(load, Trace) else None,
     }
     return Simulated(json.loads(_iosched.simulate(json.dumps(request))))
 
@@ -347,24 +464,21 @@ def conform(
 
     Raises `IoschedError` if one cannot be followed: its message names the first such, and `failures` has all.
     """
-    paths = [recordings] if isinstance(recordings, (str, os.PathLike)) else list(recordings)
+    paths = [_place("a recording", path) for path in _several("recordings", recordings, (str, bytes, os.PathLike))]
     if not paths:
         raise IoschedError("no recording is named")
     followed, failures = _iosched.conform_all(
-        [os.fspath(path) for path in paths],
-        None if scheduler is None else str(scheduler),
+        paths,
+        None if scheduler is None else _arms([scheduler])[0],
         _whole("queue_depth", queue_depth, 1, 65536),
         _whole("hz", hz, 1, 1000),
-        tick_phase_us,
-        None if tunables is None else os.fspath(tunables),
-        initial,
-        non_rotational,
+        None if tick_phase_us is None else _number("tick_phase_us", "microseconds", tick_phase_us),
+        None if tunables is None else _place("tunables", tunables),
+        _text("initial", initial),
+        bool(_flag("non_rotational", non_rotational)),
     )
     if failures:
-        error = IoschedError(failures[0][0])
-        error.hint = failures[0][1]
-        error.failures = [message for message, _ in failures]
-        raise error
+        raise IoschedError(*failures[0], [message for message, _ in failures])
     return [Conformance(one) for one in json.loads(followed)]
 
 
@@ -375,9 +489,10 @@ def open_trace(path: Path) -> Iterator[pa.RecordBatchReader]:
     >>> with iosched.open_trace("sda.blktrace.0") as batches:
     ...     for batch in batches: ...
     """
+    name = _place("a recording", path)
     with tempfile.TemporaryDirectory(prefix="iosched-") as directory:
         parquet = os.path.join(directory, "events.parquet")
-        _iosched.trace_to_parquet(os.fspath(path), parquet)
+        _iosched.trace_to_parquet(name, parquet)
         with pq.ParquetFile(parquet) as file:
             yield pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches())
 
@@ -391,7 +506,7 @@ def read_trace(path: Path) -> pa.Table:
 
 def read_record(directory: Path) -> Record:
     """What `iosched tune` left in a results directory."""
-    header, analysis, trials = _iosched.record_parts(os.fspath(directory))
+    header, analysis, trials = _iosched.record_parts(_place("a record", directory))
     return Record(json.loads(header), json.loads(analysis), pq.read_table(io.BytesIO(trials)))
 
 

@@ -1,9 +1,5 @@
 __version__: str
 
-class IoschedError(Exception):
-    hint: str | None
-    failures: list[str]
-
 def disk_models() -> str: ...
 def scheduler_infos() -> str: ...
 def parse_size(text: str) -> int: ...

@@ -9,6 +9,7 @@ that its own trials say, with its interval.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 import os
 import shlex
@@ -16,9 +17,13 @@ import signal
 import statistics
 import subprocess
 import tempfile
-from typing import Any, Callable, Mapping, Sequence, Union
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any, Callable, Union
 
-from . import Disk, IoschedError, Path, Record, Scheduler, Simulated, Time, Trace, _integer, read_record, schedulers, simulate
+from . import (
+    Disk, IoschedError, Path, Record, Scheduler, Simulated, Time, Trace, _disk, _integer, _MOST, _place, _several, _whole,
+    read_record, schedulers, simulate,
+)  # fmt: skip
 
 #: The least and the most of a tunable; or the values to choose from.
 Range = Union["tuple[int, int]", Sequence[int]]
@@ -51,7 +56,7 @@ class Search:
 
     def command(self, device: str) -> str:
         """The command that measures these settings and the defaults on a real disk."""
-        return shlex.join(["iosched", "tune", device, *self._arms()])
+        return shlex.join(["iosched", "tune", _place("device", device), *self._arms()])
 
     def confirm(
         self,
@@ -70,11 +75,15 @@ class Search:
         recording. `out` is the directory for the record; `arguments` are more of `tune`'s (`["--budget", "10m"]`); `iosched`
         is the command (`["sudo", "iosched"]`). Interrupted, it waits until `tune` has put back what it changed.
         """
-        words = [iosched] if isinstance(iosched, str) else list(iosched)
+        words = _words("iosched", [iosched] if isinstance(iosched, str) else iosched)
+        if not words:
+            raise IoschedError("iosched: no command is named")
+        more = _words("arguments", arguments)
+        out = _place("out", out)
         words += ["tune", "--quiet", *self._arms(), "--baseline", self.best[0].scheduler.name, *self._load(loads)]
         words += ["--objective", _MEASURED[self.objective]] if self.objective in _MEASURED else []
-        words += _emulated(self.disk) if target is None else [os.fspath(target)]
-        _run([*words, *arguments, "--out", os.fspath(out)])
+        words += _emulated(self.disk) if target is None else [_place("target", target)]
+        _run([*words, *more, "--out", out])
         record = read_record(out)
         analysis = record.analysis
         contest = analysis["overall"] or analysis["loads"][0]["contest"]
@@ -88,7 +97,7 @@ class Search:
         settings.sort(key=lambda setting: setting.measured, reverse=True)
         choice = analysis["choice"]
         winner = next((one.scheduler for one in settings if choice is not None and str(one.scheduler) == _inside(choice)), None)
-        return Confirmed(os.fspath(out), analysis["conclusion"], winner, settings, record)
+        return Confirmed(out, analysis["conclusion"], winner, settings, record)
 
     def _arms(self) -> list[str]:
         arms = dict.fromkeys([self.best[0].scheduler.name, *(str(found.scheduler) for found in self.best)])
@@ -96,11 +105,11 @@ class Search:
 
     def _load(self, loads: Sequence[str | Path]) -> list[str]:
         if loads:
-            names = [os.fspath(load) for load in loads]
+            names = [_place("a load", load) for load in _several("loads", loads, (str, bytes, os.PathLike))]
         elif isinstance(self.load, Trace):
             raise IoschedError(f"{os.fspath(self.load.path)} is a recording, which no device can run: name loads=[...] that are like it")
         else:
-            names = [os.fspath(self.load)]
+            names = [_place("a load", self.load)]
         return [word for name in names for word in ("--load", name)]
 
 
@@ -133,6 +142,14 @@ class Confirmed:
 _MEASURED = {"iops": "iops", "p99": "p99"}
 
 
+def _words(of: str, words: Any) -> list[str]:
+    """Words of a command: not one text, whose letters would be taken for words."""
+    found = [] if isinstance(words, (str, bytes)) else _several(of, words, ())
+    if isinstance(words, (str, bytes)) or not all(isinstance(word, (str, os.PathLike)) for word in found):
+        raise IoschedError(f'{of} is a list of words, as ["--budget", "10m"], not {words!r}')
+    return [_place(of, word) for word in found]
+
+
 def _inside(arm: str) -> str:
     """An arm without what says that it is served inside the disk."""
     return arm.removeprefix("served/")
@@ -163,7 +180,7 @@ def _run(words: Sequence[str]) -> None:
         try:
             process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said)
         except OSError as cause:
-            raise _error(f"cannot run {words[0]}: {cause.strerror}", "install iosched, or name the command: iosched=") from None
+            raise IoschedError(f"cannot run {words[0]}: {cause.strerror}", "install iosched, or name the command: iosched=") from None
         try:
             code = _code_of(process)
         except BaseException:
@@ -181,13 +198,7 @@ def _run(words: Sequence[str]) -> None:
     errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
     hints = [line.removeprefix("hint: ") for line in lines if line.startswith("hint: ")]
     message = errors[0] if errors else f"it ended with code {code}: {' '.join(lines[-3:])}"
-    raise _error(f"{shlex.join(words)}: {message}", hints[0] if hints else None)
-
-
-def _error(message: str, hint: str | None) -> IoschedError:
-    error = IoschedError(message)
-    error.hint = hint
-    return error
+    raise IoschedError(f"{shlex.join(words)}: {message}", hints[0] if hints else None)
 
 
 def _iops(simulated: Simulated) -> float:
@@ -225,13 +236,25 @@ def search(
         import optuna
     except ImportError:
         raise IoschedError("a search needs Optuna, which is not installed: pip install optuna") from None
-    _check(scheduler, space, trials, best, fresh)
-    if isinstance(objective, str) and objective not in _OBJECTIVES:
+    ranges = _ranges(scheduler, space)
+    for what, count in (("trials", trials), ("best", best), ("fresh", fresh)):
+        if _integer(what, count) < 1:
+            raise IoschedError(f"{what}: at least 1, not {count}")
+    if not callable(objective) and not (isinstance(objective, str) and objective in _OBJECTIVES):
         raise IoschedError(f"no objective is called {objective}; there are: {', '.join(_OBJECTIVES)}, or a function")
+    _whole("seed", _integer("seed", seed), 0, _MOST - fresh)
+    known = inspect.signature(simulate).parameters
+    for name in options:
+        if name not in known or name in ("schedulers", "events"):
+            raise IoschedError(f"a search has no option {name}; it has those of simulate but schedulers and events")
     value = _OBJECTIVES[objective] if isinstance(objective, str) else objective
 
     def of(setting: Scheduler, seed: int) -> float:
-        found = float(value(simulate(load, disk, setting, until=until, seed=seed, **options)))
+        simulated = value(simulate(load, disk, setting, until=until, seed=seed, **options))
+        try:
+            found = float(simulated)
+        except (TypeError, ValueError, OverflowError):
+            raise IoschedError(f"the objective of {setting} is {simulated!r}, which is no number") from None
         if not 0 < found < math.inf:
             raise IoschedError(f"the objective of {setting} is {found}: ratios need one above 0, of which more is better")
         return found
@@ -241,7 +264,7 @@ def search(
     values: dict[Scheduler, float] = {}
 
     def tried(trial: Any) -> float:
-        tunables = {name: _suggested(trial, name, range_) for name, range_ in space.items()}
+        tunables = {name: _suggested(trial, name, range_) for name, range_ in ranges.items()}
         setting = Scheduler(scheduler, **tunables)
         if setting not in values:
             values[setting] = of(setting, seed)
@@ -261,31 +284,31 @@ def search(
     found.append(Found(defaults, 1.0, [1.0] * fresh))
     name = objective if isinstance(objective, str) else getattr(objective, "__name__", "objective")
     ordered = sorted(found, key=lambda one: one.ratio, reverse=True)
-    return Search(name, len(values), ordered, load, disk if isinstance(disk, Disk) else Disk(disk or "hdd-7200"))
+    return Search(name, len(values), ordered, load, _disk(disk))
 
 
-def _check(scheduler: str, space: Mapping[str, Range], trials: int, best: int, fresh: int) -> None:
+def _ranges(scheduler: Any, space: Any) -> dict[str, list[int]]:
+    """The space, if it is one."""
     known = {info["name"]: info["tunables"] for info in schedulers()}
-    if scheduler not in known:
+    if not isinstance(scheduler, str) or scheduler not in known:
         raise IoschedError(f"no scheduler is called {scheduler}; there are: {', '.join(known)}")
     tunables = {tunable["name"]: tunable for tunable in known[scheduler]}
+    if not isinstance(space, Mapping):
+        raise IoschedError(f"space gives each tunable its range, as {{'fifo_batch': (1, 64)}}, not {space!r}")
     if not space:
         raise IoschedError(f"the space is empty; {scheduler} has: {', '.join(tunables) or 'no tunables'}")
+    ranges = {}
     for name, range_ in space.items():
         if name not in tunables:
             raise IoschedError(f"{scheduler} has no tunable {name}; it has: {', '.join(tunables) or 'none'}")
         least, most = tunables[name]["min"], tunables[name]["max"]
-        try:
-            values = list(range_)
-        except TypeError:
-            raise IoschedError(f"{name}: a pair of the least and the most, or three values and more, not {range_!r}") from None
-        for value in values:
-            _integer(f"{scheduler}'s {name}", value)
-        if len(range_) < 2 or not all(least <= value <= most for value in range_) or (len(range_) == 2 and range_[0] > range_[1]):
+        if isinstance(range_, (str, bytes, Mapping, Set)) or not isinstance(range_, Iterable):
+            raise IoschedError(f"{name}: a pair of the least and the most, or three values and more, not {range_!r}")
+        values = [_integer(f"{scheduler}'s {name}", value) for value in range_]
+        if len(values) < 2 or not all(least <= value <= most for value in values) or (len(values) == 2 and values[0] > values[1]):
             raise IoschedError(f"{name}: {range_!r} is no range within {least} to {most}")
-    for what, count in (("trials", trials), ("best", best), ("fresh", fresh)):
-        if count < 1:
-            raise IoschedError(f"{what}: at least 1, not {count}")
+        ranges[name] = values
+    return ranges
 
 
 def _suggested(trial: Any, name: str, range_: Range) -> int:

@@ -1,16 +1,10 @@
 //! Failures as exceptions: the message names the thing and the cause, `hint` is the way out.
 
 use iosched_machine::failure::Failure;
-use pyo3::create_exception;
-use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
-create_exception!(
-    iosched,
-    IoschedError,
-    PyException,
-    "What was asked for cannot be done. `hint` says the way out, or is None."
-);
+// Of Python: a class that is made here has no constructor with a hint (abi3 before Python 3.12).
+pyo3::import_exception!(iosched._error, IoschedError);
 
 /// A failure that may cross threads.
 #[derive(Debug)]
@@ -36,11 +30,7 @@ impl Failed {
     }
 
     /// The same as an exception.
-    pub(crate) fn raised(self, py: Python<'_>) -> PyErr {
-        let error = IoschedError::new_err(self.message);
-        match error.value(py).setattr("hint", self.hint) {
-            Ok(()) => error,
-            Err(other) => other,
-        }
+    pub(crate) fn raised(self) -> PyErr {
+        IoschedError::new_err((self.message, self.hint))
     }
 }

@@ -74,7 +74,7 @@ fn parse_size(text: &str) -> PyResult<u64> {
 fn simulate(py: Python<'_>, request: &str) -> PyResult<String> {
     let request = Request::parse(request)?.checked()?;
     let simulated = interruptibly(py, move || Plan::new(request)?.run())?;
-    let simulated = simulated.map_err(|failure| Failed::of(&failure).raised(py))?;
+    let simulated = simulated.map_err(|failure| Failed::of(&failure).raised())?;
     as_json(&simulated)
 }
 
@@ -120,7 +120,7 @@ fn conform_all(
         .map_err(|failure| Failed::of(&failure))?;
         Ok((followed, failures))
     })?;
-    let (followed, failures) = followed.map_err(|failed: Failed| failed.raised(py))?;
+    let (followed, failures) = followed.map_err(Failed::raised)?;
     let failures = failures
         .into_iter()
         .map(|failed| (failed.message, failed.hint));
@@ -162,7 +162,7 @@ fn trace_to_parquet(py: Python<'_>, trace: PathBuf, parquet: PathBuf) -> PyResul
         })?;
         events::parquet(recording, file).map_err(|failure| Failed::of(&failure))
     })?;
-    written.map_err(|failed| failed.raised(py))
+    written.map_err(Failed::raised)
 }
 
 /// A record of `iosched tune`: its first line and its analysis as JSON, its trials as Parquet.
@@ -181,7 +181,7 @@ fn record_parts(py: Python<'_>, directory: PathBuf) -> PyResult<(String, String,
         })?;
         Ok((record, trials))
     })?;
-    let (record, trials) = read.map_err(|failed: Failed| failed.raised(py))?;
+    let (record, trials) = read.map_err(Failed::raised)?;
     let analysis = named::analysis(&Analysis::of(&record)).to_string();
     let trials = PyBytes::new(py, &trials).unbind();
     Ok((as_json(&record.header)?, analysis, trials))
@@ -194,7 +194,6 @@ fn as_json(value: &impl serde::Serialize) -> PyResult<String> {
 #[pymodule]
 fn _iosched(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add("IoschedError", module.py().get_type::<IoschedError>())?;
     module.add_function(wrap_pyfunction!(disk_models, module)?)?;
     module.add_function(wrap_pyfunction!(scheduler_infos, module)?)?;
     module.add_function(wrap_pyfunction!(parse_size, module)?)?;

@@ -77,7 +77,7 @@ impl Request {
 
     /// The same for the simulator.
     pub(crate) fn checked(self) -> PyResult<SimulationRequest> {
-        Python::attach(|py| self.translated().map_err(|failed| failed.raised(py)))
+        self.translated().map_err(Failed::raised)
     }
 
     fn translated(self) -> Result<SimulationRequest, Failed> {

@@ -3,6 +3,7 @@
 import importlib.metadata
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -128,13 +129,54 @@ def test_a_record_has_its_trials_and_its_analysis():
         (lambda: iosched.read_trace(REPOSITORY / "docs/example-record"), "no recording", "read_record"),
         (lambda: iosched.read_record("no-record"), "no-record", None),
         (lambda: iosched.conform("no-recording"), "no-recording", None),
+        (lambda: iosched.simulate(5), "load is a name or a path, not 5", None),
+        (lambda: iosched.simulate(None), "load is a name or a path, not None", None),
+        (lambda: iosched.simulate("no\udcffload"), "is no UTF-8", None),
+        (lambda: iosched.simulate(disk=5), "disk is a name or a path, not 5", None),
+        (lambda: iosched.simulate(disk=iosched.Disk(order=5)), "order is a text, not 5", None),
+        (lambda: iosched.simulate(disk=iosched.Disk(write_cache="no")), "write_cache is True or False, not 'no'", None),
+        (lambda: iosched.simulate(schedulers=None), "schedulers: one or a list of them, not None", None),
+        (lambda: iosched.simulate(schedulers=[5]), "a scheduler is a name or a Scheduler, not 5", None),
+        (lambda: iosched.Scheduler(None), "a scheduler's name is a text, not None", None),
+        (lambda: iosched.simulate(iosched.Trace(RECORDING, wrap="yes")), "wrap is True or False, not 'yes'", None),
+        (lambda: iosched.simulate(iosched.Trace(RECORDING, speed="2")), "speed is a number of times, not '2'", None),
+        (lambda: iosched.simulate(iosched.Trace(None)), "trace is a name or a path, not None", None),
+        (lambda: iosched.simulate(until="5"), "until is a number of seconds or a timedelta, not '5'", None),
+        (lambda: iosched.simulate(until=10**400), "until is a number of seconds", None),
+        (lambda: iosched.simulate(scsi="False"), "scsi is True or False, not 'False'", None),
+        (lambda: iosched.simulate(seed=None), "seed is None", None),
+        (lambda: iosched.simulate(initial=5), "initial is a text, not 5", None),
+        (lambda: iosched.simulate(events=5), "events is a name or a path, not 5", None),
+        (lambda: iosched.conform(5), "recordings: one or a list of them, not 5", None),
+        (lambda: iosched.conform([RECORDING, 5]), "a recording is a name or a path, not 5", None),
+        (lambda: iosched.conform(RECORDING, 5), "a scheduler is a name or a Scheduler, not 5", None),
+        (lambda: iosched.conform(RECORDING, tick_phase_us="x"), "tick_phase_us is a number of microseconds, not 'x'", None),
+        (lambda: iosched.conform(RECORDING, tunables=5), "tunables is a name or a path, not 5", None),
+        (lambda: iosched.conform(RECORDING, initial=5), "initial is a text, not 5", None),
+        (lambda: iosched.conform(RECORDING, non_rotational="x"), "non_rotational is True or False, not 'x'", None),
+        (lambda: iosched.read_trace(5), "a recording is a name or a path, not 5", None),
+        (lambda: iosched.read_record(None), "a record is a name or a path, not None", None),
     ],
 )
 def test_what_cannot_be_done_is_said_with_the_way_out(call, message, hint):
     with pytest.raises(iosched.IoschedError) as failed:
         call()
     assert message in str(failed.value)
+    assert failed.value.hint is None or isinstance(failed.value.hint, str)
     assert hint is None or hint in (failed.value.hint or "")
+
+
+def test_an_error_has_its_hint_and_failures_wherever_it_comes_from_and_through_pickle():
+    bare = iosched.IoschedError("cannot")
+    assert (str(bare), bare.hint, bare.failures) == ("cannot", None, [])
+    whole = iosched.IoschedError("cannot", hint="do this", failures=["one"])
+    again = pickle.loads(pickle.dumps(whole))
+    assert (str(again), again.hint, again.failures) == ("cannot", "do this", ["one"])
+    assert f"{type(whole).__module__}.{type(whole).__qualname__}" == "iosched.IoschedError"
+    for call in (lambda: iosched.simulate(until="x"), lambda: iosched.simulate(disk="no-disk"), lambda: iosched.read_record("no-record")):
+        with pytest.raises(iosched.IoschedError) as failed:
+            call()
+        assert failed.value.failures == [] and hasattr(failed.value, "hint")
 
 
 @pytest.mark.parametrize(
