@@ -2,13 +2,15 @@
 
 A task is one recording under one scheduler over one disk. Its result is one Parquet file of one row group, whose name is the
 task's digest and which appears as a whole: so a task that was interrupted, or done twice by a worker that was taken for dead,
-counts once, and a sweep that is begun again does only what is missing.
+counts once, and a sweep that is begun again does only what is missing. A file says of which content of the recording and of the
+disk model it was made: where that is another now, the task is done again and takes its place.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import ctypes
 import dataclasses
 import hashlib
 import importlib
@@ -21,19 +23,20 @@ import os
 import pickle
 import re
 import shutil
+import signal
 import socket
+import stat
 import sys
 import tempfile
 import uuid
 from collections import deque
 from concurrent.futures.process import BrokenProcessPool
-from datetime import timedelta
-from typing import Any, Callable, Iterable, Iterator, Sequence
+from typing import Any, Callable, Iterable, Iterator, NoReturn, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from . import Disk, IoschedError, Path, Scheduler, Trace, simulate
+from . import Disk, IoschedError, Path, Scheduler, Trace, _arms, _disk, _options, _path, _place, _several, _simulated, simulate
 from ._iosched import __version__
 
 #: Tasks that are handed out for each processor: enough that none waits, few enough that a list of millions is not held twice.
@@ -44,6 +47,10 @@ _MOST_DEATHS = 5
 _MOST_LOSSES = 20
 
 
+#: What rows were made of, in the metadata of their file.
+_CONTENTS = b"iosched.contents"
+
+
 @dataclasses.dataclass(frozen=True)
 class Task:
     """One recording under one scheduler over one disk."""
@@ -51,15 +58,18 @@ class Task:
     trace: Trace
     scheduler: str
     disk: Disk
-    options: str  # JSON, of `simulate`
+    options: str  # JSON, of what is asked of a simulation
+    #: JSON: digests of what stood in the recording, and in a disk model of one's own.
+    contents: str = ""
 
     @property
     def digest(self) -> str:
-        """Names the task: the same for the same work, on any machine."""
+        """Names the task: the same for the same work, on any machine, whatever the contents are."""
+        name, _, tunables = self.scheduler.partition(":")
         work = {
             "version": __version__,
             "trace": self.trace._request(),
-            "scheduler": self.scheduler,
+            "scheduler": f"{name}:{','.join(sorted(tunables.split(',')))}",
             "disk": self.disk._request(),
             "options": self.options,
         }
@@ -84,7 +94,8 @@ class Sweep:
         if not names:
             return pa.table({})
         try:
-            return pq.read_table(sorted(names), filesystem=files)
+            # Of the metadata there are those of one file alone.
+            return pq.read_table(sorted(names), filesystem=files).replace_schema_metadata(None)
         except (pa.ArrowException, OSError) as cause:
             raise _unreadable(files, place, cause) from None
 
@@ -111,33 +122,31 @@ def sweep(
     ends with `/`, or is all that is given), of blktrace's files for each CPU the first. `address` is a Ray cluster's ("auto" for the one that this machine belongs to); without one
     the tasks run in `workers` processes here. `options` are those of `simulate`, as `until` and `seed`.
 
-    Begun again with the same arguments it goes on where it was; a recording counts by its name, whatever is in it. A task that
-    is named twice is done once. No list of tasks is kept: before each it is asked whether its file is in `out`. Raises
+    Begun again with the same arguments it goes on where it was: what is in a recording and in a disk's `.toml` file counts,
+    and where that has changed, its tasks are done again and take the place of the old. A task that is named twice is done once. No list of tasks is kept: before each its file in `out` is looked for. Raises
     `IoschedError` for options and disks that no task can have; a recording that cannot be simulated is in `failed`, and the others go
     on.
     """
     # Each is gone through for every recording; recordings once, as they come.
-    arms = [str(scheduler) for scheduler in _several(schedulers, (str, Scheduler))]
-    models = [_rooted(disk) for disk in _several(disks, (str, os.PathLike, Disk))]
+    arms = _arms(schedulers)
+    models = [_rooted(disk) for disk in _several("disks", disks, (str, bytes, os.PathLike, Disk))]
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
         raise IoschedError(f"workers: a number from 1 on, not {workers!r}")
-    given = _checked(options, arms)
+    if address is not None and not isinstance(address, str):
+        raise IoschedError(f"address is a text, not {address!r}")
+    asked = _checked(options, arms)
     for model in models:
         # One that no task can have is said before any, too.
         simulate("random-read", model, "noop", until=1e-6)
-    tasks = (
-        Task(trace, scheduler, disk, given)
-        for trace in _recordings(traces)
-        for scheduler in arms
-        for disk in models
-    )
-    out = _absolute(out)
+    tasks = _tasks(_recordings(traces), arms, models, asked)
+    out = _absolute("out", out)
     files, place = _file_system(out)
     try:
         files.makedirs(place, exist_ok=True)
     except OSError as cause:
         raise IoschedError(f"cannot make the directory {out}: {cause.strerror or cause}") from None
-    before = 0
+    done, before = 0, 0
+    failed: list[tuple[Task, str]] = []
     # Of all tasks only those that have no file: they run now, or cannot be done.
     running: set[str] = set()
     refused: set[str] = set()
@@ -145,17 +154,20 @@ def sweep(
     def missing() -> Iterator[Task]:
         nonlocal before
         for task in tasks:
-            name = task.digest
+            try:
+                name = task.digest
+            except IoschedError as cause:
+                failed.append((task, str(cause)))
+                continue
             if name in running or name in refused:
                 continue
-            if files.isfile(_file_of(place, task)):
+            if _made_of(files, _file_of(place, task)) == task.contents:
                 before += 1
                 continue
             running.add(name)
             yield task
 
     run = _on_ray(address, out) if address is not None else _here(workers, out)
-    done, failed = 0, []
     for task, error in run(missing()):
         if error is None and not files.isfile(_file_of(place, task)):
             error = f"its rows did not come to {out}: workers on other machines need a place that all share"
@@ -172,30 +184,119 @@ def sweep(
     return Sweep(out, done, before, failed)
 
 
-def _several(given: Any, one: tuple[type, ...]) -> list[Any]:
-    """What was given, as a list: one thing alone, too."""
-    return [given] if isinstance(given, one) else list(given)
+def _tasks(traces: Iterator[Trace], arms: Sequence[str], disks: Sequence[Disk], options: dict[str, Any]) -> Iterator[Task]:
+    given = json.dumps(options, sort_keys=True)
+    # They are read once: an edit in the middle of a sweep is an error of the tasks that come after it.
+    of_disks = [(disk, _of_model(disk)) for disk in disks]
+    for trace in traces:
+        of_trace = _of_recording(trace)
+        for scheduler in arms:
+            for disk, of_disk in of_disks:
+                yield Task(trace, scheduler, disk, given, _joined(of_trace, of_disk))
+
+
+def _joined(trace: str, disk: str) -> str:
+    return json.dumps({"trace": trace, "disk": disk})
+
+
+def _now_in(task: Task) -> str:
+    return _joined(_of_recording(task.trace), _of_model(task.disk))
+
+
+def _of_file(path: str) -> str:
+    """A digest of what is in a file; empty without one that can be read, of which the simulator says why."""
+    digest = hashlib.sha256()
+    try:
+        # What is no regular file may never end.
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return ""
+        with open(path, "rb") as file:
+            while chunk := file.read(1 << 20):
+                digest.update(chunk)
+    except (OSError, ValueError):
+        return ""
+    return digest.hexdigest()
+
+
+def _of_recording(trace: Trace) -> str:
+    """What is in a recording: of local files their contents, of objects in a store what that says of theirs."""
+    try:
+        files, place = _file_system(_path("trace", trace.path))
+        names = _files_of(files, place)
+        if "file" in _protocols(files):
+            found = [_of_file(name) for name in names]
+        else:
+            found = [_of_object(files.info(name)) for name in names]
+    except Exception:  # whatever a store raises: the worker says why
+        return ""
+    return found[0] if len(found) == 1 else hashlib.sha256(json.dumps(found).encode()).hexdigest()
+
+
+#: What stores call the digest or the version of an object; and its time, where they have neither.
+_DIGESTS = ("ETag", "etag", "md5Hash", "content_md5", "md5", "crc32c", "checksum", "version_id", "generation")
+_TIMES = ("LastModified", "last_modified", "mtime", "modified", "updated", "created")
+
+
+def _of_object(info: dict[str, Any]) -> str:
+    size = info.get("size")
+    for names in (_DIGESTS, _TIMES):
+        known = [f"{name}={info[name]}" for name in names if info.get(name) is not None]
+        if known:
+            return f"{known[0]} size={size}"
+    return f"size={size}"
+
+
+def _is_model_file(model: str) -> bool:
+    """As the simulator tells the file of a model from the name of one."""
+    return model.endswith(".toml") or "/" in model
+
+
+def _of_model(disk: Disk) -> str:
+    model = _path("disk", disk.model)
+    return _of_file(model) if _is_model_file(model) else ""
+
+
+def _made_of(files: Any, name: str) -> str | None:
+    """What the rows in a file were made of; None where there is none that can be read."""
+    try:
+        with files.open(name, "rb") as file:
+            metadata = pq.read_metadata(file).metadata or {}
+    except (OSError, pa.ArrowException):
+        return None
+    return str(metadata.get(_CONTENTS, b"").decode(errors="replace"))
 
 
 def _rooted(disk: Disk | Path) -> Disk:
     """A disk whose file is found from any directory."""
-    disk = disk if isinstance(disk, Disk) else Disk(_named(disk))
-    model = _named(disk.model)
-    return dataclasses.replace(disk, model=os.path.abspath(model) if model.endswith(".toml") else model)
+    disk = _disk(disk)
+    model = _path("disk", disk.model)
+    return dataclasses.replace(disk, model=os.path.abspath(model) if _is_model_file(model) else model)
 
 
 def _recordings(traces: Iterable[Trace | Path] | Trace | Path) -> Iterator[Trace]:
     """Each recording, those of a directory in its place."""
-    is_one = isinstance(traces, (str, os.PathLike, Trace))
-    for given in [traces] if is_one else traces:  # type: ignore[union-attr]
-        trace = given if isinstance(given, Trace) else Trace(given)  # type: ignore[arg-type]
-        path = _absolute(trace.path)
+    is_one = isinstance(traces, (str, bytes, os.PathLike, Trace))
+    try:
+        several: Iterator[Any] = iter([traces] if is_one else traces)  # type: ignore[arg-type]
+    except TypeError:
+        raise IoschedError(f"traces: one or several of them, not {traces!r}") from None
+    return _each_recording(several, is_one)
+
+
+def _each_recording(several: Iterator[Trace | Path], is_one: bool) -> Iterator[Trace]:
+    for given in several:
+        trace = given if isinstance(given, Trace) else Trace(given)
+        path = _absolute("trace", trace.path)
+        dataclasses.replace(trace, path="")._request()  # what of it cannot be is said here; a bad name fails alone
         # Of an object store that is a request: no list of recordings costs one for each.
         if ("://" in path and not is_one and not path.endswith("/")) or not _is_directory(path):
             yield dataclasses.replace(trace, path=path)
             continue
+        name = None
         for name in _below(path):
             yield dataclasses.replace(trace, path=name)
+        if name is None and is_one:
+            raise IoschedError(f"there is no recording in {path}")
 
 
 def _is_directory(path: str) -> bool:
@@ -205,8 +306,23 @@ def _is_directory(path: str) -> bool:
     return bool(files.isdir(place))
 
 
-#: The file of one CPU of several that blktrace wrote, which are one recording.
-_OF_CPU = re.compile(r"(.*\.blktrace)\.[0-9]+$")
+#: The file of one CPU of several that blktrace wrote, which are one recording: those with this beginning and end.
+_OF_CPU = re.compile(r"(.*\.blktrace)\.[0-9]+(\.gz|\.zst)?$")
+
+
+def _files_of(files: Any, place: str) -> list[str]:
+    """The files of a recording: blktrace's are one for each CPU, and their common beginning names them, too."""
+    directory, _, name = place.rpartition("/")
+    of_cpu = _OF_CPU.match(name)
+    if of_cpu is None and files.exists(place):
+        return [place]
+    beginning, end = (of_cpu[1], of_cpu[2]) if of_cpu else (f"{name}.blktrace", None)
+    found = []
+    for other in files.ls(directory or "/", detail=False):
+        match = _OF_CPU.match(other.rstrip("/").rpartition("/")[2])
+        if match and (match[1], match[2]) == (beginning, end):
+            found.append(other)
+    return sorted(found) or [place]
 
 
 def _below(directory: str) -> Iterator[str]:
@@ -219,7 +335,7 @@ def _below(directory: str) -> Iterator[str]:
         seen: set[str] = set()
         for name in sorted(names):
             of_cpu = _OF_CPU.match(name)
-            recording = of_cpu[1] if of_cpu else name
+            recording = f"{of_cpu[1]}{of_cpu[2] or ''}" if of_cpu else name
             if name.startswith(".") or recording in seen:
                 continue
             seen.add(recording)
@@ -234,54 +350,40 @@ def _unreadable(files: Any, place: str, cause: Exception) -> IoschedError:
             with files.open(name, "rb") as file:
                 pq.ParquetFile(file).read()
         except (pa.ArrowException, OSError) as why:
-            error = IoschedError(f"{name} is damaged: {why}")
-            error.hint = "remove it, and begin the sweep again, which makes it anew"
-            return error
+            return IoschedError(f"{name} is damaged: {why}", "begin the sweep again, which makes it anew")
     return IoschedError(f"{place} cannot be read: {cause}")
 
 
 _Results = Iterator["tuple[Task, str | None]"]
 
 
-def _checked(options: dict[str, Any], schedulers: Sequence[str]) -> str:
-    """The options of `simulate` as JSON, if it has them and one of the schedulers takes them."""
+def _checked(options: dict[str, Any], schedulers: Sequence[str]) -> dict[str, Any]:
+    """What the options of `simulate` ask for, if it has them and one of the schedulers takes them."""
     own = ("load", "disk", "schedulers", "events")
-    known = [name for name in inspect.signature(simulate).parameters if name not in own]
+    known = {name: one.default for name, one in inspect.signature(simulate).parameters.items() if name not in own}
     for name in options:
         if name not in known:
             raise IoschedError(f"a sweep has no option {name}; there are: {', '.join(known)}")
-    given: dict[str, Any] = {
-        name: value.total_seconds() if isinstance(value, timedelta) else value for name, value in options.items()
-    }
+    # With what was left out, so that it is the same as the default that is named.
+    asked = _options(**{**known, **options})
+    brief = {**asked, "until_seconds": min(asked.get("until_seconds", 1e-6), 1e-6)}
     # What is wrong with all tasks is said once.
     error: IoschedError | None = None
     for scheduler in schedulers:
         try:
-            simulate("random-read", "null", scheduler, **{**given, "until": 1e-6})
-            if "until" in given:
-                simulate("random-read", "null", scheduler, **{**given, "until": min(given["until"], 1e-6)})
-            return json.dumps(given, sort_keys=True)
-        except (TypeError, ValueError, OverflowError) as cause:
-            raise IoschedError(f"options of a sweep: {cause}") from None
+            _simulated("random-read", Disk("null"), [scheduler], brief)
+            return asked
         except IoschedError as cause:
             error = error or cause
     if error is not None:
         raise error
-    return json.dumps(given, sort_keys=True)
+    return asked
 
 
-def _named(place: Any) -> str:
-    """A path or an address as text."""
-    name = os.fspath(place) if isinstance(place, os.PathLike) else place
-    if not isinstance(name, str):
-        raise IoschedError(f"{place!r} is neither a path nor an address")
-    return name
-
-
-def _absolute(place: Path) -> str:
+def _absolute(of: str, place: Path) -> str:
     """The same place from any directory: a local path from the root, an address as it is."""
-    place = _named(place)
-    return place if "://" in place else os.path.abspath(place)
+    name = _place(of, place)
+    return name if "://" in name else os.path.abspath(name)
 
 
 def _file_of(place: str, task: Task) -> str:
@@ -300,8 +402,9 @@ def _here(workers: int | None, out: str) -> Callable[[Iterator[Task]], _Results]
         is_over = False
         while not is_over or again:
             waiting: dict[concurrent.futures.Future[str | None], Task] = {}
-            # Not spawned: that would run the caller's script again.
-            with concurrent.futures.ProcessPoolExecutor(count, multiprocessing.get_context("fork")) as pool:
+            context = _Workers()
+            pool = concurrent.futures.ProcessPoolExecutor(count, context, _begin_work, (os.getpid(),))
+            with pool:
                 try:
                     while True:
                         # After a death one at a time, so that it is known which task brings a worker down.
@@ -312,14 +415,13 @@ def _here(workers: int | None, out: str) -> Callable[[Iterator[Task]], _Results]
                                 is_over = True
                                 break
                             try:
-                                waiting[pool.submit(_carry_out, task, out)] = task
+                                waiting[pool.submit(_at_work, task, out)] = task
                             except BrokenProcessPool:
                                 again.append(task)
                                 raise
                         if not waiting:
                             break
-                        finished, _ = concurrent.futures.wait(waiting, return_when=concurrent.futures.FIRST_COMPLETED)
-                        for future in finished:
+                        for future in _finished(waiting):
                             try:
                                 error = future.result()
                             except (pickle.PicklingError, AttributeError, TypeError) as cause:
@@ -333,11 +435,78 @@ def _here(workers: int | None, out: str) -> Callable[[Iterator[Task]], _Results]
                             yield task, f"its worker was killed {_MOST_DEATHS} times"
                         else:
                             again.append(task)
+                except IoschedError:
+                    # The others may be in the middle of a file.
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    raise
                 except BaseException:
                     pool.shutdown(wait=False, cancel_futures=True)
+                    context.interrupt()
                     raise
 
     return run
+
+
+class _Workers(multiprocessing.context.ForkContext):
+    """Makes processes, and keeps them, so that they can be told to leave. Not spawned: that would run the caller's script again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[Any] = []
+
+    def Process(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+        process = super().Process(*args, **kwargs)
+        self.made.append(process)
+        return process
+
+    def interrupt(self) -> None:
+        for process in self.made:
+            if process.is_alive():
+                os.kill(process.pid, signal.SIGINT)
+
+
+def _finished(waiting: Iterable[concurrent.futures.Future[str | None]]) -> set[concurrent.futures.Future[str | None]]:
+    """Those that have ended, once one has. In slices: where another package has calls restarted after SIGINT, Ctrl-C ends no
+    wait without a limit."""
+    while True:
+        finished, _ = concurrent.futures.wait(waiting, timeout=0.5, return_when=concurrent.futures.FIRST_COMPLETED)
+        if finished:
+            return finished
+
+
+#: prctl: the signal that the kernel sends when the parent is gone.
+_PR_SET_PDEATHSIG = 1
+_is_at_work = False
+
+
+def _begin_work(parent: int) -> None:
+    """What a worker begins with: it leaves when it is interrupted, and when its parent is gone, however that ended."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _leave)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _leave(*_: Any) -> NoReturn:
+    """Ends the worker; in the middle of a task once what that has made is removed."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    if _is_at_work:
+        raise KeyboardInterrupt
+    os._exit(1)
+
+
+def _at_work(task: Task, out: str) -> str | None:
+    global _is_at_work
+    try:
+        _is_at_work = True
+        try:
+            return _carry_out(task, out)
+        finally:
+            _is_at_work = False
+    except KeyboardInterrupt:
+        os._exit(1)
 
 
 def _on_ray(address: str, out: str) -> Callable[[Iterator[Task]], _Results]:
@@ -375,9 +544,10 @@ def _check_cluster(ray: Any, address: str) -> None:
         return
     there = str(ray.get_runtime_context().gcs_address)
     if _socket_of(address.rpartition("://")[2]) != _socket_of(there):
-        error = IoschedError(f"this process is connected to the Ray cluster at {there} already, and not to {address}")
-        error.hint = 'call ray.shutdown() before, or give address="auto" for the cluster that it is connected to'
-        raise error
+        raise IoschedError(
+            f"this process is connected to the Ray cluster at {there} already, and not to {address}",
+            'call ray.shutdown() before, or give address="auto" for the cluster that it is connected to',
+        )
 
 
 def _socket_of(address: str) -> tuple[str, str]:
@@ -409,13 +579,21 @@ def _carry_out(task: Task, out: str) -> str | None:
     """Does a task and keeps its rows; what is wrong with it, if anything. Can be done any number of times."""
     try:
         with _local(task.trace) as trace:
-            simulated = simulate(trace, task.disk, [task.scheduler], **json.loads(task.options))
+            simulated = _simulated(trace, task.disk, [task.scheduler], json.loads(task.options))
     except (IoschedError, OSError) as cause:
         return str(cause)
+    # After it was read: what was the same before and afterwards was so in between.
+    if task.contents and _now_in(task) != task.contents:
+        return "its recording or the file of its disk is another than when the task was given out: begin the sweep again"
     table = simulated.table
     size = table.num_rows
     name = task.digest
-    settings = {"trace": task.trace._request(), "disk": task.disk._request(), "options": json.loads(task.options)}
+    settings = {
+        "trace": task.trace._request(),
+        "disk": task.disk._request(),
+        "options": json.loads(task.options),
+        "contents": json.loads(task.contents or "{}"),
+    }
     for column, value in (
         ("seed", simulated["seed"]),
         ("disk", os.fspath(task.disk.model)),
@@ -424,6 +602,7 @@ def _carry_out(task: Task, out: str) -> str | None:
         ("task", name),
     ):
         table = table.add_column(0, column, [pa.array([value] * size)])
+    table = table.replace_schema_metadata({_CONTENTS: task.contents})
     contents = io.BytesIO()
     pq.write_table(table, contents, row_group_size=max(size, 1))
     try:
@@ -451,7 +630,7 @@ def _keep(contents: bytes, task: Task, out: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(new, final)
-    except OSError:
+    except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(new)
         raise
@@ -465,10 +644,10 @@ def _local(trace: Trace) -> Iterator[Trace]:
         yield dataclasses.replace(trace, path=place)
         return
     with tempfile.TemporaryDirectory(prefix="iosched-") as directory:
-        copy = os.path.join(directory, os.path.basename(place))
-        with files.open(place, "rb") as source, open(copy, "wb") as target:
-            shutil.copyfileobj(source, target, 1 << 20)
-        yield dataclasses.replace(trace, path=copy)
+        for one in _files_of(files, place):
+            with files.open(one, "rb") as source, open(os.path.join(directory, os.path.basename(one)), "wb") as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+        yield dataclasses.replace(trace, path=os.path.join(directory, os.path.basename(place)))
 
 
 def _protocols(files: Any) -> tuple[str, ...]:

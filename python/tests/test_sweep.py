@@ -2,8 +2,10 @@
 
 import dataclasses
 import gzip
+import io
 import itertools
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -17,6 +19,7 @@ from pathlib import Path
 
 import iosched
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 SCHEDULERS = ["noop", iosched.Scheduler("deadline", fifo_batch=1)]
@@ -67,6 +70,19 @@ def test_a_recording_that_is_damaged_fails_alone(traces, tmp_path):
     assert task.trace.path == str(damaged) and "damaged.txt" in error
 
 
+def test_a_name_that_is_no_text_fails_alone_and_an_empty_directory_is_no_sweep(traces, tmp_path):
+    (tmp_path / "traces").mkdir()
+    shutil.copy(traces[0].path, tmp_path / "traces/a.txt")
+    shutil.copy(traces[0].path, os.fsencode(tmp_path / "traces") + b"/b\xff.txt")
+    found = iosched.sweep(iosched.Trace(tmp_path / "traces", wrap=True), ["noop"], out=tmp_path / "out", workers=1)
+    assert found.done == 1
+    [(_, error)] = found.failed
+    assert "is no UTF-8" in error
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(iosched.IoschedError, match="no recording in .*/empty"):
+        iosched.sweep(tmp_path / "empty", ["noop"], out=tmp_path / "none")
+
+
 def test_a_damaged_file_of_the_dataset_is_named_and_made_anew(traces, tmp_path):
     out = str(tmp_path / "out")
     swept = iosched.sweep(traces[:3], ["noop"], out=out, workers=1)
@@ -76,8 +92,7 @@ def test_a_damaged_file_of_the_dataset_is_named_and_made_anew(traces, tmp_path):
         damaged.write_bytes(contents)
         with pytest.raises(iosched.IoschedError, match="is damaged") as failed:
             swept.read()
-        assert str(damaged) in str(failed.value) and "remove it" in failed.value.hint
-    damaged.unlink()
+        assert str(damaged) in str(failed.value) and "begin the sweep again" in failed.value.hint
     again = iosched.sweep(traces[:3], ["noop"], out=out, workers=1)
     assert (again.done, again.before) == (1, 2)
     assert rows(again) == whole
@@ -109,7 +124,16 @@ def test_a_worker_that_is_killed_loses_and_doubles_nothing(traces, tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"untill": 1}, "no option untill"), ({"seed": -1}, "-1"), ({"until": -1}, "until"), ({"seed": object()}, "seed is a whole number")],
+    [
+        ({"untill": 1}, "no option untill"),
+        ({"seed": -1}, "-1"),
+        ({"until": -1}, "until"),
+        ({"seed": object()}, "seed is a whole number"),
+        ({"until": "x"}, "until is a number of seconds"),
+        ({"until": 1e12}, "until: 1e.12 s is not above 0"),
+        ({"scsi": 2}, "scsi is True or False"),
+        ({"initial": "/no/such/state.json"}, "state.json"),
+    ],
 )
 def test_options_that_no_task_can_have_are_refused_before_any(traces, tmp_path, options, message):
     with pytest.raises(iosched.IoschedError, match=message):
@@ -173,6 +197,139 @@ def test_a_disk_of_ones_own_is_found_from_anywhere_and_named_in_the_rows(traces,
     assert set(swept.read()["disk"].to_pylist()) == {str(tmp_path / "mine.toml")}
 
 
+def simulated_rows(trace, disk, **options):
+    table = iosched.simulate(trace, disk, "noop", **options).table
+    return table.sort_by("process").to_pylist()
+
+
+def swept_rows(swept):
+    table = swept.read().sort_by("process")
+    return table.select(table.column_names[5:]).to_pylist()
+
+
+def test_what_is_in_a_disk_model_or_a_recording_counts_and_new_rows_take_the_place_of_the_old(traces, tmp_path):
+    """Rows of a model that was edited since were kept as if they were the new one's."""
+    command = [os.environ["IOSCHED"], "emulate", "models", "--toml"]
+    models = [subprocess.run([*command, name], capture_output=True, check=True).stdout for name in ("hdd-7200", "ssd-sata")]
+    disk, trace, out = tmp_path / "mine.toml", tmp_path / "trace.txt", tmp_path / "out"
+
+    def sweep():
+        return iosched.sweep(iosched.Trace(trace, wrap=True), "noop", disk, out=out, workers=1)
+
+    seen = []
+    for model, recording in ((models[0], 0), (models[1], 0), (models[1], 1), (models[0], 0)):
+        disk.write_bytes(model)
+        shutil.copy(traces[recording].path, trace)
+        assert [(one.done, one.before) for one in (sweep(), sweep())] == [(1, 0), (0, 1)]
+        rows = swept_rows(sweep())
+        assert rows == simulated_rows(iosched.Trace(trace, wrap=True), iosched.Disk(disk))
+        seen.append(rows)
+    assert seen[0] == seen[3] and seen[0] != seen[1] != seen[2]
+
+
+def test_a_recording_that_is_edited_while_it_is_simulated_gives_no_rows(traces, tmp_path):
+    from iosched import _sweep
+
+    trace = tmp_path / "trace.txt"
+    shutil.copy(traces[0].path, trace)
+    [task] = _sweep._tasks(iter([iosched.Trace(trace, wrap=True)]), ["noop"], [iosched.Disk()], _sweep._checked({}, ["noop"]))
+    shutil.copy(traces[1].path, trace)
+    assert "is another than when the task was given out" in _sweep._carry_out(task, str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_asked_for_in_several_ways_is_one_task(traces, tmp_path):
+    from iosched import _sweep
+
+    def names(**given):
+        options = _sweep._checked(given.pop("options", {}), ["noop"])
+        arguments = {"arms": ["noop"], "disks": [iosched.Disk()], **given}
+        tasks = _sweep._tasks(iter(traces[:1]), arguments["arms"], arguments["disks"], options)
+        return [task.digest for task in tasks]
+
+    plain = names()
+    for options in ({"seed": 0}, {"tick_phase_us": 0}, {"scsi": False}, {"until": None}):
+        assert names(options=options) == plain, options
+    assert names(options={"seed": 1}) != plain
+    assert names(options={"until": 1}) == names(options={"until": timedelta(seconds=1)}) != plain
+    assert names(options={"memory": "1G"}) == names(options={"memory": 1 << 30})
+    assert names(disks=[iosched.Disk(size="32G")]) == names(disks=[iosched.Disk(size=32 << 30)]) != plain
+    swapped = [iosched.Scheduler("deadline", **dict(order)) for order in ((("fifo_batch", 1), ("read_expire", 9)), (("read_expire", 9), ("fifo_batch", 1)))]
+    assert names(arms=[str(swapped[0])]) == names(arms=[str(swapped[1])])
+    # As a sweep: nothing is there twice.
+    out = tmp_path / "out"
+    assert iosched.sweep(traces[0], "noop", out=out, workers=1).done == 1
+    assert iosched.sweep(traces[0], "noop", out=out, workers=1, seed=0).before == 1
+
+
+def test_the_files_of_one_recording_are_one_however_they_are_packed_and_wherever_they_are(tmp_path):
+    import fsspec
+
+    from iosched import _sweep
+
+    store = fsspec.filesystem("memory")
+    names = ["a.blktrace.0.gz", "a.blktrace.1.gz", "a.blktrace.10.gz", "b.blktrace.0", "b.blktrace.1", "b.txt"]
+    for name in names:
+        store.pipe_file(f"/packed/{name}", name.encode())
+        (tmp_path / name).write_text(name)
+    for place in ("memory://packed/", str(tmp_path)):
+        found = [trace.path.rpartition("/")[2] for trace in _sweep._recordings(place)]
+        assert found == ["a.blktrace.0.gz", "b.blktrace.0", "b.txt"]
+    with _sweep._local(iosched.Trace("memory://packed/a.blktrace.0.gz")) as trace:
+        assert sorted(os.listdir(os.path.dirname(trace.path))) == names[:3]
+    with _sweep._local(iosched.Trace("memory://packed/b")) as trace:
+        assert sorted(os.listdir(os.path.dirname(trace.path))) == names[3:5]
+    # Each of them counts.
+    for place, edit in (
+        ("memory://packed/a.blktrace.0.gz", lambda: store.pipe_file("/packed/a.blktrace.10.gz", b"longer than before")),
+        (str(tmp_path / "a.blktrace.0.gz"), lambda: (tmp_path / "a.blktrace.10.gz").write_text("another")),
+    ):
+        before = _sweep._of_recording(iosched.Trace(place))
+        assert before and before == _sweep._of_recording(iosched.Trace(place))
+        edit()
+        assert before != _sweep._of_recording(iosched.Trace(place))
+    # What never ends is not waited for.
+    os.mkfifo(tmp_path / "fifo")
+    assert _sweep._of_recording(iosched.Trace(tmp_path / "fifo")) == ""
+
+
+IN_THE_MIDDLE = """
+import sys
+import iosched
+iosched.sweep([iosched.Trace(path, wrap=True) for path in sys.argv[2:]], "noop", out=sys.argv[1], workers=2)
+"""
+
+
+def is_in_the_middle(process):
+    """Whether both workers simulate, for which each has a thread besides its own, and who waits for them does so."""
+    assert process.poll() is None, process.stderr.read()
+    workers = children_of(process.pid)
+    state = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return len(workers) == 2 and state == "S" and all(len(os.listdir(f"/proc/{worker}/task")) > 1 for worker in workers)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_workers_end_with_the_process_that_gave_them_work(tmp_path, number):
+    """However that ends, in the middle of tasks; they waited for work for ever."""
+    traces = [tmp_path / f"{index}.csv" for index in range(4)]
+    for trace in traces:
+        trace.write_text("".join(f"{128166372000000000 + at * 10_000},host,0,Read,{at * 4096},4096,0\n" for at in range(300_000)))
+    command = [sys.executable, "-c", IN_THE_MIDDLE, str(tmp_path / "out"), *map(str, traces)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    while not is_in_the_middle(process):
+        time.sleep(0.001)
+    descriptors = [os.pidfd_open(worker) for worker in children_of(process.pid)]
+    process.send_signal(number)
+    _, said = process.communicate()
+    assert process.returncode != 0
+    for descriptor in descriptors:
+        # A descriptor of a process can be read once that has ended.
+        select.select([descriptor], [], [])
+        os.close(descriptor)
+    assert said.count("Traceback") == (number == signal.SIGINT), said
+    assert [name for _, _, names in os.walk(tmp_path / "out") for name in names if name.startswith(".")] == []
+
+
 def test_an_option_that_one_scheduler_alone_takes_is_an_option(traces, tmp_path):
     swept = iosched.sweep(traces[0], ["cfq"], out=tmp_path / "out", workers=1, initial="average=3")
     assert (swept.done, swept.failed) == (1, [])
@@ -180,10 +337,17 @@ def test_an_option_that_one_scheduler_alone_takes_is_an_option(traces, tmp_path)
         iosched.sweep(traces[0], ["noop"], out=tmp_path / "none", workers=1, initial="average=3")
 
 
-@pytest.mark.parametrize("given", [{"workers": -1}, {"workers": "2"}, {"workers": 0}, {"traces": [None]}, {"disks": [5]}, {"out": None}])
-def test_what_cannot_be_is_one_error_of_ours(traces, tmp_path, given):
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"workers": -1}, {"workers": "2"}, {"workers": 0}, {"traces": [None]}, {"traces": None}, {"traces": 5}, {"disks": [5]},
+        {"disks": None}, {"schedulers": None}, {"schedulers": [5]}, {"out": None}, {"out": 5}, {"address": 5},
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_one_error_of_ours_that_names_the_argument(traces, tmp_path, given):
     arguments = {"traces": traces[:1], "schedulers": ["noop"], "out": tmp_path / "out", **given}
-    with pytest.raises(iosched.IoschedError):
+    [name] = given
+    with pytest.raises(iosched.IoschedError, match=name.removesuffix("s")):
         iosched.sweep(**arguments)
 
 
@@ -267,7 +431,7 @@ def test_a_sweep_keeps_no_names_of_tasks(tmp_path, monkeypatch):
     class Files:
         """Every other task is there before; the others once they are done."""
 
-        protocol = "file"
+        protocol = "memory"
 
         def __init__(self):
             self.asked = 0
@@ -275,9 +439,25 @@ def test_a_sweep_keeps_no_names_of_tasks(tmp_path, monkeypatch):
         def makedirs(self, *_, **__):
             pass
 
-        def isfile(self, name):
+        def exists(self, _):
+            return True
+
+        def info(self, _):
+            return {"ETag": "always", "size": 1}
+
+        def open(self, _, mode):
             self.asked += 1
-            return self.asked % 3 != 2
+            if self.asked % 2 == 0:
+                raise FileNotFoundError
+            return io.BytesIO(there)
+
+        def isfile(self, _):
+            return True
+
+    files_of_rows = pa.table({}).replace_schema_metadata({_sweep._CONTENTS: _sweep._joined("ETag=always size=1", "")})
+    rows_there = io.BytesIO()
+    pa.parquet.write_table(files_of_rows, rows_there)
+    there = rows_there.getvalue()
 
     def at_once(_workers, _out):
         return lambda tasks: ((task, None) for task in tasks)
@@ -336,7 +516,8 @@ def test_memory_is_a_place_like_any_other_and_options_count(traces):
     # In one process's memory: done here.
     from iosched import _sweep
 
-    task = _sweep.Task(traces[0], "noop", iosched.Disk(), '{"seed": 7}')
+    options = _sweep._checked({"seed": 7}, ["noop"])
+    [task] = _sweep._tasks(iter(traces[:1]), ["noop"], [iosched.Disk()], options)
     assert _sweep._carry_out(task, out) is None
     assert set(iosched.Sweep(out, 1, 0, []).read()["seed"].to_pylist()) == {7}
 
@@ -522,8 +703,50 @@ def test_the_best_are_measured_on_an_emulated_disk_with_their_scheduler_inside(s
         ("deadline", {"fifo_batch": (2, 1)}, "no range"),
         ("deadline", {"fifo_batch": (1, 1 << 40)}, "no range"),
         ("no-scheduler", {"x": (1, 2)}, "there are"),
+        (["deadline"], {"x": (1, 2)}, "no scheduler is called"),
+        ("deadline", [("fifo_batch", (1, 2))], "space gives each tunable its range"),
+        ("deadline", {"fifo_batch": {1, 2}}, "a pair of the least and the most"),
+        ("deadline", {"fifo_batch": "12"}, "a pair of the least and the most"),
     ],
 )
 def test_a_search_of_nothing_is_refused(scheduler, space, message):
     with pytest.raises(iosched.IoschedError, match=message):
         iosched.search(scheduler, space)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"trials": "5"}, "trials is a whole number, not '5'"),
+        ({"trials": 0}, "trials: at least 1"),
+        ({"fresh": 1.5}, "fresh is a whole number"),
+        ({"best": None}, "best is a whole number"),
+        ({"seed": None}, "seed is a whole number"),
+        ({"seed": -1}, "seed is a whole number from 0 on"),
+        ({"objective": 5}, "no objective is called 5"),
+        ({"objective": ["iops"]}, "no objective is called"),
+        ({"objective": lambda simulated: None}, "is None, which is no number"),
+        ({"untill": 5}, "a search has no option untill"),
+        ({"events": "x"}, "a search has no option events"),
+        ({"disk": 5}, "disk is a name or a path"),
+    ],
+)
+def test_an_argument_of_a_search_that_cannot_be_is_named(options, message):
+    with pytest.raises(iosched.IoschedError, match=message):
+        iosched.search("deadline", {"fifo_batch": (1, 2)}, **{"until": 0.01, **options})
+
+
+def test_words_of_a_command_are_no_letters(searched, tmp_path):
+    command = tune("exit 3", tmp_path)
+    for given in ({"arguments": "--budget 10m"}, {"arguments": [5]}, {"iosched": []}, {"iosched": 5}, {"out": 5}, {"target": 5}, {"loads": 5}):
+        [name] = given
+        arguments = {"target": "sdq", "out": tmp_path / "record", "iosched": command, **given}
+        with pytest.raises(iosched.IoschedError, match=name.removesuffix("s").removesuffix("ed")):
+            searched.confirm(**arguments)
+    assert not (tmp_path / "given").exists()
+    with pytest.raises(iosched.IoschedError, match="ended with code 3"):
+        searched.confirm("sdq", out=tmp_path / "record", loads="mixed", iosched=command)
+    given = (tmp_path / "given").read_text().splitlines()
+    assert [given[at + 1] for at, word in enumerate(given) if word == "--load"] == ["mixed"]
+    with pytest.raises(iosched.IoschedError, match="device is a name"):
+        searched.command(5)
