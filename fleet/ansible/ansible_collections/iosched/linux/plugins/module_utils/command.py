@@ -29,7 +29,7 @@ class Iosched:
 
     def json(self, *arguments, lists=(), known_as=()):
         """What `iosched --json ARGUMENTS` prints. The module fails where it fails, and where what it prints is no object that has
-        these lists.
+        these lists of objects.
 
         `known_as` has pairs: text that may stand in a message, and what the user knows it as.
         """
@@ -47,7 +47,8 @@ class Iosched:
         if not isinstance(answer, dict):
             self.module.fail_json(msg=f"{what} no object: {output[:200]!r}")
         for name in lists:
-            if not isinstance(answer.get(name), list):
+            found = answer.get(name)
+            if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
                 self.module.fail_json(msg=f"{what} no list of {name}: another version of iosched? {output[:200]!r}")
         return answer
 

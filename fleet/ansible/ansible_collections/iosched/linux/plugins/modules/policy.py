@@ -115,22 +115,33 @@ def main():
         supports_check_mode=True,
     )
     wanted = module.params
-    report = put_in_force(
-        module,
-        Iosched(module),
-        wanted["content"] if wanted["state"] == "present" else "",
-    )
-    disks = [line for disk in report["disks"] for line in changes_of(disk, wanted["later"])]
-    for note in report["notes"]:
+    iosched = Iosched(module)
+    report = put_in_force(module, iosched, wanted["content"] if wanted["state"] == "present" else "")
+    try:
+        result, notes = result_of(report, wanted["later"])
+    except (AttributeError, KeyError, TypeError) as cause:
+        module.fail_json(
+            msg=f"`iosched --json persist` of {iosched.path} printed another report than this module reads ({cause!r}): another version of"
+            " iosched? The change may be done: `iosched log` on the machine says so"
+        )
+    for note in notes:
         module.warn(note)
-    module.exit_json(
-        changed=bool(report["files"] or disks),
-        diff=[{"prepared": file["diff"]} for file in report["files"]] + [{"prepared": line + "\n"} for line in disks],
-        id=report["id"],
-        files=report["files"],
-        disks=report["disks"],
-        adjusted=report["adjusted"],
-    )
+    module.exit_json(**result)
+
+
+def result_of(report, is_later):
+    """What the module returns, and the notes."""
+    disks = [line for disk in report["disks"] for line in changes_of(disk, is_later)]
+    result = {
+        "changed": bool(report["files"] or disks),
+        # A text is added to, so that nothing else passes for one.
+        "diff": [{"prepared": "" + file["diff"]} for file in report["files"]] + [{"prepared": line + "\n"} for line in disks],
+        "id": report["id"],
+        "files": report["files"],
+        "disks": report["disks"],
+        "adjusted": report["adjusted"],
+    }
+    return result, ["" + note for note in report["notes"]]
 
 
 # What is read of the command's report.
@@ -145,7 +156,8 @@ def put_in_force(module, iosched, text):
     if module.params["initramfs"]:
         options.append("--initramfs")
     if module.params["why"]:
-        options += ["--why", module.params["why"]]
+        # In one word, so that none that begins with a dash is an option.
+        options.append("--why=" + module.params["why"])
     with tempfile.TemporaryDirectory(dir=module.tmpdir) as directory:
         candidate = os.path.join(directory, "policy.toml")
         with open(candidate, "w", encoding="utf-8") as file:
