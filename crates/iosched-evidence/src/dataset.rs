@@ -192,6 +192,12 @@ pub enum DatasetError {
         /// The file.
         path: PathBuf,
     },
+    /// The secret that names machines is none any more.
+    #[error("{} is damaged: it has not 64 hexadecimal digits", path.display())]
+    DamagedSecret {
+        /// The file.
+        path: PathBuf,
+    },
     /// A comparison that is there stands again, with more rounds, and as found somewhere else.
     #[error(
         "the record {record} is there with another {column}: it cannot have grown to what is to be added"
@@ -232,6 +238,9 @@ impl Failure for DatasetError {
             DatasetError::Busy { .. } => "wait until it ends, then run the command again".into(),
             DatasetError::NoSecret { .. } => {
                 "merge what is there into a new dataset, which gets a secret of its own, and add to that; a file system without modes (vfat, CIFS) keeps none".into()
+            }
+            DatasetError::DamagedSecret { .. } => {
+                "take it from a copy of the dataset; if there is none, remove it: then machines that are there already count twice when they are added again".into()
             }
             DatasetError::Conflict { .. } => {
                 "what is there stays; find out who made the other: the identifier of a record is known to all who have a dataset with it".into()
@@ -1015,13 +1024,14 @@ pub fn pseudonyms(directory: &Path) -> Result<Secret, DatasetError> {
         return Err(DatasetError::NoSecret { path });
     }
     let mut key = String::new();
-    let read = file.take(65).read_to_string(&mut key);
-    read.map_err(failed(&path))?;
+    match file.take(65).read_to_string(&mut key) {
+        Err(error) if error.kind() != io::ErrorKind::InvalidData => {
+            return Err(failed(&path)(error));
+        }
+        _ => {}
+    }
     if key.len() != 64 || !key.chars().all(|c| c.is_ascii_hexdigit()) {
-        return Err(DatasetError::Damaged {
-            path,
-            cause: "it has not 64 hexadecimal digits".into(),
-        });
+        return Err(DatasetError::DamagedSecret { path });
     }
     Ok(Secret { key, is_new: false })
 }
@@ -1654,7 +1664,12 @@ mod tests {
         fs::remove_file(&key).unwrap();
         fs::rename(dir.path().join("elsewhere"), &key).unwrap();
         assert!(pseudonyms(dir.path()).is_ok());
-        fs::write(&key, "short").unwrap();
-        assert!(pseudonyms(dir.path()).is_err());
+        for damaged in [&b"short"[..], b"", &[0xff; 64], &[0; 64]] {
+            fs::write(&key, damaged).unwrap();
+            let error = pseudonyms(dir.path()).unwrap_err();
+            assert!(matches!(error, DatasetError::DamagedSecret { .. }));
+            let hint = error.hint().unwrap();
+            assert!(hint.contains("count twice"), "{hint}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! From a record to rows: each two arms of each load, round by round.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use iosched_experiment::analysis::RESOLUTION;
@@ -219,13 +220,12 @@ fn identity(header: &Header) -> String {
 }
 
 /// What tells machines apart: the host's name, unless it is one that many have; then the drive's. A simulated one is drawn from
-/// its seed, wherever that is done.
+/// its seed, wherever that is done. A name with its domain and without is of one machine.
 fn machine(header: &Header) -> String {
-    const SHARED: [&str; 8] = [
+    const SHARED: [&str; 7] = [
         "",
         "(none)",
         "localhost",
-        "localhost.localdomain",
         "debian",
         "ubuntu",
         "fedora",
@@ -235,7 +235,13 @@ fn machine(header: &Header) -> String {
         return format!("simulated\n{}", header.plan.seed);
     }
     let machine = &header.machine;
-    let host = machine.hostname.to_ascii_lowercase();
+    let host = machine.hostname.trim().to_ascii_lowercase();
+    // An address is a name as a whole.
+    let host = if host.parse::<IpAddr>().is_ok() {
+        host
+    } else {
+        host.split('.').next().unwrap_or_default().to_owned()
+    };
     if !SHARED.contains(&host.as_str()) {
         return host;
     }
@@ -301,7 +307,12 @@ impl Drive {
             rotational: first
                 .queue
                 .get("rotational")
-                .map(|value| value.trim() == "1"),
+                .and_then(|value| match value.trim() {
+                    "0" => Some(false),
+                    "1" => Some(true),
+                    // Of what says neither nothing is known.
+                    _ => None,
+                }),
             is_virtual: first.is_virtual.unwrap_or_else(|| {
                 ["vd", "xvd"]
                     .iter()
@@ -683,6 +694,27 @@ mod tests {
         };
         assert_ne!(machine_of("localhost", "1"), machine_of("localhost", "2"));
         assert_eq!(machine_of("db1", "1"), machine_of("db1", "2"));
+        // As many write it, and as a network gives it.
+        for same in ["DB1", "db1.example.org", "Db1.Example.ORG.", "db1\n"] {
+            assert_eq!(machine_of("db1", "1"), machine_of(same, "2"), "{same}");
+        }
+        assert_ne!(machine_of("db1", "1"), machine_of("db2.example.org", "1"));
+        assert_ne!(machine_of("10.0.0.1", "1"), machine_of("10.0.0.2", "1"));
+        let shared = machine_of("localhost.localdomain", "1");
+        assert_ne!(shared, machine_of("localhost.localdomain", "2"));
+        assert_eq!(shared, machine_of("LOCALHOST", "1"));
+    }
+
+    #[test]
+    fn a_drive_that_does_not_say_whether_it_rotates_is_neither() {
+        let rotational_of = |value: &str| {
+            let mut record = record(3);
+            let queue = &mut record.header.machine.disks[0].queue;
+            queue.insert("rotational".into(), value.into());
+            reduced(&record)[0].rotational
+        };
+        let found = ["0", "1\n", "", "banana", "2"].map(rotational_of);
+        assert_eq!(found, [Some(false), Some(true), None, None, None]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `iosched evidence`: what many machines measured, gathered, merged and shown.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -240,8 +240,12 @@ fn add(args: &AddArgs, output: &Output) -> Outcome {
             quoted_path(&args.to)
         ));
     }
-    let (new, already_there) = new_beside(&known, rows, &mut left_out, output);
+    let (mut new, already_there) = new_beside(&known, rows, &mut left_out, output);
     room.take(&args.to, &new).map_err(boxed)?;
+    if args.dry_run && secret.is_new() && !new.is_empty() {
+        leave_unnamed(&mut new);
+        output.note("note: machines get their numbers when the first rows are written; new-1 and so on stand for them here");
+    }
     if !output.is_json() {
         output.text(&told::rows(&new, output.width()));
     }
@@ -268,6 +272,16 @@ fn add(args: &AddArgs, output: &Output) -> Outcome {
     };
     say_added(&added, output);
     Ok(added.exit_code())
+}
+
+/// Gives machines names that nobody takes for those that another secret will make.
+fn leave_unnamed(rows: &mut [Row]) {
+    let mut names: BTreeMap<Text, Text> = BTreeMap::new();
+    for row in rows {
+        let next = format!("new-{}", names.len() + 1);
+        let name = names.entry(row.machine.clone());
+        row.machine = name.or_insert_with(|| next.into()).clone();
+    }
 }
 
 /// The files that now hold these rows, written beside the secret that names their machines; none unless that is wanted.
@@ -414,10 +428,10 @@ fn new_beside(
     (rows, already_there)
 }
 
-/// Whether a dataset has no secret that can be gone on with here: others know it, or its owner alone may read it.
+/// Whether a dataset has no secret that can be gone on with here: others know it, its owner alone may read it, or it is damaged.
 fn is_without_secret(error: &DatasetError) -> bool {
     match error {
-        DatasetError::NoSecret { .. } => true,
+        DatasetError::NoSecret { .. } | DatasetError::DamagedSecret { .. } => true,
         DatasetError::Io { source, .. } => source.kind() == io::ErrorKind::PermissionDenied,
         _ => false,
     }

@@ -215,6 +215,11 @@ fn nothing_is_written_that_was_not_shown_and_wanted() {
         assert!(text.contains(shown), "{shown}: {text}");
     }
     assert!(!at.exists());
+    // No number is shown of a machine that it will not have.
+    let planned = json(&["evidence", "add", record, "--to", to, "--dry-run"]);
+    let of_machine = |added: &Value| added["rows"][0]["machine"].as_str().unwrap().to_owned();
+    assert_eq!(of_machine(&planned), "new-1");
+    assert!(text.contains("machine new-1"), "{text}");
     let said = refused(&["evidence", "add", record, "--to", to], 2);
     assert!(
         said.contains("there is no terminal to ask on") && said.contains("--yes"),
@@ -224,6 +229,16 @@ fn nothing_is_written_that_was_not_shown_and_wanted() {
     let added = json(&["evidence", "add", record, "--to", to, "--yes"]);
     let rows = added["rows"].as_array().unwrap();
     assert_eq!(added["new_rows"], rows.len());
+    let other = self::record(dir.path(), 1, |header| header["plan"]["seed"] = 7.into());
+    let planned = [
+        "evidence",
+        "add",
+        other.to_str().unwrap(),
+        "--to",
+        to,
+        "--dry-run",
+    ];
+    assert_eq!(of_machine(&json(&planned)), of_machine(&added));
     // Neither in what is printed nor in any byte of what is written.
     let mut written = serde_json::to_vec(rows).unwrap();
     written.extend(files(to).iter().flat_map(|file| fs::read(file).unwrap()));
@@ -291,7 +306,21 @@ fn a_dataset_without_its_secret_counts_hosts_anew_and_says_so() {
     ];
     let said = |args: &[&str]| String::from_utf8(run(args).stderr).unwrap();
     assert!(!said(&add).contains("without the secret"));
-    fs::remove_file(Path::new(&at).join(".machines.key")).unwrap();
+    let key = Path::new(&at).join(".machines.key");
+    fs::write(&key, "").unwrap();
+    let refused = refused(&add, 12);
+    assert!(
+        refused.contains(".machines.key is damaged") && refused.contains("count twice"),
+        "{refused}"
+    );
+    let merged = dir.path().join("merged").to_str().unwrap().to_owned();
+    let merge = run(&["evidence", "merge", &at, "--to", &merged]);
+    let apart = String::from_utf8(merge.stderr).unwrap();
+    assert!(
+        merge.status.success() && apart.contains("counted apart"),
+        "{apart}"
+    );
+    fs::remove_file(&key).unwrap();
     assert!(said(&add).contains("without the secret"), "{}", said(&add));
 }
 
