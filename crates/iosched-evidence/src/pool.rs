@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 
 use iosched_stats::Interval;
+use iosched_stats::interval::student_t;
 use iosched_stats::meta::{Pooled, RandomEffects, Study};
+use iosched_stats::summary::median;
 use serde::Serialize;
 
 use crate::drive;
@@ -21,6 +23,9 @@ pub const MARGIN: f64 = 1.05;
 
 /// Of all intervals.
 pub const CONFIDENCE: f64 = 0.95;
+
+/// A number beside the one that decides is told from this ratio on, even where it is not proven.
+pub const LARGE: f64 = 1.5;
 
 /// How much alike drives are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -163,6 +168,61 @@ impl Finding {
     }
 }
 
+/// A number that is measured beside the one that decides; less is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SideNumber {
+    /// p99 latency.
+    P99,
+    /// Processor time per I/O.
+    Cpu,
+}
+
+impl SideNumber {
+    const ALL: [SideNumber; 2] = [SideNumber::P99, SideNumber::Cpu];
+
+    /// The objective that decides by it.
+    fn objective(self) -> &'static str {
+        match self {
+            SideNumber::P99 => "p99",
+            SideNumber::Cpu => "cpu",
+        }
+    }
+
+    fn of(self, row: &Row) -> Option<f64> {
+        match self {
+            SideNumber::P99 => row.p99_ratio,
+            SideNumber::Cpu => row.cpu_ratio,
+        }
+    }
+}
+
+/// By how much an arm is worse than another in a number that did not decide.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Price {
+    /// The arm.
+    pub arm: Text,
+    /// The other one.
+    pub against: Text,
+    /// In what.
+    pub number: SideNumber,
+    /// The geometric mean over machines; where that is not proven their median, for which one machine counts little.
+    pub ratio: f64,
+    /// Of the mean; none below [`LEAST_MACHINES`].
+    pub interval: Option<Interval>,
+    /// Machines that measured it for both.
+    pub machines: usize,
+    /// The interval lies above [`MARGIN`].
+    pub is_proven: bool,
+}
+
+impl Price {
+    /// Whether the number is surely at least [`LARGE`] times the other arm's.
+    pub fn is_surely_large(&self) -> bool {
+        self.interval.is_some_and(|interval| interval.lower > LARGE)
+    }
+}
+
 /// Rows by question.
 #[derive(Debug)]
 pub struct Groups<'a> {
@@ -269,8 +329,8 @@ impl<'a> Pairs<'a> {
             next_machine: pooled.and_then(|pooled| Some(pooled.prediction?.exp())),
             tau_squared: pooled.map(|pooled| pooled.tau_squared),
             i_squared: pooled.map(|pooled| pooled.i_squared),
-            p99_ratio: self.mean_ratio(arm, reference, |row| row.p99_ratio),
-            cpu_ratio: self.mean_ratio(arm, reference, |row| row.cpu_ratio),
+            p99_ratio: self.mean_ratio(arm, reference, SideNumber::P99),
+            cpu_ratio: self.mean_ratio(arm, reference, SideNumber::Cpu),
             each: each
                 .into_iter()
                 .map(|(machine, study)| (machine.clone(), study))
@@ -279,17 +339,25 @@ impl<'a> Pairs<'a> {
     }
 
     /// The geometric mean over machines of a ratio.
-    fn mean_ratio(&self, arm: &str, against: &str, of: fn(&Row) -> Option<f64>) -> Option<f64> {
+    fn mean_ratio(&self, arm: &str, against: &str, number: SideNumber) -> Option<f64> {
+        let logs = self.logs(arm, against, number);
+        (!logs.is_empty()).then(|| mean(&logs).exp())
+    }
+
+    /// ln of a ratio, of each machine that has it.
+    fn logs(&self, arm: &str, against: &str, number: SideNumber) -> Vec<f64> {
         let (machines, sign) = self.machines(arm, against);
-        let mean = |logs: &[f64]| logs.iter().sum::<f64>() / logs.len() as f64;
         let means = machines.filter_map(|found| {
-            let log = |it: &Compared<'_>| Some(it.sign() * of(it.row)?.ln());
+            let log = |it: &Compared<'_>| Some(sign * it.sign() * number.of(it.row)?.ln());
             let logs: Vec<f64> = found.iter().filter_map(log).collect();
             (!logs.is_empty()).then(|| mean(&logs))
         });
-        let means: Vec<f64> = means.collect();
-        (!means.is_empty()).then(|| (sign * mean(&means)).exp())
+        means.collect()
     }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
 }
 
 /// One number of what a machine found of two arms: what was measured repeatedly weighs by its variance, loads weigh the same.
@@ -374,13 +442,8 @@ impl<'a> Groups<'a> {
 
     /// ln of how many times as good an arm is as another, if enough machines measured both.
     pub fn compare(&mut self, question: &Question, arm: &str, against: &str) -> Option<Pooled> {
-        let group = self.groups.get(question)?;
-        let is_of_them = |row: &Row| {
-            let arms = (&*row.arm, &*row.against);
-            arms == (arm, against) || arms == (against, arm)
-        };
-        let rows = group.rows.iter().copied().filter(|row| is_of_them(row));
-        let studies: Vec<Study> = Pairs::of(rows)
+        let pairs = self.groups.get(question)?.pair(arm, against);
+        let studies: Vec<Study> = pairs
             .studies(arm, against)
             .into_iter()
             .map(|(_, study)| study)
@@ -389,6 +452,40 @@ impl<'a> Groups<'a> {
             return None;
         }
         self.method.pool(&studies)
+    }
+
+    /// In what an arm is worse than another beside what decides, where that is proven, or large on most machines; none if no machine has such
+    /// numbers of both. Rows have no errors of these numbers, so each machine counts the same.
+    pub fn prices(&self, question: &Question, arm: &str, against: &str) -> Option<Vec<Price>> {
+        let pairs = self.groups.get(question)?.pair(arm, against);
+        let is_beside = |number: &SideNumber| number.objective() != &*question.objective;
+        let mut is_known = false;
+        let mut prices = Vec::new();
+        for number in SideNumber::ALL.into_iter().filter(is_beside) {
+            let logs = pairs.logs(arm, against, number);
+            if logs.is_empty() {
+                continue;
+            }
+            is_known = true;
+            let is_enough = logs.len() >= LEAST_MACHINES;
+            let interval = is_enough.then(|| student_t(&logs, CONFIDENCE)).flatten();
+            let interval = interval.map(Interval::exp);
+            let proven = interval.filter(|interval| interval.lower > MARGIN);
+            let ratio = proven.map_or_else(|| median(&logs).exp(), |interval| interval.estimate);
+            if proven.is_none() && ratio < LARGE {
+                continue;
+            }
+            prices.push(Price {
+                arm: arm.into(),
+                against: against.into(),
+                number,
+                ratio,
+                interval,
+                machines: logs.len(),
+                is_proven: proven.is_some(),
+            });
+        }
+        is_known.then_some(prices)
     }
 }
 
@@ -433,6 +530,15 @@ fn questions<'a>(
 }
 
 impl<'a> Group<'a> {
+    /// What was found of two arms.
+    fn pair(&self, arm: &str, against: &str) -> Pairs<'a> {
+        let is_of_them = |row: &Row| {
+            let arms = (&*row.arm, &*row.against);
+            arms == (arm, against) || arms == (against, arm)
+        };
+        Pairs::of(self.rows.iter().copied().filter(|row| is_of_them(row)))
+    }
+
     fn machines(&self) -> usize {
         let mut machines: Vec<&str> = self.rows.iter().map(|row| &*row.machine).collect();
         machines.sort_unstable();
@@ -708,6 +814,60 @@ mod tests {
                 (Level::Class, 6)
             ]
         );
+    }
+
+    #[test]
+    fn what_an_arm_costs_is_told_where_it_is_proven_or_large_and_of_machines_that_measured_it() {
+        let rows_of = |p99: &[Option<f64>], cpu: f64| {
+            let mut rows = machines(p99.len());
+            for row in &mut rows {
+                let number = usize::from_str_radix(&row.machine, 16).unwrap();
+                (row.p99_ratio, row.cpu_ratio) = (p99[number], Some(cpu));
+            }
+            rows
+        };
+        let prices = |rows: &[Row], arm: &str, against: &str| {
+            let mut groups = Groups::of(rows, |_| true);
+            let found = groups.findings().remove(0);
+            groups.prices(&found.question, arm, against)
+        };
+        let twelve = [11.0, 12.0, 13.0, 12.0, 12.5, 11.5].map(Some);
+        let rows = rows_of(&twelve, 1.04);
+        let found = prices(&rows, "kyber", "none").unwrap();
+        let [price] = &found[..] else {
+            panic!("{found:?}")
+        };
+        assert_eq!((price.number, price.machines), (SideNumber::P99, 6));
+        assert!((price.ratio - 12.0).abs() < 0.1, "{price:?}");
+        assert!(price.is_proven && price.is_surely_large(), "{price:?}");
+        assert_eq!(prices(&rows, "none", "kyber"), Some(Vec::new()), "a gain");
+        assert_eq!(prices(&rows, "kyber", "nobody"), None);
+        // Some percent more on all machines is proven; a lot more on few is told, and said not to be.
+        let found = prices(&rows_of(&twelve, 1.2), "kyber", "none").unwrap();
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[1].is_proven && !found[1].is_surely_large());
+        let few = [Some(9.0), Some(12.0), None, None, None, None];
+        let found = prices(&rows_of(&few, 1.0), "kyber", "none").unwrap();
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!((found[0].machines, found[0].interval), (2, None));
+        assert!(!found[0].is_proven && !found[0].is_surely_large());
+        let scattered = [0.9, 1.2, 1.0, 1.1, 0.95, 1.25].map(Some);
+        assert_eq!(
+            prices(&rows_of(&scattered, 1.0), "kyber", "none"),
+            Some(vec![])
+        );
+        // One machine that lies neither makes a price nor hides one.
+        let lie = [1.0, 1.0, 1.0, 1.0, 1.0, 1e9].map(Some);
+        assert_eq!(prices(&rows_of(&lie, 1.0), "kyber", "none"), Some(vec![]));
+        let lie = [3.0, 3.1, 2.9, 3.0, 3.0, 1e-9].map(Some);
+        let found = prices(&rows_of(&lie, 1.0), "kyber", "none").unwrap();
+        assert!((found[0].ratio - 3.0).abs() < 0.1 && !found[0].is_proven);
+        // What decides is no number beside it.
+        let mut rows = rows_of(&twelve, 1.0);
+        for row in &mut rows {
+            row.objective = "p99".into();
+        }
+        assert_eq!(prices(&rows, "kyber", "none"), Some(Vec::new()));
     }
 
     #[test]

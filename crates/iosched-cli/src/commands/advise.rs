@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use iosched_evidence::dataset::{DEFAULT, Dataset, DatasetError};
-use iosched_evidence::pool::{Answer, ArmFinding, Finding, LEAST_MACHINES, MARGIN};
+use iosched_evidence::pool::{
+    Answer, ArmFinding, Finding, LEAST_MACHINES, MARGIN, Price, SideNumber,
+};
 use iosched_machine::device::{Inventory, Target};
 use iosched_machine::failure::{Failure, exit, in_a_sentence};
 use iosched_machine::host::Host;
@@ -201,6 +203,9 @@ fn tell(disk: &Advice, same_rule: Option<&Advice>, output: &Output) {
         "measured elsewhere",
         &elsewhere_words(disk.measured_elsewhere.as_ref()),
     );
+    if let Some(prices) = disk.measured_elsewhere.as_ref().and_then(prices_elsewhere) {
+        line("at the price of", &prices);
+    }
     let taken = taken(&disk.rule_of_thumb);
     if let Some(other) = same_rule {
         line(
@@ -351,6 +356,33 @@ fn elsewhere_words(elsewhere: Option<&Elsewhere>) -> String {
     text + &others
 }
 
+/// What the arms that other machines found good cost; none where that is nothing that is known.
+fn prices_elsewhere(elsewhere: &Elsewhere) -> Option<String> {
+    let proposed = elsewhere.known.iter().flat_map(|known| &known.proposed);
+    let prices: Vec<&Price> = proposed.flat_map(|arm| &arm.prices).collect();
+    (!prices.is_empty()).then(|| prices_words(&prices))
+}
+
+/// `p99 of bfq 12.25 (9.10 to 15.80) times that of none (6 machines)`.
+fn prices_words(prices: &[&Price]) -> String {
+    let word = |price: &&Price| {
+        let what = match price.number {
+            SideNumber::P99 => "p99",
+            SideNumber::Cpu => "processor time per I/O",
+        };
+        let proven = price.interval.as_ref().filter(|_| price.is_proven);
+        let ratio = proven.map_or(format!("{:.2}", price.ratio), evidence_words::ratio);
+        let doubt = if price.is_proven { "" } else { ", not proven" };
+        format!(
+            "{what} of {} {ratio} times that of {} ({}{doubt})",
+            price.arm,
+            price.against,
+            machines_words(price.machines),
+        )
+    };
+    prices.iter().map(word).collect::<Vec<_>>().join("; ")
+}
+
 /// What stands before the arms that may be taken.
 fn answer_words(finding: &Finding) -> &'static str {
     match finding.answer {
@@ -395,6 +427,10 @@ fn simulated_words(simulated: &Simulated) -> String {
             let ratio = evidence_words::ratio(ratio);
             let _ = write!(text, "; {} {ratio} times {}", arm.arm, finding.reference);
         }
+    }
+    let prices: Vec<&Price> = simulated.prices.iter().collect();
+    if !is_one_as_good_as_another && !prices.is_empty() {
+        let _ = write!(text, "; at the price of {}", prices_words(&prices));
     }
     text + "; no drive was measured"
 }

@@ -4,6 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use iosched_evidence::dataset;
+use iosched_evidence::fixture::{Fleet, Size};
+use iosched_evidence::row::Row;
+
 use crate::common::machines::{machines, on_each_machine};
 use crate::evidence;
 
@@ -288,6 +292,105 @@ fn what_many_machines_measured_goes_before_the_rule() {
         answer["disks"][0]["measured_elsewhere"].is_null(),
         "{answer}"
     );
+}
+
+/// The workstation beside rows of six machines with drives as its sda: bfq, at this many times the p99 and processor time of mq-deadline.
+fn with_prices(p99: [Option<f64>; 6], cpu: f64) -> tempfile::TempDir {
+    let root = with_files("workstation", &[]);
+    let model = fs::read_to_string(root.path().join("sys/block/sda/device/model")).unwrap();
+    let size = Size {
+        machines: 1,
+        models: 1,
+        loads: 1,
+    };
+    let example = Fleet::new(1, size).rows.remove(0);
+    let rows = p99.iter().enumerate().map(|(number, p99)| Row {
+        record: format!("{number:032x}").into(),
+        machine: format!("{number:016x}").into(),
+        model: model.trim().into(),
+        transport: "sata".into(),
+        rotational: Some(true),
+        is_virtual: false,
+        kernel: "6.12.4".into(),
+        load_class: "general".into(),
+        objective: "throughput".into(),
+        arm: "bfq".into(),
+        against: "mq-deadline".into(),
+        log_ratio: 1.4_f64.ln(),
+        standard_error: 0.02,
+        p99_ratio: *p99,
+        cpu_ratio: Some(cpu),
+        ..example.clone()
+    });
+    let at = root.path().join("var/lib/iosched/evidence");
+    let secret = dataset::pseudonyms(&at).unwrap();
+    dataset::add(&at, &secret, &rows.collect::<Vec<_>>()).unwrap();
+    root
+}
+
+/// What stands in the lines of one disk from `measured elsewhere` to the rule.
+fn elsewhere(root: &Path) -> String {
+    let text = advise(root, &["sda"]);
+    let lines = text.lines();
+    let lines = lines.skip_while(|line| !line.contains("measured elsewhere"));
+    let lines = lines.take_while(|line| !line.contains("rule of thumb"));
+    let lines = lines.map(|line| line.strip_prefix("  ").unwrap_or(line));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn what_a_gain_costs_is_told_with_it() {
+    let twelve = with_prices([11.0, 12.0, 13.0, 12.0, 12.5, 11.5].map(Some), 1.3);
+    insta::assert_snapshot!(elsewhere(twelve.path()), @r"
+      measured elsewhere  bfq, by throughput on 6 machines with this model
+                            (ST4000DM004-2CV1), Linux 6.12; mq-deadline 0.71 times
+                            bfq, here 0.70 to 0.73 (6 machines); against what is
+                            active 1.40, here 1.37 to 1.43
+      at the price of     p99 of bfq 11.98 (11.26 to 12.75) times that of
+                            mq-deadline (6 machines); processor time per I/O of bfq
+                            1.30 (1.30 to 1.30) times that of mq-deadline (6
+                            machines)
+    ");
+    let answer = json(twelve.path(), &["sda"]);
+    let disk = &answer["disks"][0];
+    let prices = &disk["measured_elsewhere"]["known"]["proposed"][0]["prices"];
+    let said = |price: &serde_json::Value| {
+        let interval = &price["interval"];
+        let of = |number: &serde_json::Value| format!("{:.2}", number.as_f64().unwrap());
+        let numbers = [&price["ratio"], &interval["lower"], &interval["upper"]].map(of);
+        let words = ["number", "arm", "against", "machines", "is_proven"];
+        let words = words.map(|field| price[field].to_string());
+        [&words[..], &numbers].concat().join(" ")
+    };
+    let prices: Vec<String> = prices.as_array().unwrap().iter().map(said).collect();
+    let expected = [
+        r#""p99" "bfq" "mq-deadline" 6 true 11.98 11.26 12.75"#,
+        r#""cpu" "bfq" "mq-deadline" 6 true 1.30 1.30 1.30"#,
+    ];
+    assert_eq!(prices, expected);
+    assert!(disk["differs"].is_null(), "{disk}");
+    // A little, and not on all machines.
+    let little = with_prices([1.0, 1.1, 0.9, 1.05, 0.95, 1.0].map(Some), 1.0);
+    insta::assert_snapshot!(elsewhere(little.path()), @r"
+      measured elsewhere  bfq, by throughput on 6 machines with this model
+                            (ST4000DM004-2CV1), Linux 6.12; mq-deadline 0.71 times
+                            bfq, here 0.70 to 0.73 (6 machines); against what is
+                            active 1.40, here 1.37 to 1.43
+    ");
+    let answer = json(little.path(), &["sda"]);
+    assert_eq!(
+        answer["disks"][0]["differs"]["should"][0], "bfq",
+        "{answer}"
+    );
+    let few = with_prices([Some(2.0), Some(3.0), None, None, None, None], 1.0);
+    insta::assert_snapshot!(elsewhere(few.path()), @r"
+      measured elsewhere  bfq, by throughput on 6 machines with this model
+                            (ST4000DM004-2CV1), Linux 6.12; mq-deadline 0.71 times
+                            bfq, here 0.70 to 0.73 (6 machines); against what is
+                            active 1.40, here 1.37 to 1.43
+      at the price of     p99 of bfq 2.45 times that of mq-deadline (2 machines, not
+                            proven)
+    ");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use iosched_evidence::dataset::RowFilter;
 use iosched_evidence::drive;
-use iosched_evidence::pool::{Answer, Finding, Groups, Level, Question};
+use iosched_evidence::pool::{Answer, Finding, Groups, Level, Price, Question, SideNumber};
 use iosched_evidence::row::{Row, Source, Text};
 use iosched_machine::device::{Device, Inventory, Kind};
 use iosched_machine::host::Host;
@@ -51,6 +51,19 @@ pub struct ProposedArm {
     /// How many times as good it is as the active scheduler: what the next machine may expect. None if it is that scheduler
     /// itself, or if too few machines measured both.
     pub against_active: Option<Interval>,
+    /// In what it is worse than the active scheduler, beside what decides, where that is proven or large; than the finding's
+    /// reference where it is that scheduler itself, or where no machine compared them so.
+    pub prices: Vec<Price>,
+}
+
+impl ProposedArm {
+    /// Whether p99 latency is surely much longer under it than under the active scheduler.
+    fn has_surely_long_latencies(&self, active: &str) -> bool {
+        let mut prices = self.prices.iter();
+        prices.any(|price| {
+            price.number == SideNumber::P99 && *price.against == *active && price.is_surely_large()
+        })
+    }
 }
 
 /// What another objective says of the same drives.
@@ -69,8 +82,8 @@ pub struct Otherwise {
 }
 
 impl Known {
-    /// The arms that the disk offers and that are each surely better on this machine, too, than the active scheduler, and
-    /// worse by no objective; none if the disk has one of the best, or none is known to be better.
+    /// The arms that the disk offers and that are each surely better on this machine, too, than the active scheduler, worse by
+    /// no objective, and without a p99 latency that is surely much longer; none if the disk has one of the best, or none is known to be better.
     pub(super) fn should(&self, active: &str) -> Option<Vec<String>> {
         if self.proposed.iter().any(|arm| arm.scheduler == active) {
             return None;
@@ -84,7 +97,7 @@ impl Known {
             arm.is_offered && arm.against_active.is_some_and(|ratio| ratio.lower > 1.0)
         };
         let better = self.proposed.iter().filter(is_better);
-        let better = better.filter(|arm| !is_worse(arm));
+        let better = better.filter(|arm| !is_worse(arm) && !arm.has_surely_long_latencies(active));
         let better: Vec<String> = better.map(|arm| arm.arm.to_string()).collect();
         (!better.is_empty()).then_some(better)
     }
@@ -253,6 +266,7 @@ impl<'a> Evidence<'a> {
                 scheduler: scheduler.to_owned(),
                 is_offered: offered.iter().any(|offered| offered == scheduler),
                 against_active: pooled.and_then(|pooled| Some(pooled.prediction?.exp())),
+                prices: prices(&self.groups, &finding, arm, active),
             }
         });
         let proposed: Vec<ProposedArm> = proposed.collect();
@@ -280,6 +294,14 @@ impl<'a> Evidence<'a> {
             otherwise,
         })
     }
+}
+
+/// What an arm costs, beside the active scheduler where machines compared them so.
+fn prices(groups: &Groups<'_>, finding: &Finding, arm: &str, active: &str) -> Vec<Price> {
+    let others = [active, &finding.reference];
+    let others = others.into_iter().filter(|other| *other != arm);
+    let mut found = others.filter_map(|other| groups.prices(&finding.question, arm, other));
+    found.next().unwrap_or_default()
 }
 
 fn drives_of(question: &Question) -> Drives {
@@ -448,6 +470,40 @@ mod tests {
         let known = on_nvme(&[by("p99", 1.3), by("throughput", 1.2)].concat(), "none");
         assert!(known.otherwise.is_empty(), "{known:?}");
         assert_eq!(known.should("none"), Some(vec!["kyber".to_owned()]));
+    }
+
+    #[test]
+    fn what_an_arm_costs_beside_the_active_one_is_there_and_long_latencies_are_nothing_to_change_for()
+     {
+        let rows_of = |p99: f64, against: &str| {
+            let rows = each(&[1.5; 6], "bfq", against).into_iter();
+            let rows = rows.map(|row| Row {
+                p99_ratio: Some(p99),
+                cpu_ratio: Some(1.3),
+                ..row
+            });
+            rows.collect::<Vec<_>>()
+        };
+        let numbers = |known: &Known| {
+            let prices = known.proposed[0].prices.iter();
+            let prices = prices.map(|price| (price.number, price.against.to_string()));
+            prices.collect::<Vec<_>>()
+        };
+        let both = |against: &str| {
+            let against = || against.to_owned();
+            vec![(SideNumber::P99, against()), (SideNumber::Cpu, against())]
+        };
+        let known = on_nvme(&rows_of(12.0, "none"), "none");
+        assert_eq!(numbers(&known), both("none"));
+        assert_eq!(known.should("none"), None, "{known:?}");
+        let known = on_nvme(&rows_of(1.2, "none"), "none");
+        assert_eq!(numbers(&known), both("none"));
+        assert_eq!(known.should("none"), Some(vec!["bfq".to_owned()]));
+        // Where the active one was not compared, or is that arm, the one that all are compared with.
+        for active in ["kyber", "bfq"] {
+            let known = on_nvme(&rows_of(12.0, "none"), active);
+            assert_eq!(numbers(&known), both("none"), "{active}");
+        }
     }
 
     /// A fleet of NVMe drives under two classes of loads: a machine with such drives has the rows of its class of loads decoded,

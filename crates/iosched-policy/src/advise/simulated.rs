@@ -1,7 +1,7 @@
 //! What simulated machines found on the disk model that stands for a disk: the set that ships with the program. It is no
 //! measurement and judges no disk; where nothing else is known it says what a measurement may find.
 
-use iosched_evidence::pool::{self, Finding, Level, Question};
+use iosched_evidence::pool::{Finding, Groups, Level, Price, Question};
 use iosched_evidence::simulated;
 use iosched_machine::device::Device;
 use serde::Serialize;
@@ -16,6 +16,8 @@ pub struct Simulated {
     pub finding: Finding,
     /// Its schedulers to take, as the disk has them.
     pub proposed: Vec<Proposed>,
+    /// In what they are worse than the finding's reference, beside what decides, where that is proven or large.
+    pub prices: Vec<Price>,
 }
 
 impl Simulated {
@@ -36,11 +38,17 @@ impl Simulated {
                 && *question.drive == *model
                 && *question.load_class == *class.name()
         };
-        let mut findings = pool::findings(simulated::rows(), &is_wanted);
+        let mut groups = Groups::of(simulated::rows(), is_wanted);
+        let mut findings = groups.findings().into_iter();
         let finding = findings.find(Finding::is_known)?;
-        let take = finding.candidates().iter();
+        let take = || finding.candidates().iter();
+        let prices = take().filter(|arm| **arm != finding.reference);
+        let prices = prices
+            .filter_map(|arm| groups.prices(&finding.question, arm, &finding.reference))
+            .flatten();
         Some(Simulated {
-            proposed: take.filter_map(|arm| proposed(arm, offered)).collect(),
+            prices: prices.collect(),
+            proposed: take().filter_map(|arm| proposed(arm, offered)).collect(),
             finding,
         })
     }
