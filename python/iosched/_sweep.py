@@ -119,13 +119,14 @@ def sweep(
 
     Recordings and `out` are paths or addresses that fsspec knows (`s3://...`); what is not a local file is copied to the
     worker while it is needed. A directory stands for the recordings in it and below (of an object store where its address
-    ends with `/`, or is all that is given), of blktrace's files for each CPU the first. `address` is a Ray cluster's ("auto" for the one that this machine belongs to); without one
-    the tasks run in `workers` processes here. `options` are those of `simulate`, as `until` and `seed`.
+    ends with `/`, or is all that is given), of blktrace's files for each CPU the first. `address` is a Ray cluster's ("auto" for
+    the one that this machine belongs to); without one the tasks run in `workers` processes here. `options` are those of
+    `simulate`, as `until` and `seed`.
 
     Begun again with the same arguments it goes on where it was: what is in a recording and in a disk's `.toml` file counts,
-    and where that has changed, its tasks are done again and take the place of the old. A task that is named twice is done once. No list of tasks is kept: before each its file in `out` is looked for. Raises
-    `IoschedError` for options and disks that no task can have; a recording that cannot be simulated is in `failed`, and the others go
-    on.
+    and where that has changed, its tasks are done again and take the place of the old. A task that is named twice is done
+    once. No list of tasks is kept: before each its file in `out` is looked for. Raises `IoschedError` for options and disks
+    that no task can have; a recording that cannot be simulated is in `failed`, and the others go on.
     """
     # Each is gone through for every recording; recordings once, as they come.
     arms = _arms(schedulers)
@@ -169,7 +170,8 @@ def sweep(
 
     run = _on_ray(address, out) if address is not None else _here(workers, out)
     for task, error in run(missing()):
-        if error is None and not files.isfile(_file_of(place, task)):
+        # Rows of older contents may be there.
+        if error is None and _made_of(files, _file_of(place, task)) != task.contents:
             error = f"its rows did not come to {out}: workers on other machines need a place that all share"
         running.discard(task.digest)
         if error is None:

@@ -238,6 +238,20 @@ def test_a_recording_that_is_edited_while_it_is_simulated_gives_no_rows(traces, 
     assert not (tmp_path / "out").exists()
 
 
+def test_rows_of_older_contents_are_none_of_the_new(traces, tmp_path, monkeypatch):
+    """As on a cluster of which a worker has another `out` than who gave it the task."""
+    from iosched import _sweep
+
+    trace = tmp_path / "trace.txt"
+    shutil.copy(traces[0].path, trace)
+    given = iosched.Trace(trace, wrap=True)
+    assert iosched.sweep(given, "noop", out=tmp_path / "out", workers=1).done == 1
+    shutil.copy(traces[1].path, trace)
+    monkeypatch.setattr(_sweep, "_here", lambda _workers, _out: lambda tasks: ((task, None) for task in tasks))
+    swept = iosched.sweep(given, "noop", out=tmp_path / "out", workers=1)
+    assert swept.done == 0 and "its rows did not come" in swept.failed[0][1]
+
+
 def test_what_is_asked_for_in_several_ways_is_one_task(traces, tmp_path):
     from iosched import _sweep
 
@@ -447,12 +461,9 @@ def test_a_sweep_keeps_no_names_of_tasks(tmp_path, monkeypatch):
 
         def open(self, _, mode):
             self.asked += 1
-            if self.asked % 2 == 0:
+            if self.asked % 3 == 2:
                 raise FileNotFoundError
             return io.BytesIO(there)
-
-        def isfile(self, _):
-            return True
 
     files_of_rows = pa.table({}).replace_schema_metadata({_sweep._CONTENTS: _sweep._joined("ETag=always size=1", "")})
     rows_there = io.BytesIO()
