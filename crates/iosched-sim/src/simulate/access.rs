@@ -34,35 +34,44 @@ pub(super) struct Access {
 
 /// Those that have not been answered. The block layer knows each by its place.
 #[derive(Debug)]
-pub(super) struct Accesses(Slab<Access>);
+pub(super) struct Accesses {
+    unanswered: Slab<Access>,
+    /// Bios of theirs that have not completed.
+    bios: u64,
+}
 
 impl Accesses {
     pub(super) fn new() -> Accesses {
-        Accesses(Slab::new())
+        Accesses {
+            unanswered: Slab::new(),
+            bios: 0,
+        }
     }
 
     /// An access begins.
     pub(super) fn begin(&mut self, access: Access) -> Token {
-        Token(self.0.add(access))
+        self.bios += access.bios;
+        Token(self.unanswered.add(access))
     }
 
-    /// How many have not been answered.
-    pub(super) fn unanswered(&self) -> usize {
-        self.0.len()
+    /// How many have not been answered, and of how many bios.
+    pub(super) fn unanswered(&self) -> (usize, u64) {
+        (self.unanswered.len(), self.bios)
     }
 
     /// A bio of the access became a request, or part of one.
     #[inline]
     pub(super) fn bio_entered(&mut self, now: Time, Token(place): Token) {
-        self.0.get_mut(place).entered = now;
+        self.unanswered.get_mut(place).entered = now;
     }
 
     /// A bio of the access is done: the access, if it is answered by that.
     #[inline]
     pub(super) fn bio_done(&mut self, Token(place): Token) -> Option<Access> {
-        let access = self.0.get_mut(place);
+        let access = self.unanswered.get_mut(place);
         access.bios -= 1;
+        self.bios -= 1;
         let is_last = access.bios == 0;
-        is_last.then(|| self.0.remove(place))
+        is_last.then(|| self.unanswered.remove(place))
     }
 }

@@ -9,7 +9,15 @@ use crate::block_layer::RequestQueue;
 use crate::units::Time;
 
 /// Most accesses that wait for an answer.
-pub(super) const MOST_WAITING: usize = 1 << 16;
+const MOST_WAITING: usize = 1 << 16;
+
+/// Most bios of theirs, but for those of the last: a few long accesses take as much memory as many short ones.
+const MOST_BIOS: u64 = 1 << 20;
+
+/// Whether no more accesses can be made while so many wait, of so many bios.
+fn is_full((accesses, bios): (usize, u64)) -> bool {
+    accesses >= MOST_WAITING || bios >= MOST_BIOS
+}
 
 impl<Q: RequestQueue> Simulation<'_, Q> {
     pub(super) fn plan_arrival(&mut self) {
@@ -22,17 +30,17 @@ impl<Q: RequestQueue> Simulation<'_, Q> {
     #[inline(never)]
     pub(super) fn arrive(&mut self, now: Time) {
         while let Some((_, process)) = self.arrivals.due().filter(|(time, _)| *time <= now) {
-            if self.host.accesses.unanswered() >= MOST_WAITING {
+            if is_full(self.host.accesses.unanswered()) {
                 self.arrivals.is_held = true;
                 return;
             }
             self.first.get_or_insert(now);
             self.host.processes[process].begin(now);
             let arrival = self.arrivals.take();
+            let (accesses, bios) = self.host.accesses.unanswered();
+            let bios = bios + self.host.bios_of(arrival.access.length);
             let goes_on = self.arrivals.due().is_some_and(|(time, other)| {
-                time <= now
-                    && other == process
-                    && self.host.accesses.unanswered() + 1 < MOST_WAITING
+                time <= now && other == process && !is_full((accesses + 1, bios))
             });
             if goes_on {
                 self.queue.plug(process);
@@ -58,7 +66,7 @@ impl<Q: RequestQueue> Simulation<'_, Q> {
 
     #[inline(never)]
     fn arrive_if_there_is_room(&mut self, now: Time) {
-        if self.host.accesses.unanswered() < MOST_WAITING {
+        if !is_full(self.host.accesses.unanswered()) {
             self.arrivals.is_held = false;
             if let Some((time, _)) = self.arrivals.due() {
                 self.arrivals.held_back += now.saturating_since(time);

@@ -35,6 +35,16 @@ pub(super) struct Host<'run> {
 }
 
 impl Host<'_> {
+    /// How many bios an access of this length becomes: none is longer than a request can be.
+    #[inline]
+    pub(super) fn bios_of(&self, length: Sectors) -> u64 {
+        if length <= self.max_sectors {
+            1
+        } else {
+            length.as_u64().div_ceil(self.max_sectors.as_u64())
+        }
+    }
+
     pub(super) fn process_id(&self, process: usize) -> ProcessId {
         self.processes[process].id
     }

@@ -125,11 +125,7 @@ impl<Q: RequestQueue> Simulation<'_, Q> {
             submitted: now,
             entered: now,
             length: whole.length,
-            bios: if whole.length <= max {
-                1
-            } else {
-                whole.length.as_u64().div_ceil(max.as_u64())
-            },
+            bios: self.host.bios_of(whole.length),
         });
         if whole.length <= max {
             return self.queue.submit(&mut self.host, now, whole, access);

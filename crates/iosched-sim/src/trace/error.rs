@@ -66,6 +66,12 @@ pub enum Cause {
         /// In sectors, as the trace says.
         length: u64,
     },
+    /// Longer than any kernel makes one.
+    #[error("an access of {length} sectors is longer than any, 4 GiB")]
+    TooLong {
+        /// In sectors, as the trace says.
+        length: u64,
+    },
     /// More devices than are told apart.
     #[error("more than 65536 devices")]
     TooManyDevices,

@@ -92,9 +92,13 @@ pub(crate) fn commas(line: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// Largest position: nothing of it overflows when it is counted in bytes.
 const FARTHEST: u64 = u64::MAX / 1024;
 
+/// The longest access, sectors: the kernel counts the bytes of a bio in 32 bits.
+const LONGEST: u64 = (1 << 32) / SECTOR_BYTES;
+
 /// A part of a disk, within what can be counted.
 pub(crate) fn extent(start: u64, length: u64) -> Result<(Sector, Sectors), Cause> {
     match start.checked_add(length) {
+        Some(end) if end <= FARTHEST && length > LONGEST => Err(Cause::TooLong { length }),
         Some(end) if end <= FARTHEST => Ok((Sector::new(start), Sectors::new(length))),
         _ => Err(Cause::TooFar { start, length }),
     }
@@ -113,6 +117,16 @@ pub(crate) fn byte_extent(offset: u64, bytes: u64) -> Result<(Sector, Sectors), 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_of_a_disk_is_no_longer_than_a_bio_can_be() {
+        assert!(extent(7, LONGEST).is_ok());
+        let too_long = Cause::TooLong {
+            length: LONGEST + 1,
+        };
+        assert_eq!(extent(7, LONGEST + 1).unwrap_err(), too_long);
+        assert_eq!(byte_extent(1, 1 << 32).unwrap_err(), too_long);
+    }
 
     #[test]
     fn numbers_are_read_exactly_or_not_at_all() {
