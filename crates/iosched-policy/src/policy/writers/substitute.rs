@@ -34,6 +34,10 @@ const NAMES: [(&str, char); 17] = [
     ("sys", 'S'),
 ];
 
+/// A line of a rules file has no more in udev, nor has what is made of its value: what would be longer is not known, or rules
+/// that put a property into itself would double it until no memory is left.
+const LONGEST: usize = 16 << 10;
+
 /// Makes the substitutions of a value. `known` gives what stands for a letter (of `%k`, and of the
 /// word that means the same) and its argument; none where that cannot be known from here.
 pub(super) fn substituted(
@@ -69,6 +73,11 @@ pub(super) fn substituted(
             found.is_known = false;
             found.text.push(UNKNOWN);
         }
+        if found.text.len() > LONGEST {
+            found.text = UNKNOWN.into();
+            found.is_known = false;
+            return found;
+        }
         rest = &rest[length..];
     }
     found.text.push_str(rest);
@@ -103,6 +112,18 @@ mod tests {
             _ => None,
         });
         (found.text, found.is_known)
+    }
+
+    #[test]
+    fn what_grows_beyond_what_udev_takes_is_not_known() {
+        let long = "x".repeat(LONGEST / 2);
+        let of = |value: &str| substituted(value, &|_, _| Some(long.clone()));
+        assert!(of("%E{A}$env{A}").is_known);
+        for value in ["%E{A}%E{A}%E{A}", &"%E{A}".repeat(100_000)] {
+            let found = of(value);
+            assert_eq!((&*found.text, found.is_known), ("\0", false));
+            assert!(!found.is_literal);
+        }
     }
 
     #[test]
