@@ -9,6 +9,7 @@ mod files;
 mod meter;
 mod output;
 mod progress;
+mod streams;
 mod undone;
 mod values;
 

@@ -14,6 +14,8 @@ use iosched_machine::visible::{line, message, visible, visible_json};
 use iosched_report::text::Widths;
 use serde::Serialize;
 
+use crate::streams;
+
 /// How this run prints.
 #[derive(Debug, Clone)]
 pub(crate) struct Output {
@@ -92,7 +94,7 @@ impl Output {
     }
 
     fn result(&self, text: &str) {
-        if let Err(error) = write(&mut std::io::stdout(), text) {
+        if let Err(error) = write(&mut streams::stdout(), text) {
             self.lost.borrow_mut().get_or_insert(error.to_string());
         }
     }
@@ -151,7 +153,7 @@ impl Output {
 
     fn remark(text: &str) {
         // There is nobody to tell if this fails.
-        let _ = write(&mut std::io::stderr(), &format!("{text}\n"));
+        let _ = write(&mut streams::stderr(), &format!("{text}\n"));
     }
 
     /// An error with its hint, on standard error; with `--json` as a JSON object there.
@@ -237,7 +239,7 @@ impl Write for Pipe {
         if self.is_closed {
             return Ok(bytes.len());
         }
-        match io::stdout().write(bytes) {
+        match streams::stdout().write(bytes) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 self.is_closed = true;
                 Ok(bytes.len())
@@ -247,10 +249,7 @@ impl Write for Pipe {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match io::stdout().flush() {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            other => other,
-        }
+        Ok(()) // nothing is held
     }
 }
 

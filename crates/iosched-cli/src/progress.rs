@@ -12,6 +12,7 @@ use iosched_report::named::{self, Names};
 use iosched_report::{text, words};
 use serde_json::Value;
 
+use crate::streams;
 use crate::undone::describe;
 
 /// For people, on standard error.
@@ -42,6 +43,10 @@ impl Progress {
 
     /// Takes the bar away.
     pub(crate) fn finish(&self) {
+        if self.is_terminal && !streams::stderr().wait_for_room() {
+            // It would be drawn once more when it goes.
+            self.bar.set_draw_target(ProgressDrawTarget::hidden());
+        }
         self.bar.finish_and_clear();
     }
 
@@ -58,10 +63,13 @@ impl Progress {
     }
 
     fn say(&self, line: &str) {
-        let mut stderr = std::io::stderr();
+        let mut stderr = streams::stderr();
+        if !stderr.wait_for_room() {
+            return; // a bar has no room to be taken away in either
+        }
         self.bar.suspend(|| {
             // A closed standard error is no reason to stop measuring.
-            let _ = writeln!(stderr, "{}", visible::line(line));
+            let _ = stderr.write_all(format!("{}\n", visible::line(line)).as_bytes());
         });
     }
 }
@@ -122,6 +130,8 @@ impl Observer for Progress {
                 self.expected_s = expected_s.max(0.1);
                 self.at_most_s = *at_most_s;
             }
+            // The bar may wait, the run may not.
+            Event::Tick { .. } if self.is_terminal && !streams::stderr().has_room() => {}
             Event::Tick { elapsed_s } => {
                 let share = (elapsed_s / self.expected_s).min(1.0) * 100.0;
                 #[expect(
@@ -153,7 +163,7 @@ impl Observer for Progress {
                 self.say(&text::estimate(&self.plan, *rounds, standing));
             }
             Event::Restored { undone } => {
-                self.bar.finish_and_clear();
+                self.finish();
                 for one in *undone {
                     self.say(&describe(one));
                 }
@@ -199,12 +209,11 @@ impl Observer for JsonLines {
         if self.broken || matches!(event, Event::Tick { .. }) {
             return;
         }
-        let mut stdout = std::io::stdout().lock();
         let written = self
             .named(event)
+            .map(|json| format!("{}\n", visible_json(&json.to_string())))
             .map_err(std::io::Error::from)
-            .and_then(|json| writeln!(stdout, "{}", visible_json(&json.to_string())))
-            .and_then(|()| stdout.flush());
+            .and_then(|line| streams::stdout().write_all(line.as_bytes()));
         // Who closed the pipe does not want to know more; the record is kept all the same.
         self.broken = written.is_err();
     }

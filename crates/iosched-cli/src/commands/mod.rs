@@ -28,6 +28,7 @@ use iosched_machine::process::{Stop, hurry_on};
 use iosched_policy::history::{self, Turn};
 
 use crate::output::Output;
+use crate::streams;
 
 /// What a command ends with: an exit code, or an error that knows its hint and its code.
 pub(crate) type Outcome = Result<u8, Box<dyn Failure>>;
@@ -67,7 +68,7 @@ pub(crate) fn survive_limits() {
 }
 
 /// Makes Ctrl-C, SIGTERM and SIGHUP ask for a stop; a second Ctrl-C within it is ignored, because
-/// putting things back must not be interrupted.
+/// putting things back must not be interrupted. What nobody reads keeps nothing waiting from then on.
 pub(crate) fn stop_on_signals(stop: &Stop) {
     hurry_on(stop);
     for signal in [
@@ -75,6 +76,8 @@ pub(crate) fn stop_on_signals(stop: &Stop) {
         signal_hook::consts::SIGTERM,
         signal_hook::consts::SIGHUP,
     ] {
-        signal_hook::flag::register(signal, stop.flag()).expect("these signals can be caught");
+        for flag in [stop.flag(), streams::is_to_end()] {
+            signal_hook::flag::register(signal, flag).expect("these signals can be caught");
+        }
     }
 }
