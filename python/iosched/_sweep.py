@@ -437,13 +437,10 @@ def _here(workers: int | None, out: str) -> Callable[[Iterator[Task]], _Results]
                             yield task, f"its worker was killed {_MOST_DEATHS} times"
                         else:
                             again.append(task)
-                except IoschedError:
-                    # The others may be in the middle of a file.
-                    pool.shutdown(wait=False, cancel_futures=True)
-                    raise
                 except BaseException:
-                    pool.shutdown(wait=False, cancel_futures=True)
+                    # Each removes what it has not finished, which is waited for.
                     context.interrupt()
+                    pool.shutdown(wait=True, cancel_futures=True)
                     raise
 
     return run
