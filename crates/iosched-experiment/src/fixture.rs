@@ -54,6 +54,7 @@ pub fn plan(arms: usize) -> Plan {
             is_control: false,
             turns: 1,
             runtime_s: Some(10.0),
+            counted_s: None,
             wait_until_steady: false,
         }],
         rules: Rules::default(),
@@ -129,6 +130,7 @@ pub fn trial(slot: Slot, throughput: f64) -> Entry {
         measured,
         jobs,
         metrics,
+        counted_s: None,
         beside: Vec::new(),
     }))
 }

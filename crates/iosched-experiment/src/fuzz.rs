@@ -16,7 +16,7 @@ use iosched_sim::workload::fio_job;
 use iosched_testing::fuzz::{KIB, MIB, NOWHERE, Target, file, target, utf8};
 
 use crate::journal;
-use crate::load::fio_job::{JobFile, JobTarget, TrialSettings};
+use crate::load::fio_job::{CountedWindow, JobFile, JobTarget, TrialSettings};
 use crate::load::pgbench::output;
 use crate::load::{Outcome, command, fio, iozone};
 use crate::measure::Measured;
@@ -57,6 +57,7 @@ fn fio_job(bytes: &[u8]) {
             place: JobTarget::Path("/dev/loop9".into()),
             runtime: None,
             ramp: None,
+            counted: None,
             seed: 7,
         };
         let _ = (file.writes(), file.reads(), file.workers());
@@ -74,8 +75,15 @@ fn fio_job(bytes: &[u8]) {
 }
 
 fn fio_output(bytes: &[u8]) {
-    if let Some(Ok(measured)) = utf8(bytes).map(fio::read_result) {
-        is_kept(measured.jobs, None);
+    let window = CountedWindow {
+        ramp: Duration::ZERO,
+        counted: Duration::from_secs(1),
+        runtime: Duration::from_secs(u64::MAX),
+    };
+    for window in [None, Some(&window)] {
+        if let Some(Ok(measured)) = utf8(bytes).map(|text| fio::read_result(text, window)) {
+            is_kept(measured.jobs, None);
+        }
     }
 }
 

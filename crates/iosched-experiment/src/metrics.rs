@@ -40,9 +40,10 @@ pub struct Flow {
     pub iops: f64,
     /// Mean completion latency.
     pub latency_mean_ns: f64,
-    /// Largest completion latency.
+    /// Largest completion latency of those in the bins.
     pub latency_max_ns: u64,
-    /// Completion latencies: (ns, count), ascending.
+    /// Completion latencies: (ns, count), ascending; of what was completed while they were counted
+    /// ([`crate::trial::Trial::counted_s`]).
     pub latency_bins: Vec<(u64, u64)>,
 }
 

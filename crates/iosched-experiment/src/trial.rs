@@ -43,6 +43,10 @@ pub struct Trial {
     pub jobs: Vec<JobResult>,
     /// The numbers that arms are compared by, worked out of the above.
     pub metrics: Metrics,
+    /// Until when the latencies were counted that percentiles are of, s, if the load still ran then: what was under way at the end
+    /// is not among them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted_s: Option<f64>,
     /// Commands of other runs that were alive when the load ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<String>,

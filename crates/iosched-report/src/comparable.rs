@@ -2,6 +2,7 @@
 //! same before numbers of one may be held against numbers of another.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use iosched_experiment::analysis::{Analysis, Rank};
 use iosched_experiment::load::Spec;
@@ -270,10 +271,14 @@ fn trial_length(plan: &Plan, name: &str) -> String {
         return String::new();
     };
     let planned = plan.loads[load].runtime_s;
-    let length = planned.map(std::time::Duration::from_secs_f64);
-    length
+    let length = planned.map(Duration::from_secs_f64);
+    let length = length
         .or_else(|| plan.trial_duration(load))
-        .map_or("as long as it takes".into(), span)
+        .map_or("as long as it takes".into(), span);
+    match plan.loads[load].counted_s.map(Duration::from_secs_f64) {
+        Some(counted) => format!("{length}, percentiles of {}", span(counted)),
+        None => length,
+    }
 }
 
 /// As it was read back in the first trial of the arm.
@@ -331,7 +336,7 @@ mod tests {
 
     #[test]
     fn what_makes_two_records_answers_to_different_questions_is_named() {
-        let cases: [(&str, Edit); 6] = [
+        let cases: [(&str, Edit); 7] = [
             ("kernel", |record| {
                 record.header.machine.kernel = "6.12".into();
             }),
@@ -347,6 +352,9 @@ mod tests {
             }),
             ("trial length of random-read", |record| {
                 record.header.plan.loads[0].runtime_s = Some(3.0);
+            }),
+            ("trial length of random-read", |record| {
+                record.header.plan.loads[0].counted_s = Some(9.0);
             }),
             ("nr_requests of none", |record| has_requests(record, "256")),
         ];

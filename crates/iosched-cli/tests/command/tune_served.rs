@@ -489,3 +489,51 @@ fn help_teaches_it_and_shells_complete_it() {
     let script = stdout(&answer(&["completions", "bash"]));
     assert!(script.contains("--emulate"));
 }
+
+/// fio takes what is under way at the end as done when the last of it is: 32 reads of a hard disk, a third of a second too
+/// long each. Percentiles are of what was completed before, or the report says that they are not.
+#[test]
+fn what_is_under_way_at_the_end_is_not_in_the_percentiles() {
+    if !can_emulate() || !has_fio() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let load = dir.path().join("deep.fio");
+    fs::write(
+        &load,
+        "[a]\nrw=randread\nbs=4k\niodepth=32\nnorandommap=1\n",
+    )
+    .unwrap();
+    let out = dir.path().join("r");
+    let mut command = iosched();
+    command.args(["tune", "--emulate", "hdd-7200", "--arms", "noop,deadline"]);
+    command.args(["--fixed-rounds", "2", "--runtime", "2s", "--no-html"]);
+    command.arg("--load").arg(&load).arg("--out").arg(&out);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let lines = record(&out);
+    assert_eq!(lines[0]["plan"]["loads"][0]["counted_s"], 1.5);
+    let trials: Vec<_> = lines
+        .iter()
+        .filter(|line| line["type"] == "trial")
+        .collect();
+    let mut whole = 0;
+    for trial in &trials {
+        let read = &trial["jobs"][0]["read"];
+        let bins = read["latency_bins"].as_array().unwrap();
+        let counted: u64 = bins.iter().map(|bin| bin[1].as_u64().unwrap()).sum();
+        let ios = read["ios"].as_u64().unwrap();
+        match trial["counted_s"].as_f64() {
+            Some(until) => assert!(until < 2.0 && counted + 32 <= ios, "{trial}"),
+            None => whole += 1, // a machine so busy that fio came too late
+        }
+    }
+    let said = in_one_line(&stdout(&answer(&["report", out.to_str().unwrap()])));
+    let is_said = said.contains("were under way when it ended");
+    assert_eq!(
+        is_said,
+        whole > 0,
+        "{whole} of {} trials: {said}",
+        trials.len()
+    );
+}

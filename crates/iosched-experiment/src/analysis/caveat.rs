@@ -106,7 +106,7 @@ pub(super) fn caveats(plan: &Plan, record: &Record) -> Vec<Caveat> {
 
 /// The trial of a load with the fewest accesses, if these are too few.
 fn few_accesses(plan: &Plan, record: &Record, load: usize) -> Option<Caveat> {
-    let (accesses, arm) = fewest_accesses(plan, record, load)?;
+    let (accesses, arm) = fewest_accesses(plan, record, load, |_| true)?;
     (accesses < ENOUGH_ACCESSES).then(|| Caveat::FewAccesses {
         load,
         arm,
@@ -115,12 +115,15 @@ fn few_accesses(plan: &Plan, record: &Record, load: usize) -> Option<Caveat> {
     })
 }
 
-/// The trial of a load with the fewest accesses, if more than one in a hundred may have been under way at its end.
+/// The trial of a load with the fewest accesses, if more than one in a hundred may have been under way at its end, and
+/// were counted.
 fn under_way_at_the_end(plan: &Plan, record: &Record, load: usize) -> Option<Caveat> {
     let Spec::JobFile(text) = &plan.loads[load].spec else {
         return None;
     };
-    let (accesses, arm) = fewest_accesses(plan, record, load)?;
+    let counts_before_the_end = |trial: &Trial| trial.counted_s.is_some();
+    let (accesses, arm) =
+        fewest_accesses(plan, record, load, |trial| !counts_before_the_end(trial))?;
     let under_way = JobFile::parse(&plan.loads[load].name, text)
         .ok()?
         .under_way_at_the_end();
@@ -134,12 +137,19 @@ fn under_way_at_the_end(plan: &Plan, record: &Record, load: usize) -> Option<Cav
     })
 }
 
-/// The fewest accesses that a trial of a load has, and its arm; none of a control, and where nothing counts them.
-fn fewest_accesses(plan: &Plan, record: &Record, load: usize) -> Option<(u64, usize)> {
+/// The fewest accesses that a trial of a load has, of the trials that this `concerns`, and its arm; none of a control, and where nothing counts them.
+fn fewest_accesses(
+    plan: &Plan,
+    record: &Record,
+    load: usize,
+    concerns: impl Fn(&Trial) -> bool,
+) -> Option<(u64, usize)> {
     if plan.loads[load].is_control {
         return None;
     }
-    let of_load = record.trials().filter(|trial| trial.slot.load == load);
+    let of_load = record
+        .trials()
+        .filter(|trial| trial.slot.load == load && concerns(trial));
     let counted = of_load.filter_map(|trial| Some((accesses(trial)?, trial.slot.arm)));
     counted.min()
 }
@@ -318,6 +328,10 @@ mod tests {
         };
         assert_eq!(of_job(deep, 1600), [expected]);
         assert_eq!(of_job(deep, 3200), []);
+        let mut plan = fixture::plan(2);
+        plan.loads[0].spec = Spec::JobFile(format!("[a]\nrw=randread\n{deep}"));
+        let before_the_end = said_of_plan(&plan, |trial| trial.counted_s = Some(9.0));
+        assert_eq!(before_the_end, []);
         for one_at_a_time in [
             "numjobs=32\n",
             "iodepth=32\nioengine=psync\n",

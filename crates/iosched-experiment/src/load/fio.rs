@@ -4,6 +4,11 @@
 //! (`lat_ns`): from before the submission, in which it may sleep for want of a free request, until it has the answer.
 //! They are kept as histogram bins so that percentiles of several jobs are merged from counts and never averaged.
 //!
+//! **The end.** When a worker's time is over, fio waits for all that it has under way, and takes them as done when the last
+//! one is (`do_io` in backend.c): their latencies are too long. fio is asked to print what it has counted shortly before, too
+//! (`--status-interval`), and percentiles are those of what was completed until then ([`CountedWindow`]). Rates and means are those of
+//! all: the drain makes up for the beginning, when nothing can have been completed yet (docs/statistics.md).
+//!
 //! Older versions: 3.x before 3.11 shows the bins below `clat_ns`; 2.x counts bytes in KiB and times in µs, and has bins of
 //! the completion latency alone (`clat`: without the submission). Options of ours that a version does not know are left
 //! out: fio names them before it does anything.
@@ -18,6 +23,7 @@ use iosched_machine::process::{self, ChildError, Finished, Scope, Stop};
 use iosched_machine::visible;
 use serde::Deserialize;
 
+use super::fio_job::CountedWindow;
 use crate::metrics::{Flow, JobResult};
 
 /// Time that fio may take beyond the load's own duration: start, layout of nothing, result.
@@ -123,6 +129,8 @@ pub struct Running<'a> {
     pub read_only: bool,
     /// When it is killed; by default after 30 s more than twice its duration.
     pub limit: Option<Duration>,
+    /// What percentiles are to be of, if that ends while the load still runs.
+    pub counted: Option<CountedWindow>,
     /// Whose rights it has, and where its processes are kept together.
     pub scope: &'a Scope,
     /// Whether the user wants us to stop.
@@ -136,6 +144,8 @@ pub struct Measurement {
     pub jobs: Vec<JobResult>,
     /// How long the job took that ended last, by fio's clock: its start and end are not in it.
     pub longest: Duration,
+    /// Until when the latencies of their percentiles were counted, if the load still ran then.
+    pub counted: Option<Duration>,
 }
 
 /// Runs a composed job file. `tick` is called while it runs.
@@ -169,7 +179,7 @@ pub(crate) fn run_timed(
             message: last_lines(&finished.stderr, &finished.stdout),
         });
     }
-    read_result(&finished.stdout)
+    read_result(&finished.stdout, running.counted.as_ref())
 }
 
 fn start(
@@ -185,6 +195,11 @@ fn start(
         .current_dir("/proc");
     if running.read_only {
         command.arg("--readonly");
+    }
+    if let Some(window) = &running.counted {
+        // Before 2.2.7, which is older than any that is taken, fio could hang on it (its issue 52).
+        let at = (window.ramp + window.counted).as_millis();
+        command.arg(format!("--status-interval={at}ms"));
     }
     command.arg("-"); // the job file comes on standard input
     let limit = running.limit.unwrap_or(running.duration * 2 + ALLOWANCE);
@@ -234,6 +249,7 @@ pub(crate) fn run_long(
         duration: Duration::ZERO,
         read_only: false,
         limit: Some(LONGEST),
+        counted: None,
         scope,
         stop,
     };
@@ -266,6 +282,16 @@ struct FioJob {
     /// ms.
     #[serde(default)]
     job_runtime: u64,
+}
+
+impl FioJob {
+    /// ms. 2.x has no time of the job, only of its flows.
+    fn runtime(&self) -> u64 {
+        match self.job_runtime {
+            0 => self.read.runtime.max(self.write.runtime),
+            runtime => runtime,
+        }
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -329,36 +355,116 @@ impl FioFlow {
     }
 }
 
-/// Reads fio's JSON+, before which it may have printed notes.
-pub(crate) fn read_result(stdout: &str) -> Result<Measurement, FioError> {
-    let unreadable = |cause: String| FioError::Unreadable { cause };
-    let start = if stdout.starts_with('{') {
-        0
-    } else {
-        stdout
-            .find("\n{")
-            .ok_or_else(|| unreadable("there is no JSON in it".into()))?
-            + 1
+/// Reads fio's JSON+, before which it may have printed notes: its last account, and what of an earlier one counts.
+pub(crate) fn read_result(
+    stdout: &str,
+    window: Option<&CountedWindow>,
+) -> Result<Measurement, FioError> {
+    let accounts = read_accounts(stdout)?;
+    let Some((last, before)) = accounts.split_last() else {
+        return Err(unreadable("there is no JSON in it".into()));
     };
-    let output: FioOutput =
-        serde_json::from_str(&stdout[start..]).map_err(|error| unreadable(error.to_string()))?;
-    if output.jobs.is_empty() {
-        return Err(unreadable("it names no job".into()));
-    }
-    // 2.x has no time of the job, only of its flows.
-    let runtime = |job: &FioJob| match job.job_runtime {
-        0 => job.read.runtime.max(job.write.runtime),
-        runtime => runtime,
+    let longest = last.jobs.iter().map(FioJob::runtime).max();
+    let longest = Duration::from_millis(longest.unwrap_or(0));
+    let jobs: Vec<JobResult> = last.jobs.iter().map(job_result).collect::<Result<_, _>>()?;
+    let earlier = window.and_then(|window| {
+        let mut latest_first = before.iter().rev();
+        latest_first.find_map(|early| counted_until(early, last, &jobs, window))
+    });
+    let (jobs, counted) = match earlier {
+        Some((jobs, counted)) => (jobs, Some(counted)),
+        None => (jobs, None),
     };
-    let longest = output.jobs.iter().map(runtime).max();
-    let jobs = output.jobs.into_iter().map(job_result);
     Ok(Measurement {
-        jobs: jobs.collect::<Result<_, _>>()?,
-        longest: Duration::from_millis(longest.unwrap_or(0)),
+        jobs,
+        longest,
+        counted,
     })
 }
 
-fn job_result(job: FioJob) -> Result<JobResult, FioError> {
+/// One account after another, as fio prints them if it is to say how far it is.
+fn read_accounts(stdout: &str) -> Result<Vec<FioOutput>, FioError> {
+    let mut accounts = Vec::new();
+    let mut rest = stdout;
+    while let Some(start) = start_of_json(rest) {
+        let mut read = serde_json::Deserializer::from_str(&rest[start..]).into_iter::<FioOutput>();
+        let Some(account) = read.next() else { break };
+        let account = account.map_err(|error| unreadable(error.to_string()))?;
+        if account.jobs.is_empty() {
+            return Err(unreadable("it names no job".into()));
+        }
+        accounts.push(account);
+        rest = &rest[start + read.byte_offset()..];
+    }
+    Ok(accounts)
+}
+
+fn start_of_json(text: &str) -> Option<usize> {
+    if text.starts_with('{') {
+        return Some(0);
+    }
+    text.find("\n{").map(|line_end| line_end + 1)
+}
+
+/// What each job did, with the percentiles of an earlier account, and until when that was. `None` if that account cannot serve: it came after
+/// the run time (when the drain may be in it), or some job has completed nothing since, or not yet.
+fn counted_until(
+    early: &FioOutput,
+    last: &FioOutput,
+    jobs: &[JobResult],
+    window: &CountedWindow,
+) -> Option<(Vec<JobResult>, Duration)> {
+    if early.jobs.len() != last.jobs.len() {
+        return None;
+    }
+    let mut longest = 0;
+    let mut counted = Vec::new();
+    for ((early, last), whole) in early.jobs.iter().zip(&last.jobs).zip(jobs) {
+        let runtime = early.runtime();
+        if early.jobname != last.jobname || u128::from(runtime) > window.runtime.as_millis() {
+            return None;
+        }
+        longest = longest.max(runtime);
+        let until = job_result(early).ok()?;
+        if completed(&until) >= completed(whole) {
+            return None;
+        }
+        counted.push(JobResult {
+            name: until.name,
+            read: flow_until(until.read, whole.read.as_ref())?,
+            write: flow_until(until.write, whole.write.as_ref())?,
+            trim: flow_until(until.trim, whole.trim.as_ref())?,
+            transactions: None,
+        });
+    }
+    Some((counted, Duration::from_millis(longest)))
+}
+
+/// Accesses whose latency is known. Meanwhile fio's own count has those in it that are under way.
+fn completed(job: &JobResult) -> u64 {
+    let bins = job.flows().into_iter().flat_map(|flow| &flow.latency_bins);
+    bins.map(|&(_, count)| count).fold(0, u64::saturating_add)
+}
+
+/// The whole flow, with the percentiles of what was completed until then; outside: that cannot be told.
+#[expect(clippy::option_option, reason = "no flow is an answer, too")]
+fn flow_until(until: Option<Flow>, whole: Option<&Flow>) -> Option<Option<Flow>> {
+    let Some(whole) = whole else {
+        return until.is_none().then_some(None);
+    };
+    let until = until.filter(|until| !until.latency_bins.is_empty())?;
+    Some(Some(Flow {
+        latency_max_ns: until.latency_max_ns,
+        latency_bins: until.latency_bins,
+        ..whole.clone()
+    }))
+}
+
+fn unreadable(cause: String) -> FioError {
+    FioError::Unreadable { cause }
+}
+
+fn job_result(job: &FioJob) -> Result<JobResult, FioError> {
     if job.error != 0 {
         let raw = i32::try_from(job.error).unwrap_or(5);
         return Err(FioError::Failed {
@@ -367,7 +473,7 @@ fn job_result(job: FioJob) -> Result<JobResult, FioError> {
         });
     }
     Ok(JobResult {
-        name: job.jobname,
+        name: job.jobname.clone(),
         read: flow(&job.read)?,
         write: flow(&job.write)?,
         trim: job.trim.as_ref().map(flow).transpose()?.flatten(),
@@ -441,7 +547,7 @@ mod tests {
 
     #[test]
     fn notes_before_the_json_are_passed_over_and_bins_are_sorted() {
-        let jobs = read_result(OUTPUT).unwrap().jobs;
+        let jobs = read_result(OUTPUT, None).unwrap().jobs;
         let read = jobs[0].read.as_ref().unwrap();
         assert_eq!(read.latency_bins, vec![(10, 1), (2000, 1)]);
         assert_eq!(read.ios, 2);
@@ -462,7 +568,7 @@ mod tests {
 
     #[test]
     fn the_units_of_fio_2_are_kib_and_microseconds() {
-        let measured = read_result(OF_2).unwrap();
+        let measured = read_result(OF_2, None).unwrap();
         assert_eq!(measured.longest, Duration::from_secs(1));
         let read = measured.jobs[0].read.as_ref().unwrap();
         assert_eq!((read.ios, read.bytes), (2, 8192));
@@ -481,7 +587,7 @@ mod tests {
             r#"},"clat_ns":{"max":9,"mean":1.0,"bins":{"8":2}}"#,
             1,
         );
-        let jobs = read_result(&output).unwrap().jobs;
+        let jobs = read_result(&output, None).unwrap().jobs;
         let read = jobs[0].read.as_ref().unwrap();
         assert_eq!(
             (read.latency_max_ns, &read.latency_bins[..]),
@@ -501,14 +607,73 @@ mod tests {
 
     #[test]
     fn a_job_that_ended_with_an_error_is_an_error() {
-        let error = read_result(&OUTPUT.replace("\"error\":0", "\"error\":5")).unwrap_err();
+        let error = read_result(&OUTPUT.replace("\"error\":0", "\"error\":5"), None).unwrap_err();
         assert!(error.to_string().contains("Input/output error"), "{error}");
+    }
+
+    /// An account of one worker: how long it ran, what fio counts, and the accesses whose latency is known.
+    fn account(runtime: u64, begun: u64, bins: &[(u64, u64)]) -> String {
+        let bins: BTreeMap<String, u64> = bins.iter().map(|(ns, n)| (ns.to_string(), *n)).collect();
+        let known: u64 = bins.values().sum();
+        let longest = bins.keys().filter_map(|ns| ns.parse::<u64>().ok()).max();
+        let longest = longest.unwrap_or(0);
+        let (bytes, iops) = (known * 4096, known * 1000 / runtime);
+        let (bytes_per_s, mean) = (iops * 4096, 32_000_000_000 / iops.max(1));
+        let bins = serde_json::to_string(&bins).unwrap();
+        format!(
+            r#"{{"jobs":[{{"jobname":"a","error":0,"job_runtime":{runtime},
+ "read":{{"io_bytes":{bytes},"bw_bytes":{bytes_per_s},"iops":{iops},"runtime":{runtime},"total_ios":{begun},
+   "lat_ns":{{"max":{longest},"mean":{mean},"bins":{bins}}}}},
+ "write":{{"io_bytes":0,"bw_bytes":0,"iops":0.0,"total_ios":0,"lat_ns":{{"max":0,"mean":0.0}}}}}}]}}
+"#
+        )
+    }
+
+    #[test]
+    fn what_was_under_way_at_the_end_is_not_counted_where_fio_tells() {
+        let window = CountedWindow {
+            ramp: Duration::ZERO,
+            counted: Duration::from_secs(9),
+            runtime: Duration::from_secs(10),
+        };
+        let read = |output: &str| read_result(output, Some(&window)).unwrap();
+        let whole = account(10_500, 1050, &[(10, 1018), (999, 32)]);
+        let before = account(9000, 932, &[(10, 900)]);
+        let before_that = account(4500, 482, &[(10, 450)]);
+
+        let counted = read(&format!("{before_that}{before}{whole}"));
+        assert_eq!(counted.counted, Some(Duration::from_secs(9)));
+        assert_eq!(counted.longest, Duration::from_millis(10_500));
+        let flow = counted.jobs[0].read.as_ref().unwrap();
+        assert_eq!(flow.latency_bins, [(10, 900)]);
+        assert_eq!(flow.latency_max_ns, 10);
+        let of_all = (flow.ios, flow.bytes, flow.iops, flow.latency_mean_ns);
+        assert_eq!(of_all, (1050, 1050 * 4096, 100.0, 320_000_000.0));
+
+        let too_late = account(10_001, 1050, &[(10, 1000)]);
+        let nothing_since = account(9000, 1050, &[(10, 1018), (999, 32)]);
+        let nothing_yet = account(9000, 32, &[]);
+        let other_job = before.replace("\"a\"", "\"b\"");
+        for unusable in [
+            too_late,
+            nothing_since,
+            nothing_yet,
+            other_job,
+            String::new(),
+        ] {
+            let all = read(&format!("note: of fio\n{unusable}{whole}"));
+            assert_eq!(all.counted, None, "{unusable}");
+            let bins = &all.jobs[0].read.as_ref().unwrap().latency_bins;
+            assert_eq!(bins[..], [(10, 1018), (999, 32)]);
+        }
+        let of_all = read_result(&format!("{before}{whole}"), None).unwrap();
+        assert_eq!(of_all.counted, None);
     }
 
     #[test]
     fn output_without_json_is_unreadable() {
         assert!(matches!(
-            read_result("fio: nothing"),
+            read_result("fio: nothing", None),
             Err(FioError::Unreadable { .. })
         ));
     }

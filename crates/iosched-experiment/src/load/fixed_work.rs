@@ -76,6 +76,7 @@ impl FixedWork {
             place: self.place(at),
             runtime: None,
             ramp: None,
+            counted: None,
             seed: settings.seed,
         };
         match self.settings.files {
@@ -129,6 +130,7 @@ impl Load for FixedWork {
             place: self.place(at),
             runtime: None,
             ramp: None,
+            counted: None,
             seed: 1,
         };
         fio::run_long(&self.file.compose_layout(&settings), at.scope, at.stop)?;
@@ -161,6 +163,7 @@ impl Load for FixedWork {
             duration: Duration::ZERO,
             read_only: false,
             limit: Some(at.trial_limit.unwrap_or(LONGEST)),
+            counted: None,
             scope: at.scope,
             stop: at.stop,
         };

@@ -48,6 +48,10 @@ impl Load for FioLoad {
         Some(self.file.duration(settings))
     }
 
+    fn counted(&self, settings: &TrialSettings) -> Option<Duration> {
+        self.file.counted(settings)
+    }
+
     fn default_runtime(&self) -> Option<Duration> {
         (!self.file.has_runtime()).then_some(DEFAULT_RUNTIME)
     }
@@ -79,6 +83,7 @@ impl Load for FioLoad {
             place: at.place.clone(),
             runtime: None,
             ramp: None,
+            counted: None,
             seed: 1,
         };
         fio::run_long(&self.file.compose_layout(&settings), at.scope, at.stop)?;
@@ -95,12 +100,14 @@ impl Load for FioLoad {
             duration: self.file.duration(turn.settings),
             read_only: !self.file.writes(),
             limit: at.trial_limit,
+            counted: self.file.counted_window(turn.settings),
             scope: at.scope,
             stop: at.stop,
         };
-        let jobs = fio::run(&self.file.compose(turn.settings), &running, tick)?;
+        let measured = fio::run_timed(&self.file.compose(turn.settings), &running, tick)?;
         Ok(Outcome {
-            jobs,
+            jobs: measured.jobs,
+            counted: measured.counted,
             ..Outcome::default()
         })
     }

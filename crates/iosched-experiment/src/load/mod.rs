@@ -238,6 +238,8 @@ pub struct Outcome {
     pub elapsed_s: Option<f64>,
     /// How long the trial took in virtual time, of which its rates are (a simulated load).
     pub virtual_time: Option<Duration>,
+    /// Until when the latencies of percentiles were counted, if the load still ran then.
+    pub counted: Option<Duration>,
     /// The number that the load was asked to find.
     pub number: Option<f64>,
     /// What else it says, by name: kept, shown, never decisive.
@@ -313,6 +315,11 @@ pub trait Load {
     /// One of them is missing.
     fn programs(&self) -> Result<Vec<String>, LoadError> {
         Ok(Vec::new())
+    }
+
+    /// How much of the run time of a trial the percentiles of its latencies are of, where that is not all.
+    fn counted(&self, _settings: &TrialSettings) -> Option<Duration> {
+        None
     }
 
     /// How long the load of one trial takes; `None` if that is not known before it ran.

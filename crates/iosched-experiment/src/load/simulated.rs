@@ -391,6 +391,7 @@ mod tests {
             place: JobTarget::Path(String::new()),
             runtime: Some(Duration::from_secs(3)),
             ramp: None,
+            counted: None,
             seed,
         }
     }

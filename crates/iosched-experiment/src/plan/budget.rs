@@ -6,6 +6,7 @@ use std::time::Duration;
 use iosched_stats::race;
 
 use super::{Plan, PlanError};
+use crate::load::fio_job::JobTarget;
 
 /// What a trial takes besides its load: a switch, dropped caches, fio's start and end.
 pub(crate) const TRIAL_OVERHEAD: Duration = Duration::from_millis(800);
@@ -20,11 +21,21 @@ const SHORTEST_TENTHS: u32 = 10;
 /// How much of the budget of time the runs until steady may take: the rest is for the answer.
 pub(crate) const STEADY_SHARE: f64 = 0.5;
 
-/// Fills in the run times that nobody has chosen.
+/// Fills in the run times that nobody has chosen, and how much of them counts.
 ///
 /// # Errors
 /// The fewest rounds that decide anything do not fit into the budget.
 pub(super) fn choose_run_times(plan: &mut Plan) -> Result<(), PlanError> {
+    fit_into_budget(plan)?;
+    for load in 0..plan.loads.len() {
+        let settings = plan.trial_settings(load, 0, JobTarget::Path(String::new()));
+        let counted = plan.loads[load].open().counted(&settings);
+        plan.loads[load].counted_s = counted.map(|counted| counted.as_secs_f64());
+    }
+    Ok(())
+}
+
+fn fit_into_budget(plan: &mut Plan) -> Result<(), PlanError> {
     let free = take_defaults(plan);
     let (Some(budget), Some(_)) = (plan.rules.time_budget(), time_of(plan, 1)) else {
         return Ok(());

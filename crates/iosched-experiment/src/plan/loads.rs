@@ -282,6 +282,7 @@ fn plan_one(
         is_control: false,
         turns: 1,
         runtime_s: wanted.runtime.map(|runtime| runtime.as_secs_f64()),
+        counted_s: None,
     })
 }
 

@@ -245,6 +245,10 @@ pub struct PlannedLoad {
     pub turns: u32,
     /// Run time of a trial, s; `None` leaves it to the job file.
     pub runtime_s: Option<f64>,
+    /// How much of it the percentiles of latencies are of, s, so that they have nothing of what is under way at the end;
+    /// `None`: they are of all accesses, also of those that end later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted_s: Option<f64>,
     /// Its trials wait until it has become steady.
     #[serde(default)]
     pub wait_until_steady: bool,
@@ -404,6 +408,7 @@ impl Plan {
             place,
             runtime: self.loads[load].runtime_s.map(Duration::from_secs_f64),
             ramp: (self.ramp_s > 0.0).then(|| Duration::from_secs_f64(self.ramp_s)),
+            counted: self.loads[load].counted_s.map(Duration::from_secs_f64),
             seed: u64::from(self.stream(2, round, load).next_u32()),
         }
     }
@@ -499,6 +504,9 @@ impl PlannedLoad {
         }
         if let Some(runtime) = self.runtime_s.filter(|&runtime| !is_seconds(runtime)) {
             return out("runtime_s of a load", runtime.to_string(), SECONDS);
+        }
+        if let Some(counted) = self.counted_s.filter(|&counted| !is_seconds(counted)) {
+            return out("counted_s of a load", counted.to_string(), SECONDS);
         }
         Ok(())
     }
@@ -629,7 +637,7 @@ mod tests {
     #[test]
     fn a_plan_that_was_edited_is_checked() {
         assert!(fixture::plan(2).check().is_ok());
-        let edits: [fn(&mut Plan); 15] = [
+        let edits: [fn(&mut Plan); 16] = [
             |plan| plan.baseline = 9,
             |plan| plan.active = Some(9),
             |plan| plan.ramp_s = 1e300,
@@ -637,6 +645,7 @@ mod tests {
             |plan| plan.rules.time_budget_s = Some(-1.0),
             |plan| plan.rules.max_rounds = u32::MAX,
             |plan| plan.loads[0].runtime_s = Some(1e20),
+            |plan| plan.loads[0].counted_s = Some(-1.0),
             |plan| plan.loads[0].turns = u32::MAX,
             |plan| plan.loads[0].weight = 1e300,
             |plan| plan.rules.margin = 0.0,

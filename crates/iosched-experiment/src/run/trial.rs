@@ -81,6 +81,7 @@ impl Runner<'_> {
             measured: run.measured,
             jobs: run.outcome.jobs,
             metrics,
+            counted_s: run.outcome.counted.map(|counted| counted.as_secs_f64()),
             beside: journal::others(self.host),
         }))
     }

@@ -100,6 +100,7 @@ mod tests {
             place: JobTarget::Path("/dev/loop9".into()),
             runtime: Some(Duration::from_secs(10)),
             ramp: None,
+            counted: None,
             seed: 7,
         }
     }

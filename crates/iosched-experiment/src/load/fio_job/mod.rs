@@ -73,8 +73,28 @@ pub struct TrialSettings {
     pub runtime: Option<Duration>,
     /// Time before counting starts; `None` keeps what the file says.
     pub ramp: Option<Duration>,
+    /// How much of the run time percentiles are of, where that is not all (`JobFile::counted`).
+    pub counted: Option<Duration>,
     /// Seed of fio's random offsets: equal within a round, so that arms meet the same offsets.
     pub seed: u64,
+}
+
+/// So long before the end of the run time fio is asked at least: it starts its workers, and asks them, when the
+/// machine lets it.
+const SHORTEST_REST: Duration = Duration::from_millis(500);
+
+/// The most workers of whom fio is asked for one account more: each takes some 40 KiB of its output.
+const MOST_ACCOUNTED: u64 = 64;
+
+/// What of a trial percentiles are of: fio prints an account at its end, while the load still runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CountedWindow {
+    /// Time before counting starts.
+    pub ramp: Duration,
+    /// How long is counted.
+    pub counted: Duration,
+    /// How long the load runs from then on.
+    pub runtime: Duration,
 }
 
 impl JobFile {
@@ -128,6 +148,46 @@ impl JobFile {
             }
         };
         self.jobs.iter().map(of_job).fold(0, u64::saturating_add)
+    }
+
+    /// How much of a trial's run time the percentiles of latencies are to be of, where that is not all: if accesses can be
+    /// under way when it is over, what was completed shortly before, while the load still ran. `None` also where the
+    /// jobs do not all run at the same time, and where the run time is too short.
+    pub(crate) fn counted(&self, settings: &TrialSettings) -> Option<Duration> {
+        let is_at_times_of_its_own = |job: &Job| {
+            ["stonewall", "wait_for_previous", "startdelay", "exitall"]
+                .iter()
+                .any(|key| job.has(key))
+        };
+        let is_no_account_needed = self.under_way_at_the_end() == 0;
+        if is_no_account_needed
+            || self.workers() > MOST_ACCOUNTED
+            || self.jobs.iter().any(is_at_times_of_its_own)
+        {
+            return None;
+        }
+        self.common_time("ramp_time", settings.ramp)?;
+        let runtime = self.common_time("runtime", settings.runtime)?;
+        let rest = (runtime / 10).max(SHORTEST_REST);
+        let counted = runtime.checked_sub(rest)?;
+        (counted >= rest).then_some(counted)
+    }
+
+    /// When fio is to say what it has counted, in a trial of which not all counts.
+    pub(super) fn counted_window(&self, settings: &TrialSettings) -> Option<CountedWindow> {
+        Some(CountedWindow {
+            ramp: self.common_time("ramp_time", settings.ramp)?,
+            counted: settings.counted?,
+            runtime: self.common_time("runtime", settings.runtime)?,
+        })
+    }
+
+    /// A time that all jobs have in common: the trial's, or what the file says.
+    fn common_time(&self, key: &str, of_trial: Option<Duration>) -> Option<Duration> {
+        let of_job = |job: &Job| job.last(key, key).and_then(parse_time).unwrap_or_default();
+        let mut of_jobs = self.jobs.iter().map(of_job);
+        let first = of_trial.or_else(|| of_jobs.next())?;
+        (of_trial.is_some() || of_jobs.all(|time| time == first)).then_some(first)
     }
 
     /// How long a trial lasts at the most by the file's own words and the settings: jobs run side
@@ -213,11 +273,53 @@ mod tests {
             place: JobTarget::Path("/dev/loop9".into()),
             runtime,
             ramp: None,
+            counted: None,
             seed: 7,
         };
         assert_eq!(file.duration(&settings(None)), Duration::from_secs(85));
         let told = settings(Some(Duration::from_secs(10)));
         assert_eq!(file.duration(&told), Duration::from_secs(15 + 10));
+    }
+
+    #[test]
+    fn what_counts_ends_before_the_run_time_where_accesses_can_be_under_way_then() {
+        let counted = |text: &str, runtime: Option<u64>| {
+            let settings = TrialSettings {
+                place: JobTarget::Path("/dev/loop9".into()),
+                runtime: runtime.map(Duration::from_millis),
+                ramp: None,
+                counted: None,
+                seed: 7,
+            };
+            let file = JobFile::parse("j", text).unwrap();
+            file.counted(&settings).map(|counted| counted.as_millis())
+        };
+        let deep = "[a]\niodepth=32\n";
+        assert_eq!(counted(deep, Some(60_000)), Some(54_000));
+        assert_eq!(counted(deep, Some(2000)), Some(1500));
+        assert_eq!(counted(deep, Some(999)), None, "too short");
+        assert_eq!(counted("[a]\n", Some(60_000)), None, "one at a time");
+        let many = format!("{deep}numjobs=65\n");
+        assert_eq!(counted(&many, Some(60_000)), None, "too many workers");
+        let with_a_runtime = format!("{deep}runtime=20\n[b]\n");
+        assert_eq!(
+            counted(&format!("{with_a_runtime}runtime=20\n"), None),
+            Some(18_000)
+        );
+        assert_eq!(
+            counted(&format!("{with_a_runtime}runtime=30\n"), None),
+            None
+        );
+        assert_eq!(counted(&with_a_runtime, Some(10_000)), Some(9000));
+        for own_times in [
+            "stonewall\n",
+            "startdelay=1\n",
+            "exitall\n",
+            "ramp_time=1\n",
+        ] {
+            let text = format!("{deep}[b]\n{own_times}");
+            assert_eq!(counted(&text, Some(10_000)), None, "{own_times}");
+        }
     }
 
     #[test]

@@ -167,6 +167,7 @@ impl Responsiveness {
             },
             runtime,
             ramp: None,
+            counted: None,
             seed,
         }
     }

@@ -28,6 +28,7 @@ fn trial(text: &str, model: &str, arm: &str, seed: u64) -> Outcome {
         place: crate::load::fio_job::JobTarget::Path(String::new()),
         runtime: None,
         ramp: None,
+        counted: None,
         seed,
     };
     let stop = iosched_machine::process::Stop::new();

@@ -89,6 +89,7 @@ fn reads(device: &str, depth: usize, stop: &Stop) -> Result<(f64, f64), LiveErro
         duration: TIME,
         read_only: true,
         limit: None,
+        counted: None,
         scope: &Scope::default(),
         stop,
     };

@@ -84,6 +84,7 @@ impl<'a> Bench<'a> {
             place: JobTarget::Path(path.display().to_string()),
             runtime: Some(plan.wanted.runtime),
             ramp: None,
+            counted: None,
             seed: plan.wanted.seed,
         };
         let job_file = load.file.compose(&settings);
@@ -91,6 +92,7 @@ impl<'a> Bench<'a> {
             duration: load.file.duration(&settings),
             read_only: !load.file.writes(),
             limit: None,
+            counted: None,
             scope: &Scope::default(),
             stop: self.stop,
         };
