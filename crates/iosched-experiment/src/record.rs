@@ -23,7 +23,7 @@ use iosched_machine::lock::{self, Holder};
 use iosched_machine::path_trust::{self, Trusted, WayError};
 use iosched_machine::process::{self, User};
 use iosched_machine::user_files::{self, NewFile};
-use rustix::fs::{OFlags, fstat};
+use rustix::fs::{Access, OFlags, fstat};
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{MOST_ROUNDS, Plan};
@@ -675,7 +675,9 @@ fn check_writers_of(
 /// Checks that a directory can take a new record, without making anything.
 pub fn check_new(directory: &Path) -> Result<(), RecordError> {
     let metadata = match fs::symlink_metadata(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return check_can_make(directory);
+        }
         Err(source) => {
             return Err(RecordError::Io {
                 path: directory.into(),
@@ -695,6 +697,23 @@ pub fn check_new(directory: &Path) -> Result<(), RecordError> {
         });
     }
     check_empty(directory, directory)
+}
+
+/// Checks that a directory that is not there can be made, by what stands above it and without making anything.
+///
+/// # Errors
+/// Nothing can be made there: a read-only file system, or another's directory.
+pub fn check_can_make(directory: &Path) -> Result<(), RecordError> {
+    let is_there = |path: &&Path| fs::symlink_metadata(path).is_ok();
+    let above = directory.ancestors().skip(1).find(is_there);
+    // A relative path ends with nothing: the directory that we are in.
+    let above = above.filter(|path| !path.as_os_str().is_empty());
+    let above = above.unwrap_or(Path::new("."));
+    let access = Access::WRITE_OK | Access::EXEC_OK;
+    rustix::fs::access(above, access).map_err(|errno| RecordError::Io {
+        path: directory.into(),
+        source: errno.into(),
+    })
 }
 
 /// The same of what is in it; `at` is that directory.

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use iosched_sim::scheduler::SchedulerError;
+use iosched_sim::scheduler::{self, BlockLayer, SchedulerError};
 
 use crate::command_line::Remedy;
 use crate::visible;
@@ -126,6 +126,16 @@ impl Failure for SchedulerError {
         match self {
             SchedulerError::Groups { .. } => {
                 Some("take a load without cgroups, or another scheduler".to_owned())
+            }
+            SchedulerError::Throttling { .. } => {
+                let of_blk_mq = scheduler::schedulers()
+                    .iter()
+                    .filter(|info| info.block_layer == BlockLayer::MultiQueue);
+                let names: Vec<&str> = of_blk_mq.map(|info| info.name).collect();
+                Some(format!(
+                    "leave it out, or take schedulers that have it: {}",
+                    names.join(", ")
+                ))
             }
             SchedulerError::TooOld { oldest, .. } => Some(format!(
                 "take the rules of a later kernel: `kernel={oldest}`"

@@ -132,7 +132,8 @@ pub(crate) struct SimulateArgs {
     hardware_queues: Option<u64>,
 
     /// Write-back throttling: the latency that reads should not exceed while the page cache is
-    /// written, as in `queue/wbt_lat_usec` (Linux: 2ms on flash, 75ms on disks; default: off)
+    /// written, as in `queue/wbt_lat_usec` (Linux: 2ms on flash, 75ms on disks; default: off).
+    /// Not with noop, deadline and cfq
     #[arg(long, value_name = "TIME")]
     wbt_lat: Option<Span>,
 

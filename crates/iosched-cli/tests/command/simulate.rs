@@ -197,6 +197,20 @@ fn what_cannot_be_done_is_said_with_its_reason_and_code() {
         6,
         "bfq is not simulated with cgroups",
     );
+    let throttled = ["simulate", "--wbt-lat", "2ms", "--until", "100ms"];
+    for name in ["noop", "deadline", "cfq"] {
+        fails(
+            &[&throttled[..], &["--scheduler", name]].concat(),
+            6,
+            &format!("write-back throttling is not simulated with {name}"),
+        );
+    }
+    // Where all are meant, those that have it are.
+    let all: serde_json::Value =
+        serde_json::from_slice(&answer(&[&throttled[..], &["--json"]].concat()).stdout).unwrap();
+    let runs = all["runs"].as_array().unwrap().iter();
+    let names: Vec<&str> = runs.map(|run| run["scheduler"].as_str().unwrap()).collect();
+    assert_eq!(names, ["none", "mq-deadline", "kyber", "bfq"]);
     fails(
         &["conform", "--scheduler", "noop", &load],
         2,

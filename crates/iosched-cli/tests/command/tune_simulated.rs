@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Output;
 
-use crate::common::{CopyForEverybody, can_use_loop_devices, iosched, text};
+use crate::common::{CopyForEverybody, can_use_loop_devices, iosched, run, text};
 use serde_json::Value;
 
 fn tune(directory: &Path, arguments: &str) -> Output {
@@ -46,6 +46,37 @@ fn a_simulated_tune_ends_in_a_verdict_and_a_record_that_says_it_again() {
     let again = iosched().arg("report").arg(&record).output().unwrap();
     let table = stdout.split("\nrecord: ").next().unwrap();
     assert_eq!(text(&again.stdout).trim(), table.trim());
+}
+
+/// A dry run finds what a run finds in its first seconds: that nothing can be written where its record is to be.
+#[test]
+fn a_dry_run_looks_whether_the_record_can_be_made() {
+    if !can_use_loop_devices() {
+        return; // needs root for a mount
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mounted = dir.path().display().to_string();
+    run("mount", &["-t", "tmpfs", "-o", "ro", "none", &mounted]);
+    let tried: Vec<(String, String)> = [&["--dry-run"][..], &[]]
+        .into_iter()
+        .flat_map(|dry| [Some("r"), Some("not/there/r"), None].map(|out| (dry, out)))
+        .map(|(dry, out)| {
+            let mut command = iosched();
+            command.args(["tune", "--simulate", "hdd-7200", "--fixed-rounds", "2"]);
+            command.args(dry).current_dir(dir.path());
+            if let Some(out) = out {
+                command.arg("--out").arg(dir.path().join(out));
+            }
+            let output = command.output().unwrap();
+            let said = format!("{dry:?} {out:?}: {:?}", output.status.code());
+            (said, text(&output.stderr))
+        })
+        .collect();
+    run("umount", &[&mounted]);
+    for (what, stderr) in tried {
+        assert!(what.ends_with("Some(12)"), "{what}: {stderr}");
+        assert!(stderr.contains("Read-only file system"), "{what}: {stderr}");
+    }
 }
 
 #[test]
@@ -116,6 +147,10 @@ fn what_is_not_simulated_is_refused_by_name_before_anything_is_written() {
         ("--simulate floppy", "floppy"),
         ("--simulate hdd-7200 --arms noop,no-such", "no-such"),
         ("--simulate hdd-7200 --arms noop,cfq:quantum=-1", "quantum"),
+        (
+            "--simulate hdd-7200 --arms none,deadline:wbt_lat_usec=2000",
+            "write-back throttling is not simulated with deadline",
+        ),
         (&format!("--simulate hdd-7200 --load {job}"), "verify"),
         ("--simulate hdd-7200 --objective cpu", "no processors"),
         ("--simulate hdd-7200 --size 6G", "--size"),
@@ -131,6 +166,8 @@ fn what_is_not_simulated_is_refused_by_name_before_anything_is_written() {
             "the files of load desktop need",
         ),
         ("--simulate hdd-7200 --ramp 1s", "--ramp"),
+        ("--simulate hdd-7200 --timeout 1s", "--timeout"),
+        ("--simulate hdd-7200 --file-size 1g", "--file-size"),
         ("--simulate hdd-7200 --apply", "--apply"),
         ("sda --simulate hdd-7200", "--simulate"),
     ] {

@@ -126,6 +126,10 @@ impl SimulatedArm {
             let (_, value) = of_queue.iter().find(|(name, _)| name == wanted)?;
             u64::try_from(*value).ok()
         };
+        let wbt_lat = value("wbt_lat_usec").filter(|&micros| micros > 0);
+        if wbt_lat.is_some() {
+            scheduler::info(&spec.name)?.check_throttling()?;
+        }
         let kernel = Kernel {
             rotational: disk.model.rotational(),
             ..spec.usual_kernel()?
@@ -135,9 +139,7 @@ impl SimulatedArm {
             kernel,
             nr_requests: value("nr_requests")
                 .map(|number| usize::try_from(number.max(4)).unwrap_or(usize::MAX)), // as the kernel
-            wbt_lat: value("wbt_lat_usec")
-                .filter(|&micros| micros > 0)
-                .map(Nanos::from_micros),
+            wbt_lat: wbt_lat.map(Nanos::from_micros),
         })
     }
 }

@@ -537,7 +537,11 @@ impl Plan {
         let seed = wanted.seed;
         let work = wanted.load.work(model.capacity(), seed, &meter)?;
         let may_run = |spec: &SchedulerSpec| -> Result<(), SchedulerError> {
-            simulate::check_groups(scheduler::info(&spec.name)?, work.jobs())
+            let info = scheduler::info(&spec.name)?;
+            if wanted.wbt_lat.is_some_and(|wbt_lat| wbt_lat > Nanos::ZERO) {
+                info.check_throttling()?;
+            }
+            simulate::check_groups(info, work.jobs())
         };
         if wanted.leaves_refused_out {
             let both = specs.into_iter().zip(wanted.schedulers);

@@ -452,6 +452,21 @@ impl BlockLayer {
     }
 }
 
+impl SchedulerInfo {
+    /// Refuses a scheduler of the block layer that is simulated without write-back throttling.
+    ///
+    /// # Errors
+    /// It is one.
+    pub fn check_throttling(&self) -> Result<(), SchedulerError> {
+        match self.block_layer {
+            BlockLayer::MultiQueue => Ok(()),
+            BlockLayer::SingleQueue => Err(SchedulerError::Throttling {
+                scheduler: self.name,
+            }),
+        }
+    }
+}
+
 /// How the moment at which ticks begin is found for a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PhaseSearch {

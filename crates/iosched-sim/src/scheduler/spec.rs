@@ -32,6 +32,11 @@ pub enum SchedulerError {
         "{scheduler} is not simulated with cgroups: how it shares between them is not known here"
     )]
     Groups { scheduler: &'static str },
+    /// Write-back throttling, in the block layer that is simulated without it.
+    #[error(
+        "write-back throttling is not simulated with {scheduler}: the single-queue block layer has none here"
+    )]
+    Throttling { scheduler: &'static str },
     /// It cannot be made to do what a recording did.
     #[error("{scheduler} cannot follow a recording")]
     NotFollowed { scheduler: &'static str },

@@ -69,7 +69,7 @@ pub(crate) struct TuneArgs {
     #[arg(
         long,
         value_name = "MODEL",
-        conflicts_with_all = ["target", "user", "apply", "persist", "precondition", "destroy_data", "ramp", "resume"]
+        conflicts_with_all = ["target", "user", "apply", "persist", "precondition", "destroy_data", "ramp", "resume", "timeout", "file_size"]
     )]
     pub(super) simulate: Option<String>,
 

@@ -99,6 +99,10 @@ impl Session<'_> {
             }
             persist::check_can_keep(&plan, host)?;
         }
+        if args.out.is_none() {
+            let directory = new_directory(place.name(), unix_time());
+            record::check_can_make(&directory).map_err(boxed)?;
+        }
         if args.dry_run {
             plan.foresee(host).map_err(boxed)?;
             run::check_way(&plan.target, self.user.as_ref()).map_err(boxed)?;
