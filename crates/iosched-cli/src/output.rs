@@ -4,7 +4,7 @@
 //! names that others chose: no control character of theirs passes here, and none makes a line of its own
 //! ([`iosched_machine::visible`]).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, BufWriter, IsTerminal, Write};
 
 use iosched_machine::command_line::Remedy;
@@ -26,6 +26,8 @@ pub(crate) struct Output {
     table_width: usize,
     /// What went wrong when a result was written.
     lost: RefCell<Option<String>>,
+    /// Who read the results closed the pipe.
+    unread: Cell<bool>,
 }
 
 impl Output {
@@ -46,6 +48,7 @@ impl Output {
                 None => usize::MAX,
             },
             lost: RefCell::default(),
+            unread: Cell::new(false),
         }
     }
 
@@ -94,9 +97,16 @@ impl Output {
     }
 
     fn result(&self, text: &str) {
-        if let Err(error) = write(&mut streams::stdout(), text) {
+        let mut pipe = Pipe { is_closed: false };
+        if let Err(error) = pipe.write_all(text.as_bytes()) {
             self.lost.borrow_mut().get_or_insert(error.to_string());
         }
+        self.unread.set(self.unread.get() || pipe.is_closed);
+    }
+
+    /// True if nobody reads the results any more: what would print for ever ends.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.unread.get()
     }
 
     /// Why results were lost (a full disk behind `> file`), if they were. Who closed the pipe
@@ -135,6 +145,8 @@ impl Output {
         if let Err(error) = out.flush() {
             self.lost.borrow_mut().get_or_insert(error.to_string());
         }
+        drop(out);
+        self.unread.set(self.unread.get() || pipe.is_closed);
         Ok(())
     }
 

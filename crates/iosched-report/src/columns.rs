@@ -159,10 +159,7 @@ fn split_rows(load: &LoadAnalysis) -> [Details; 2] {
                 Some(split.queue_mean_ns),
                 Some(split.service_mean_ns),
             ];
-            let parts = parts.into_iter().flatten().map(|part| match part {
-                0.0 => "0".to_owned(),
-                part => milliseconds(part),
-            });
+            let parts = parts.into_iter().flatten().map(milliseconds);
             Some(parts.collect::<Vec<_>>().join(" + "))
         })
     };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use iosched_experiment::analysis::{
     Analysis, Caveat, Confound, Control, LoadAnalysis, undecided_yet,
 };
-use iosched_experiment::plan::{Plan, Target};
+use iosched_experiment::plan::{Plan, Requirement, Target};
 use iosched_experiment::record::{Entry, Record, StopReason};
 use iosched_machine::command_line;
 use iosched_machine::visible;
@@ -21,8 +21,48 @@ use super::words::{
     stop_reason,
 };
 
-/// The verdict of one contest as a sentence.
+/// The verdict of one contest as a sentence, and whom requirements keep from winning it: such an arm can have the best
+/// ratio in the table.
 pub(super) fn verdict(analysis: &Analysis, contest: &Contest, place: &str, plan: &Plan) -> String {
+    of_verdict(analysis, contest, place, plan) + &missed(analysis, contest, plan)
+}
+
+fn nobody_meets_the_requirements(contest: &Contest) -> bool {
+    let misses_one = |arm: &ArmStanding| matches!(arm.place, ArmState::Disqualified { .. });
+    contest.verdict == Verdict::Nobody && contest.arms.iter().any(misses_one)
+}
+
+/// "bfq misses the requirement `p99 latency >= 0.9` and cannot win", for each requirement that arms surely miss.
+fn missed(analysis: &Analysis, contest: &Contest, plan: &Plan) -> String {
+    let requirements = plan.rules.requirements.iter().enumerate();
+    let sentences = requirements.map(|(index, required)| {
+        let misses_it = |&arm: &usize| match contest.arms[arm].place {
+            // Over all loads they are counted through, load by load.
+            ArmState::Disqualified { requirement, .. } => {
+                requirement % plan.rules.requirements.len() == index
+            }
+            _ => false,
+        };
+        let arms: Vec<usize> = (0..contest.arms.len()).filter(misses_it).collect();
+        if arms.is_empty() {
+            return String::new();
+        }
+        let names = enumerate(arms.iter().map(|&arm| analysis.arms[arm].as_str()));
+        let misses = if arms.len() == 1 { "misses" } else { "miss" };
+        format!(
+            "{names} {misses} the requirement `{}` and cannot win\n",
+            requirement(required)
+        )
+    });
+    sentences.collect()
+}
+
+/// `p99 latency >= 0.9`: of the baseline's, in terms of better.
+pub(super) fn requirement(required: &Requirement) -> String {
+    format!("{} >= {}", required.objective.words(), required.at_least)
+}
+
+fn of_verdict(analysis: &Analysis, contest: &Contest, place: &str, plan: &Plan) -> String {
     let names = |arms: &[usize]| enumerate(arms.iter().map(|&arm| analysis.arms[arm].as_str()));
     let margin = percent(plan.rules.margin - 1.0);
     let rounds = count(contest.rounds, "round");
@@ -86,6 +126,9 @@ pub(super) fn verdict(analysis: &Analysis, contest: &Contest, place: &str, plan:
                 "{} is the only arm that could be measured {place}\n",
                 analysis.arms[*arm]
             )
+        }
+        Verdict::Nobody if nobody_meets_the_requirements(contest) => {
+            format!("no arm meets the requirements {place}, {rounds}\n")
         }
         Verdict::Nobody => format!("no arm could be measured {place}\n"),
     }
@@ -209,6 +252,9 @@ pub(super) fn choice(analysis: &Analysis, plan: &Plan) -> String {
                     None => " so far",
                 };
                 format!("Answer: undecided{so_far}{whose}: {standing}; {what}.\n")
+            }
+            None if nobody_meets_the_requirements(analysis.decisive()) => {
+                format!("Answer: no arm meets the requirements{whose}; {stays}.\n")
             }
             None => format!("Answer: no arm is proven better{whose}; {stays}.\n"),
         };
@@ -430,7 +476,7 @@ pub fn going_on(record: &Record, directory: &Path) -> Option<String> {
             let budget = plan.rules.time_budget_s.unwrap_or_default();
             Some(format!("--budget={}s", (2.0 * budget).ceil()))
         }
-        Some(_) => Some(format!("--rounds={}", 2 * plan.rules.max_rounds)),
+        Some(_) => Some(format!("--rounds={}", more_rounds(record))),
         None => None,
     };
     let allowed = plan.destroys().map(|_| "--destroy-data".to_owned());
@@ -438,6 +484,19 @@ pub fn going_on(record: &Record, directory: &Path) -> Option<String> {
     let words = [resume, command_line::quoted_path(directory)].into_iter();
     let words: Vec<String> = words.chain(more).chain(allowed).collect();
     Some(words.join(" "))
+}
+
+/// Twice as many as there may be, or as many as are said to be needed.
+fn more_rounds(record: &Record) -> usize {
+    let plan = &record.header.plan;
+    let twice = 2 * plan.rules.max_rounds as usize;
+    match Analysis::of(record).decisive().verdict {
+        Verdict::Undecided {
+            rounds_needed: Some(needed),
+            ..
+        } if !is_too_many(needed, plan) => twice.max(needed.next_multiple_of(10)),
+        _ => twice,
+    }
 }
 
 /// Controls that show a difference: what they say holds for the whole answer.
@@ -785,6 +844,7 @@ fn confound_sentence(analysis: &Analysis, confound: &Confound) -> String {
 mod tests {
     use super::*;
     use iosched_experiment::fixture;
+    use iosched_experiment::objective::Objective;
     use iosched_experiment::schedule::{Next, next};
 
     /// What is said of a control whose second arm is this much faster: beside the load, and of all.
@@ -887,6 +947,99 @@ mod tests {
         let one_is_proven = answer_of(&[1.0, 1.07, 1.11], 8);
         let ends = "; kyber is proven better than none; use that, or give it more budget.\n";
         assert!(one_is_proven.ends_with(ends), "{one_is_proven}");
+    }
+
+    #[test]
+    fn who_has_the_best_ratio_and_misses_a_requirement_is_named_with_it() {
+        let mut plan = fixture::plan(2);
+        plan.rules.requirements.push(Requirement {
+            objective: Objective::P99,
+            at_least: 0.9,
+        });
+        let mut record = fixture::record(&plan);
+        while let Next::Trial(slot) = next(&plan, &record) {
+            let noise = [0.0, 0.01, 0.004][slot.round as usize % 3];
+            let mut entry = fixture::trial(slot, [1e6, 2e6][slot.arm] * (1.0 + noise));
+            if let (Entry::Trial(trial), 1) = (&mut entry, slot.arm) {
+                trial.metrics.all.as_mut().unwrap().p99_ns *= 2.0 + noise;
+            }
+            record.entries.push(entry);
+        }
+        let analysis = Analysis::of(&record);
+        let said = of_load(&analysis, &analysis.loads[0], &plan);
+        let expected = "mq-deadline misses the requirement `p99 latency >= 0.9` and cannot win\n";
+        assert!(
+            said.starts_with("none is the winner") && said.ends_with(expected),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn requirements_that_nobody_meets_are_no_want_of_measurements() {
+        let mut plan = fixture::plan(2);
+        plan.rules.requirements.push(Requirement {
+            objective: Objective::Throughput,
+            at_least: 1.9,
+        });
+        let mut record = fixture::record(&plan);
+        while let Next::Trial(slot) = next(&plan, &record) {
+            let noise = [0.0, 0.01, 0.004][slot.round as usize % 3];
+            record
+                .entries
+                .push(fixture::trial(slot, [1e6, 1.5e6][slot.arm] * (1.0 + noise)));
+        }
+        let analysis = Analysis::of(&record);
+        let said = of_load(&analysis, &analysis.loads[0], &plan);
+        assert!(
+            said.starts_with("no arm meets the requirements in random-read, "),
+            "{said}"
+        );
+        assert!(
+            said.ends_with("miss the requirement `throughput >= 1.9` and cannot win\n"),
+            "{said}"
+        );
+        let answer = choice(&analysis, &plan);
+        assert!(
+            answer.starts_with("Answer: no arm meets the requirements; keep none"),
+            "{answer}"
+        );
+    }
+
+    #[test]
+    fn the_command_to_go_on_has_as_many_rounds_as_are_said_to_be_needed() {
+        let mut plan = fixture::plan(2);
+        plan.rules.max_rounds = 4;
+        let mut record = fixture::record(&plan);
+        let stop = loop {
+            let slot = match next(&plan, &record) {
+                Next::Trial(slot) => slot,
+                Next::Done(stop) => break stop,
+            };
+            let noise = [0.0, 0.06, 0.02, 0.05, 0.01][(slot.round as usize + slot.arm * 2) % 5];
+            record.entries.push(fixture::trial(
+                slot,
+                [1e6, 1.05e6][slot.arm] * (1.0 + noise),
+            ));
+        };
+        record.entries.push(Entry::Finished {
+            is_cut: false,
+            at_unix_s: 0.0,
+            stop,
+        });
+        let analysis = Analysis::of(&record);
+        let said = of_load(&analysis, &analysis.loads[0], &plan);
+        let needed = said
+            .split("; about ")
+            .nth(1)
+            .and_then(|rest| rest.split(' ').next());
+        let needed: usize = needed.expect(&said).parse().unwrap();
+        assert!(needed > 8, "twice as many are not enough: {said}");
+        let command = going_on(&record, Path::new("r")).unwrap();
+        let offered: usize = command.rsplit('=').next().unwrap().parse().unwrap();
+        assert!(
+            (needed..needed + 10).contains(&offered),
+            "{command}: {said}"
+        );
     }
 
     #[test]

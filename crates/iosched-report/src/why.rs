@@ -87,8 +87,8 @@ impl Pair<'_> {
             let named: Vec<(f64, &str)> = named.into_iter().flatten().collect();
             let sum: f64 = named.iter().map(|(ns, _)| ns).sum();
             let words = named.iter().map(|&(ns, place)| match (place, is_whole) {
-                ("in it", false) => format!("{} in the queue", time(ns)),
-                _ => format!("{} {place}", time(ns)),
+                ("in it", false) => format!("{} in the queue", milliseconds(ns)),
+                _ => format!("{} {place}", milliseconds(ns)),
             });
             let words: Vec<String> = words.collect();
             (sum, enumerate(words.iter().map(String::as_str)))
@@ -129,10 +129,10 @@ impl Pair<'_> {
                 "A {kind} takes {} ms under {} ({} of them inside the disk, with its scheduler), {} ms under {} ({}).",
                 milliseconds(took(&winner)),
                 self.winner.0,
-                time(winner.service_mean_ns),
+                milliseconds(winner.service_mean_ns),
                 milliseconds(took(&other)),
                 self.other.0,
-                time(other.service_mean_ns),
+                milliseconds(other.service_mean_ns),
             ))
         });
         said.collect()
@@ -241,14 +241,6 @@ fn compared(one: f64, other: f64) -> Option<&'static str> {
         ratio if ratio < 1.0 / ALIKE => Some("less"),
         _ => None,
     }
-}
-
-fn time(ns: f64) -> String {
-    // Less than half of the last digit that is shown.
-    if ns < 500.0 {
-        return "0".into();
-    }
-    milliseconds(ns)
 }
 
 fn requests(mean: f64) -> String {

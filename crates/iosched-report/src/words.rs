@@ -86,7 +86,9 @@ pub(super) fn megabytes(bytes_per_s: f64) -> String {
 
 pub(super) fn milliseconds(ns: f64) -> String {
     let ms = ns / 1e6;
-    if ms < 1.0 {
+    if ms < 0.0005 {
+        "0".to_owned() // no zeros that look like a measurement
+    } else if ms < 1.0 {
         format!("{ms:.3}")
     } else {
         significant(ms)
@@ -155,6 +157,8 @@ mod tests {
         assert_eq!(percent(0.95), "95 %");
         assert_eq!(percent(0.041), "4.1 %");
         assert_eq!(percent_up(0.0401), "4.1 %");
+        assert_eq!(milliseconds(700.0), "0.001");
+        assert_eq!(milliseconds(400.0), "0");
         assert_eq!(span(Duration::from_secs(200)), "3 min 20 s");
         assert_eq!(span(Duration::from_millis(1500)), "1.5 s");
     }

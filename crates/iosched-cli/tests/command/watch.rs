@@ -2,6 +2,7 @@
 
 use iosched_testing::lacks;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use crate::common::{
@@ -160,6 +161,31 @@ fn it_ends_when_its_terminal_is_closed() {
     assert!(running());
     drop(screen);
     assert!(wait_until(|| !running()), "it runs without a terminal");
+}
+
+#[test]
+fn it_ends_when_nobody_reads_its_lines_any_more() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(1 << 20);
+    for json in [&[][..], &["--json"]] {
+        let mut command = iosched_process();
+        command.args(["watch", "-i", "50ms", &disk.name]).args(json);
+        let mut watch = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(watch.stdout.take().unwrap());
+        assert_ne!(lines.read_line(&mut String::new()).unwrap(), 0);
+        drop(lines); // as head -n 1 does
+        let mut status = None;
+        let ends = wait_until(|| {
+            status = watch.try_wait().unwrap();
+            status.is_some()
+        });
+        let _ = watch.kill();
+        let _ = watch.wait();
+        assert!(ends, "it goes on printing {json:?}");
+        assert_eq!(status.unwrap().code(), Some(0), "{json:?}");
+    }
 }
 
 #[test]

@@ -259,6 +259,9 @@ fn runs_only_children(spec: &Spec) -> bool {
 }
 
 fn other_runs(record: &Record) -> Option<Caveat> {
+    if matches!(record.header.plan.target, Target::Simulated(_)) {
+        return None; // virtual time
+    }
     let disturbed = || record.trials().filter(|trial| !trial.beside.is_empty());
     let mut commands: Vec<String> = Vec::new();
     for command in disturbed().flat_map(|trial| &trial.beside) {
@@ -277,6 +280,7 @@ mod tests {
     use super::*;
     use crate::fixture;
     use crate::load::desktop;
+    use crate::load::simulated::SimulatedDisk;
     use crate::record::Entry;
     use crate::split::Split;
     use crate::trial::Slot;
@@ -447,5 +451,17 @@ mod tests {
             },
         ];
         assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn what_ran_beside_a_run_in_virtual_time_is_nobody_s_concern() {
+        let mut plan = fixture::plan(2);
+        plan.target = Target::Simulated(Box::new(SimulatedDisk {
+            model: iosched_sim::disk::Model::named("hdd-7200").unwrap(),
+        }));
+        let said = said_of_plan(&plan, |trial| {
+            trial.beside = vec!["iosched tune sdb".into()];
+        });
+        assert_eq!(said, []);
     }
 }

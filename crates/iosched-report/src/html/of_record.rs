@@ -337,14 +337,12 @@ fn plan_fold(record: &Record) -> Fold {
             }),
         ),
     ];
-    pairs.extend(rules.requirements.iter().map(|requirement| {
-        let words = format!(
-            "{} >= {}",
-            requirement.objective.words(),
-            requirement.at_least
-        );
-        ("requirement", words)
-    }));
+    pairs.extend(
+        rules
+            .requirements
+            .iter()
+            .map(|requirement| ("requirement", sentences::requirement(requirement))),
+    );
     pairs.extend(plan.loads.iter().enumerate().map(|(index, load)| {
         let words = format!(
             "{}: decided by {}, weight {}{}",

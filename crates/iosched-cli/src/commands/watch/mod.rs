@@ -149,7 +149,7 @@ fn print_lines(
     while count.is_none_or(|count| done < count) {
         next += args.interval.0;
         while Instant::now() < next {
-            if stop.is_wanted() || output.lost().is_some() {
+            if stop.is_wanted() || output.lost().is_some() || output.is_unread() {
                 return Ok(());
             }
             std::thread::sleep(next.saturating_duration_since(Instant::now()).min(TICK));
