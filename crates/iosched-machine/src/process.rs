@@ -257,6 +257,22 @@ impl Scope {
 
 /// True if its program is where it is looked for. What starting it needs besides (its directory, its interpreter, its
 /// cgroup) may be missing too, which the system calls by the same name.
+/// Whether a program can be started that has a name on PATH, or a path from the root; of another path that depends on where it
+/// is called from.
+///
+/// # Errors
+/// It is not there.
+pub fn check_installed(program: &str) -> Result<(), ChildError> {
+    let path = Path::new(program);
+    let is_relative = path.components().count() > 1 && path.is_relative();
+    if is_relative || is_installed(&Command::new(program)) {
+        return Ok(());
+    }
+    Err(ChildError::Missing {
+        program: program.to_owned(),
+    })
+}
+
 fn is_installed(command: &Command) -> bool {
     let program = Path::new(command.get_program());
     if program.components().count() > 1 {

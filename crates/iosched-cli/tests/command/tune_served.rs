@@ -537,3 +537,37 @@ fn what_is_under_way_at_the_end_is_not_in_the_percentiles() {
         trials.len()
     );
 }
+
+#[test]
+fn a_dry_run_finds_what_a_run_on_a_disk_of_its_own_would_lack() {
+    if !can_emulate() || !has_fio() {
+        return;
+    }
+    for (args, code, named) in [
+        (
+            &["--size", "100M", "--load", "desktop"][..],
+            1,
+            "no room in",
+        ),
+        (
+            &["--load", "command:/no/such-program"],
+            10,
+            "/no/such-program is not installed",
+        ),
+        (
+            &["--load", "responsiveness:readers=0,command=no-such-program"],
+            10,
+            "no-such-program is not installed",
+        ),
+    ] {
+        let tune = ["tune", "--emulate", "hdd-7200", "--dry-run"];
+        let output = answer(&[&tune[..], args].concat());
+        let said = in_one_line(&stderr(&output));
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+        assert!(said.contains(named), "{args:?}: {said}");
+    }
+    // What `--setup` makes need not be there yet.
+    let tune = ["tune", "--emulate", "null", "--dry-run", "--setup", "true"];
+    let output = answer(&[&tune[..], &["--load", "command:no-such-program"]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+}

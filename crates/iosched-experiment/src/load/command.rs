@@ -245,6 +245,12 @@ fn words_of(line: &str) -> Result<Vec<String>, CommandSpecError> {
     })
 }
 
+/// Checks that a line can be begun, as far as that can be known before.
+fn check_line(line: &str) -> Result<(), CommandError> {
+    let words = words_of(line).expect("checked when the load was made");
+    Ok(process::check_installed(&words[0])?)
+}
+
 /// A program as a load.
 #[derive(Debug)]
 pub struct CommandLoad {
@@ -387,6 +393,24 @@ impl Load for CommandLoad {
     /// We cannot know what it does to a raw device.
     fn writes(&self) -> bool {
         true
+    }
+
+    /// They are there; what `--setup` makes is not there yet.
+    fn programs(&self) -> Result<Vec<String>, LoadError> {
+        let Settings {
+            line,
+            setup,
+            prepare,
+            ..
+        } = &self.settings;
+        match setup {
+            Some(setup) => check_line(setup)?,
+            None => prepare
+                .iter()
+                .chain([line])
+                .try_for_each(|line| check_line(line))?,
+        }
+        Ok(Vec::new())
     }
 
     fn duration(&self, _settings: &TrialSettings) -> Option<Duration> {

@@ -40,8 +40,8 @@ impl Below {
 
     /// Of these disks. Where there are several, the largest buffer counts.
     pub(super) fn of(wanted: &PlanRequest, host: &Host, disks: &[String]) -> Below {
-        let model = |disk: &String| match &wanted.own_model {
-            Some(model) => Some(model.clone()),
+        let model = |disk: &String| match &wanted.own_disk {
+            Some(own) => Some(own.model.clone()),
             None => emulate::model_of(host, disk),
         };
         let sysfs = host.sysfs();

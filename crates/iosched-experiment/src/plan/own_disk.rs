@@ -40,6 +40,12 @@ impl OwnDisk {
         }
     }
 
+    /// How large it is.
+    pub(super) fn bytes(&self) -> u64 {
+        let of_model = || self.model.capacity().as_u64();
+        self.size_bytes.unwrap_or_else(of_model)
+    }
+
     /// The model, and what is other than it says: `hdd-7200, 16 GiB, 4 times as slow`.
     pub fn described(&self) -> String {
         let size = self.size_bytes.map(|size| Bytes::new(size).to_string());

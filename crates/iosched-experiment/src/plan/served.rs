@@ -21,8 +21,12 @@ pub(super) fn inside(
     host: &Host,
     disks: &[String],
 ) -> Result<Option<String>, PlanError> {
-    if wanted.own_scheduler.is_some() {
-        return Ok(wanted.own_scheduler.clone());
+    if let Some(own) = wanted
+        .own_disk
+        .as_ref()
+        .filter(|own| own.scheduler.is_some())
+    {
+        return Ok(own.scheduler.clone());
     }
     let sysfs = host.sysfs();
     let states = disks.iter().map(|disk| QueueState::read(&sysfs, disk));

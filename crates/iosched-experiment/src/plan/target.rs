@@ -9,7 +9,7 @@ use iosched_machine::device::{
 use iosched_machine::file_system::FileSystemKind;
 use iosched_machine::host::Host;
 
-use super::{PlanError, PlanRequest, PlannedLoad, Target, writer};
+use super::{OwnDisk, PlanError, PlanRequest, PlannedLoad, Target, writer};
 use crate::load::Kept;
 
 /// Checks the target, and says how the loads reach it and what the user gave up for that.
@@ -130,8 +130,8 @@ fn check_file_system(
     };
     let given_up = give_up(wanted, host, device, "--mkfs")?;
     // Before it is made another device stands for it.
-    let own_model = wanted.own_model.as_ref().filter(|_| wanted.is_our_own);
-    let free = own_model.map_or(device.size_bytes, |model| model.capacity().as_u64());
+    let own_disk = wanted.own_disk.as_ref().filter(|_| wanted.is_our_own);
+    let free = own_disk.map_or(device.size_bytes, OwnDisk::bytes);
     check_has_room(&device.node(), free, wanted.file_size, loads)?;
     let target = Target::FileSystem {
         device: device.name.clone(),

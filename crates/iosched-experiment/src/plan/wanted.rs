@@ -5,11 +5,12 @@ use std::time::Duration;
 use iosched_machine::device::{self, Consent, Device, Role, Target as Found};
 use iosched_machine::file_system;
 use iosched_machine::host::Host;
-use iosched_sim::disk::Model;
 use iosched_switch::{self as switch, Arm, Layer, SwitchError};
 
 use super::below::Below;
-use super::{Plan, PlanError, Rules, budget, check_rules, loads, served, simulated, target};
+use super::{
+    OwnDisk, Plan, PlanError, Rules, budget, check_rules, loads, served, simulated, target,
+};
 use crate::load::families;
 use crate::load::simulated::SimulatedDisk;
 use crate::objective::Objective;
@@ -23,10 +24,8 @@ pub struct PlanRequest {
     pub simulate: Option<SimulatedDisk>,
     /// True if the target is an emulated disk that this very run made: it may be written.
     pub is_our_own: bool,
-    /// Its model, where that is known before it is made.
-    pub own_model: Option<Model>,
-    /// The scheduler of ours that stands inside it, where it is made with one.
-    pub own_scheduler: Option<String>,
+    /// What that disk is, which is known before it is made.
+    pub own_disk: Option<OwnDisk>,
     /// `NAME`, `NAME:WEIGHT`, or a path to a job file, with an optional weight too.
     pub loads: Vec<String>,
     /// What the user said of the load that is a command.

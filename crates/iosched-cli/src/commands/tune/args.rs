@@ -387,8 +387,7 @@ pub(super) fn wanted(args: &TuneArgs, place: &Place) -> PlanRequest {
             _ => None,
         },
         is_our_own: is_emulated,
-        own_model: place.own_disk().map(|own| own.model.clone()),
-        own_scheduler: place.own_disk().and_then(|own| own.scheduler.clone()),
+        own_disk: place.own_disk().cloned(),
         loads,
         command: CommandOptions {
             setup: args.setup.clone(),

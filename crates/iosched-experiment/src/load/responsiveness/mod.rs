@@ -14,10 +14,11 @@ use std::thread::{Builder, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use iosched_machine::host::Host;
-use iosched_machine::process::{ChildError, Scope, Stop};
+use iosched_machine::process::{self, ChildError, Scope, Stop};
 use serde::{Deserialize, Serialize};
 
 use self::program::Program;
+use super::command::CommandError;
 use super::fio::{self, FioError};
 use super::fio_job::{JobFile, JobFileError, JobTarget, TrialSettings};
 use super::settings::{self, SettingError};
@@ -240,6 +241,10 @@ impl Load for Responsiveness {
     }
 
     fn programs(&self) -> Result<Vec<String>, LoadError> {
+        if let Some(line) = &self.settings.command {
+            let words = words::split(line).expect("checked when it was parsed");
+            process::check_installed(&words[0]).map_err(CommandError::from)?;
+        }
         Ok(match self.streams {
             Some(_) => vec![fio::version()?],
             None => Vec::new(),
