@@ -156,9 +156,27 @@ def mounted(image, directory):
             if daemon.poll() is not None:
                 raise Failed("qemu-storage-daemon did not start")
             time.sleep(0.05)
-        loop = subprocess.run(["losetup", "--find", "--show", "--offset", str(2048 * 512), export],
-                              check=True, capture_output=True, text=True).stdout.strip()
-        stack.callback(subprocess.run, ["losetup", "--detach", loop], check=True)
-        subprocess.run(["mount", "-t", "ext4", loop, root], check=True)
-        stack.callback(subprocess.run, ["umount", root], check=True)
+        loop = stack.enter_context(attached(export, 2048 * 512))
+        stack.enter_context(mounted_at(loop, root))
         yield root
+
+
+@contextlib.contextmanager
+def attached(path, offset=0):
+    """A loop device over a file, from a byte on."""
+    loop = subprocess.run(["losetup", "--find", "--show", "--offset", str(offset), path],
+                          check=True, capture_output=True, text=True).stdout.strip()
+    try:
+        yield loop
+    finally:
+        subprocess.run(["losetup", "--detach", loop], check=True)
+
+
+@contextlib.contextmanager
+def mounted_at(device, root):
+    """The file system of a device, whose journal is replayed."""
+    subprocess.run(["mount", "-t", "ext4", device, root], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", root], check=True)

@@ -6,14 +6,13 @@ a process was told is safe it has noted on a second disk, one sector a file, bef
 mounted here, which replays its journal: every file that was noted must be whole, and the file system without a fault.
 """
 
-import contextlib
 import hashlib
 import os
 import random
 import shutil
 import subprocess
 
-from cuts import go_on
+from cuts import attached, go_on, mounted_at
 from machine import Failed
 from progress import say
 from report import expect, install, new_machine
@@ -125,16 +124,11 @@ def notes(machine):
 
 def what_is_there(machine):
     """How many files were safe; each must be whole below, after the journal is replayed."""
-    below = path_of(machine, DATA)
     found = dict(notes(machine))
     root = os.path.join(machine.directory, "look")
     os.makedirs(root, exist_ok=True)
-    with contextlib.ExitStack() as stack:
-        loop = subprocess.run(["losetup", "--find", "--show", below], check=True, capture_output=True, text=True).stdout.strip()
-        stack.callback(subprocess.run, ["losetup", "--detach", loop], check=True)
-        with contextlib.ExitStack() as while_mounted:
-            subprocess.run(["mount", "-t", "ext4", loop, root], check=True)
-            while_mounted.callback(subprocess.run, ["umount", root], check=True)
+    with attached(path_of(machine, DATA)) as loop:
+        with mounted_at(loop, root):
             for number, wanted in found.items():
                 with open(os.path.join(root, str(number)), "rb") as file:
                     if hashlib.sha256(file.read()).hexdigest() != wanted:

@@ -97,11 +97,15 @@ impl Output {
     }
 
     fn result(&self, text: &str) {
-        let mut pipe = Pipe { is_closed: false };
-        if let Err(error) = pipe.write_all(text.as_bytes()) {
+        if let Err(error) = self.pipe().write_all(text.as_bytes()) {
             self.lost.borrow_mut().get_or_insert(error.to_string());
         }
-        self.unread.set(self.unread.get() || pipe.is_closed);
+    }
+
+    fn pipe(&self) -> Pipe<'_> {
+        Pipe {
+            is_closed: &self.unread,
+        }
     }
 
     /// True if nobody reads the results any more: what would print for ever ends.
@@ -139,14 +143,11 @@ impl Output {
         &self,
         make: impl FnOnce(&mut dyn Write) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut pipe = Pipe { is_closed: false };
-        let mut out = BufWriter::with_capacity(1 << 18, &mut pipe);
+        let mut out = BufWriter::with_capacity(1 << 18, self.pipe());
         make(&mut out)?;
         if let Err(error) = out.flush() {
             self.lost.borrow_mut().get_or_insert(error.to_string());
         }
-        drop(out);
-        self.unread.set(self.unread.get() || pipe.is_closed);
         Ok(())
     }
 
@@ -242,18 +243,18 @@ impl Write for VisibleJson<'_> {
 }
 
 /// Standard output, until its reader closes it: what is written then goes nowhere.
-struct Pipe {
-    is_closed: bool,
+struct Pipe<'a> {
+    is_closed: &'a Cell<bool>,
 }
 
-impl Write for Pipe {
+impl Write for Pipe<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.is_closed {
+        if self.is_closed.get() {
             return Ok(bytes.len());
         }
         match streams::stdout().write(bytes) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                self.is_closed = true;
+                self.is_closed.set(true);
                 Ok(bytes.len())
             }
             other => other,

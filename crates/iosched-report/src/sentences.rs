@@ -846,6 +846,7 @@ mod tests {
     use iosched_experiment::fixture;
     use iosched_experiment::objective::Objective;
     use iosched_experiment::schedule::{Next, next};
+    use iosched_experiment::trial::Trial;
 
     /// What is said of a control whose second arm is this much faster: beside the load, and of all.
     fn said_of_a_control(factor: f64) -> (String, String) {
@@ -897,21 +898,24 @@ mod tests {
         assert_eq!(going_on(&record, directory), None);
     }
 
-    /// The answer of a run of so many rounds whose arms are so many times as fast as the first, with noise.
-    fn answer_of(factors: &[f64], max_rounds: u32) -> String {
-        let mut plan = fixture::plan(factors.len());
-        plan.rules.max_rounds = max_rounds;
-        let mut record = fixture::record(&plan);
+    /// A run to its end, in which arms are so many times as fast as the first, with this noise for a round and arm; and what else of
+    /// a trial is another.
+    fn run_to_the_end(
+        plan: &Plan,
+        factors: &[f64],
+        noise: fn(usize, usize) -> f64,
+        change: impl Fn(&mut Trial, usize, f64),
+    ) -> Record {
+        let mut record = fixture::record(plan);
         let stop = loop {
-            let slot = match next(&plan, &record) {
+            let slot = match next(plan, &record) {
                 Next::Trial(slot) => slot,
                 Next::Done(stop) => break stop,
             };
-            let noise = [0.0, 0.06, 0.02, 0.05, 0.01][(slot.round as usize + slot.arm * 2) % 5];
-            let throughput = 1e6 * factors[slot.arm] * (1.0 + noise);
-            let mut entry = fixture::trial(slot, throughput);
+            let noise = noise(slot.round as usize, slot.arm);
+            let mut entry = fixture::trial(slot, 1e6 * factors[slot.arm] * (1.0 + noise));
             if let Entry::Trial(trial) = &mut entry {
-                trial.metrics.cpu_ns_per_io = Some([9e4, 4e4, 5e4][slot.arm]);
+                change(trial, slot.arm, noise);
             }
             record.entries.push(entry);
         };
@@ -920,7 +924,37 @@ mod tests {
             at_unix_s: 0.0,
             stop,
         });
+        record
+    }
+
+    /// So much that a few rounds do not tell small differences.
+    fn loud(round: usize, arm: usize) -> f64 {
+        [0.0, 0.06, 0.02, 0.05, 0.01][(round + arm * 2) % 5]
+    }
+
+    /// The same for all arms of a round.
+    fn low(round: usize, _arm: usize) -> f64 {
+        [0.0, 0.01, 0.004][round % 3]
+    }
+
+    /// The answer of a run of so many rounds whose arms are so many times as fast as the first, with noise.
+    fn answer_of(factors: &[f64], max_rounds: u32) -> String {
+        let mut plan = fixture::plan(factors.len());
+        plan.rules.max_rounds = max_rounds;
+        let record = run_to_the_end(&plan, factors, loud, |trial, arm, _| {
+            trial.metrics.cpu_ns_per_io = Some([9e4, 4e4, 5e4][arm]);
+        });
         choice(&Analysis::of(&record), &plan)
+    }
+
+    /// A plan of two arms with a requirement.
+    fn demanding(objective: Objective, at_least: f64) -> Plan {
+        let mut plan = fixture::plan(2);
+        plan.rules.requirements.push(Requirement {
+            objective,
+            at_least,
+        });
+        plan
     }
 
     #[test]
@@ -951,20 +985,12 @@ mod tests {
 
     #[test]
     fn who_has_the_best_ratio_and_misses_a_requirement_is_named_with_it() {
-        let mut plan = fixture::plan(2);
-        plan.rules.requirements.push(Requirement {
-            objective: Objective::P99,
-            at_least: 0.9,
-        });
-        let mut record = fixture::record(&plan);
-        while let Next::Trial(slot) = next(&plan, &record) {
-            let noise = [0.0, 0.01, 0.004][slot.round as usize % 3];
-            let mut entry = fixture::trial(slot, [1e6, 2e6][slot.arm] * (1.0 + noise));
-            if let (Entry::Trial(trial), 1) = (&mut entry, slot.arm) {
+        let plan = demanding(Objective::P99, 0.9);
+        let record = run_to_the_end(&plan, &[1.0, 2.0], low, |trial, arm, noise| {
+            if arm == 1 {
                 trial.metrics.all.as_mut().unwrap().p99_ns *= 2.0 + noise;
             }
-            record.entries.push(entry);
-        }
+        });
         let analysis = Analysis::of(&record);
         let said = of_load(&analysis, &analysis.loads[0], &plan);
         let expected = "mq-deadline misses the requirement `p99 latency >= 0.9` and cannot win\n";
@@ -976,18 +1002,8 @@ mod tests {
 
     #[test]
     fn requirements_that_nobody_meets_are_no_want_of_measurements() {
-        let mut plan = fixture::plan(2);
-        plan.rules.requirements.push(Requirement {
-            objective: Objective::Throughput,
-            at_least: 1.9,
-        });
-        let mut record = fixture::record(&plan);
-        while let Next::Trial(slot) = next(&plan, &record) {
-            let noise = [0.0, 0.01, 0.004][slot.round as usize % 3];
-            record
-                .entries
-                .push(fixture::trial(slot, [1e6, 1.5e6][slot.arm] * (1.0 + noise)));
-        }
+        let plan = demanding(Objective::Throughput, 1.9);
+        let record = run_to_the_end(&plan, &[1.0, 1.5], low, |_, _, _| {});
         let analysis = Analysis::of(&record);
         let said = of_load(&analysis, &analysis.loads[0], &plan);
         assert!(
@@ -1009,23 +1025,7 @@ mod tests {
     fn the_command_to_go_on_has_as_many_rounds_as_are_said_to_be_needed() {
         let mut plan = fixture::plan(2);
         plan.rules.max_rounds = 4;
-        let mut record = fixture::record(&plan);
-        let stop = loop {
-            let slot = match next(&plan, &record) {
-                Next::Trial(slot) => slot,
-                Next::Done(stop) => break stop,
-            };
-            let noise = [0.0, 0.06, 0.02, 0.05, 0.01][(slot.round as usize + slot.arm * 2) % 5];
-            record.entries.push(fixture::trial(
-                slot,
-                [1e6, 1.05e6][slot.arm] * (1.0 + noise),
-            ));
-        };
-        record.entries.push(Entry::Finished {
-            is_cut: false,
-            at_unix_s: 0.0,
-            stop,
-        });
+        let record = run_to_the_end(&plan, &[1.0, 1.05], loud, |_, _, _| {});
         let analysis = Analysis::of(&record);
         let said = of_load(&analysis, &analysis.loads[0], &plan);
         let needed = said

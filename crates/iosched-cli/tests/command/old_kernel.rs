@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Output;
 
@@ -18,7 +17,7 @@ use crate::common::machine::Machine;
 use crate::common::tuning::{MIB, fio_runs_on, record, signal, small_disk, start};
 use crate::common::{
     LoopDevice, Mounted, can_emulate, can_use_loop_devices, has_fio, has_postgres, iosched, lossy,
-    processes_with, run, wait_until,
+    processes_with, run, stand_in, wait_until,
 };
 
 /// Two rounds of two arms.
@@ -301,9 +300,7 @@ fn a_postgresql_that_is_too_old_is_refused_by_its_version() {
     fs::create_dir_all(&programs).unwrap();
     for name in ["initdb", "postgres", "pgbench"] {
         let script = format!("#!/bin/sh\necho '{name} (PostgreSQL) 9.6.24'\n");
-        fs::write(programs.join(name), script).unwrap();
-        let mode = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(programs.join(name), mode).unwrap();
+        stand_in(&programs, name, &script);
     }
     let there = "/usr/lib/postgresql";
     run("mount", &["--bind", place.path().to_str().unwrap(), there]);
@@ -488,6 +485,18 @@ fn an_emulated_disk_is_refused_by_name_and_leaves_nothing() {
     });
 }
 
+/// A disk measured with this script in the place of fio; the record is `r` in the directory.
+fn tune_by(script: &str, disk: &LoopDevice, dir: &Path) -> Output {
+    let (_, path) = stand_in(dir, "fio", script);
+    iosched()
+        .env("PATH", path)
+        .args(["tune", &disk.name, "--runtime", "200ms", "--out"])
+        .arg(dir.join("r"))
+        .args(SHORT)
+        .output()
+        .unwrap()
+}
+
 /// fio 2.16 in all that we see of it: it does not know two of our options, and counts in KiB and microseconds.
 #[test]
 fn an_fio_of_the_2_series_measures() {
@@ -507,20 +516,9 @@ echo '{"fio version":"fio-2.16","jobs":[{"jobname":"a","error":0,"read":{"io_byt
 "runtime":1000,"total_ios":64,"clat":{"max":9,"mean":8.0,"bins":{"8":64}},"lat":{"max":9,"mean":8.5}},
 "write":'"$none"',"trim":'"$none"'}]}'
 "#;
-    let fio = dir.path().join("fio");
-    fs::write(&fio, script).unwrap();
-    fs::set_permissions(&fio, fs::Permissions::from_mode(0o755)).unwrap();
-    let path = std::env::var("PATH").unwrap();
-    let out = dir.path().join("r");
-    let output = iosched()
-        .env("PATH", format!("{}:{path}", dir.path().display()))
-        .args(["tune", &disk.name, "--runtime", "200ms", "--out"])
-        .arg(&out)
-        .args(SHORT)
-        .output()
-        .unwrap();
+    let output = tune_by(script, &disk, dir.path());
     assert!(output.status.success(), "{}", stderr(&output));
-    let lines = record(&out);
+    let lines = record(&dir.path().join("r"));
     let trial = lines.iter().find(|line| line["type"] == "trial").unwrap();
     assert_eq!(trial["jobs"][0]["read"]["bytes"], 4 * MIB);
     assert_eq!(trial["jobs"][0]["read"]["latency_max_ns"], 9000);
@@ -531,17 +529,7 @@ fn an_fio_that_is_too_old_is_refused_by_its_version() {
     let Some(disk) = small_disk() else { return };
     let before = disk.scheduler();
     let dir = tempfile::tempdir().unwrap();
-    let fio = dir.path().join("fio");
-    fs::write(&fio, "#!/bin/sh\necho fio-2.1.10\n").unwrap();
-    fs::set_permissions(&fio, fs::Permissions::from_mode(0o755)).unwrap();
-    let path = std::env::var("PATH").unwrap();
-    let output = iosched()
-        .env("PATH", format!("{}:{path}", dir.path().display()))
-        .args(["tune", &disk.name, "--runtime", "200ms", "--out"])
-        .arg(dir.path().join("r"))
-        .args(SHORT)
-        .output()
-        .unwrap();
+    let output = tune_by("#!/bin/sh\necho fio-2.1.10\n", &disk, dir.path());
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(10), "{said}");
     let names_it = said.contains("fio is too old: fio-2.1.10, and 2.16 is");
@@ -558,19 +546,9 @@ fn an_fio_without_the_engine_is_refused_with_the_package_that_has_it() {
     let Some(disk) = small_disk() else { return };
     let before = disk.scheduler();
     let dir = tempfile::tempdir().unwrap();
-    let fio = dir.path().join("fio");
     let script = "#!/bin/sh\n[ \"$1\" != --version ] || exec echo fio-3.36\n\
                   echo 'fio: engine libaio not loadable' >&2\necho 'fio: failed to load engine' >&2\nexit 1\n";
-    fs::write(&fio, script).unwrap();
-    fs::set_permissions(&fio, fs::Permissions::from_mode(0o755)).unwrap();
-    let path = std::env::var("PATH").unwrap();
-    let output = iosched()
-        .env("PATH", format!("{}:{path}", dir.path().display()))
-        .args(["tune", &disk.name, "--runtime", "200ms", "--out"])
-        .arg(dir.path().join("r"))
-        .args(SHORT)
-        .output()
-        .unwrap();
+    let output = tune_by(script, &disk, dir.path());
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(10), "{said}");
     for words in ["no engine libaio", "fio-engine-libaio"] {

@@ -1,14 +1,13 @@
 //! `scripts/setup run` on distributions that are not Debian: which packages it asks which program for.
 
-use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
 use iosched_testing::world::own_mounts;
 use iosched_testing::{is_root, lacks};
 
-use crate::common::{run, text};
+use crate::common::{run, stand_in, text};
 
 /// What the script calls besides.
 const TOOLS: [&str; 4] = ["bash", "dirname", "id", "env"];
@@ -26,9 +25,7 @@ fn machine(manager: &str, programs: &[(&str, &str)]) -> tempfile::TempDir {
         ("modprobe", "exit 0"),
     ];
     for (name, script) in own.iter().chain(programs) {
-        let path = dir.path().join(name);
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        stand_in(dir.path(), name, &format!("#!/bin/sh\n{script}\n"));
     }
     dir
 }

@@ -1,12 +1,11 @@
 //! `iosched tune` when things go wrong: interrupted, killed, interfered with, without room, without its disk.
 //! The machine must end as it began, whatever happens.
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use crate::common::tuning::{fio_runs_on, signal, small_disk, start, tune};
 use crate::common::{
-    can_emulate, has_fio, iosched, iosched_process, processes_with, run, wait_until,
+    can_emulate, has_fio, iosched, iosched_process, processes_with, run, stand_in, wait_until,
 };
 
 #[test]
@@ -27,7 +26,7 @@ fn a_trial_whose_scheduler_was_changed_by_another_is_void_and_repeated() {
         changed.display()
     );
     fs::create_dir(&waits).unwrap();
-    let (_, path) = fake_fio(&waits, &script);
+    let (_, path) = stand_in(&waits, "fio", &script);
     let child = iosched_process()
         .args(["tune", &disk.name, "--arms", "none,mq-deadline"])
         .args(["--fixed-rounds", "2", "--runtime", "200ms", "--out"])
@@ -187,15 +186,6 @@ fn a_full_results_directory_ends_the_run_with_its_cause() {
     assert_eq!(disk.whole_queue(), before);
 }
 
-/// A script that is found as `fio` before the real one: where it is, and the PATH that finds it.
-fn fake_fio(dir: &Path, script: &str) -> (PathBuf, String) {
-    let fake = dir.join("fio");
-    fs::write(&fake, script).unwrap();
-    run("chmod", &["+x", fake.to_str().unwrap()]);
-    let path = format!("{}:{}", dir.display(), std::env::var("PATH").unwrap());
-    (fake, path)
-}
-
 #[test]
 fn fio_missing_and_fio_hanging_are_said_so() {
     let Some(disk) = small_disk() else {
@@ -218,7 +208,7 @@ fn fio_missing_and_fio_hanging_are_said_so() {
 
     let bin = tempfile::tempdir().unwrap();
     let script = "#!/bin/sh\n[ \"$1\" = --version ] && echo fio-3.33 && exit\nsleep 1000\n";
-    let (fake, path) = fake_fio(bin.path(), script);
+    let (fake, path) = stand_in(bin.path(), "fio", script);
     let output = iosched()
         .args([
             "tune",
@@ -252,7 +242,7 @@ fn root_runs_no_program_from_a_directory_that_others_can_write() {
     fs::create_dir(&programs).unwrap();
     let ran = dir.path().join("ran");
     let script = format!("#!/bin/sh\ntouch {}\necho fio-3.33\n", ran.display());
-    fake_fio(&programs, &script);
+    stand_in(&programs, "fio", &script);
     let place = programs.to_str().unwrap();
     for (owner, path, why) in [
         ("nobody", place, "nobody can change"),
@@ -286,7 +276,7 @@ fn an_arm_that_always_fails_leaves_with_its_error_and_the_others_go_on() {
          echo no luck with bfq >&2; exit 1\nfi\nPATH=${{PATH#*:}} exec fio \"$@\"\n",
         disk.name
     );
-    let (_, path) = fake_fio(dir.path(), &script);
+    let (_, path) = stand_in(dir.path(), "fio", &script);
     let output = iosched()
         .args([
             "tune",

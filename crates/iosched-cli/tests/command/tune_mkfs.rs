@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,7 +17,7 @@ use crate::common::traced::{self, End, Kind};
 use crate::common::tuning::MIB;
 use crate::common::{
     LoopDevice, Mounted, can_emulate, can_use_loop_devices, has_fio, iosched, iosched_process,
-    lossy, processes_with, run, wait_until,
+    lossy, processes_with, run, stand_in, wait_until,
 };
 
 /// A load that needs a directory, and takes many ticks of fio's clock (1 ms) on the fastest machine.
@@ -167,15 +167,6 @@ fn a_disk_that_holds_nothing_is_measured_in_one_command_and_holds_nothing_again(
     }
 }
 
-/// A directory with a program of the test's own in it.
-fn program(name: &str, script: &str) -> tempfile::TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join(name);
-    fs::write(&path, format!("#!/bin/sh\n{script}")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    dir
-}
-
 /// What `blkid` takes and prints on systems that we run on: util-linux 2.23 (RHEL 7) knows no long options, busybox's
 /// none at all.
 const OTHER_BLKIDS: &[&str] = &[
@@ -187,11 +178,11 @@ const OTHER_BLKIDS: &[&str] = &[
 fn it_is_removed_whatever_options_blkid_knows() {
     let Some(bench) = Bench::new() else { return };
     let named = format!("--destroy-data={}", bench.disk.name);
-    let path = std::env::var("PATH").unwrap();
+    let dir = tempfile::tempdir().unwrap();
     for (number, script) in OTHER_BLKIDS.iter().enumerate() {
-        let dir = program("blkid", script);
+        let (_, path) = stand_in(dir.path(), "blkid", &format!("#!/bin/sh\n{script}"));
         let output = iosched()
-            .env("PATH", format!("{}:{path}", dir.path().display()))
+            .env("PATH", path)
             .args(["tune", &bench.disk.name, "--load", "command: true"])
             .args(SHORT)
             .args(["--mkfs", "ext4", &named, "--out"])
@@ -302,21 +293,18 @@ fn after_a_kill_restore_unmounts_it_and_erases_it() {
 fn killed_in_mkfs(bench: &Bench, kind: &str) -> Vec<String> {
     let programs = tempfile::tempdir().unwrap();
     let at = |name: &str| programs.path().join(name);
-    let stand_in = format!(
+    let script = format!(
         "#!/bin/sh\nprintf '%s\\n' \"$@\" >'{0}/new' && mv '{0}/new' '{0}/asked'\nexec sleep {1}\n",
         programs.path().display(),
         bench.span
     );
-    let program = at(&format!("mkfs.{kind}"));
-    fs::write(&program, stand_in).unwrap();
-    run("chmod", &["755", program.to_str().unwrap()]);
-    let path = std::env::var("PATH").unwrap();
+    let (_, path) = stand_in(programs.path(), &format!("mkfs.{kind}"), &script);
     let mut killed = iosched_process()
         .args(["tune", &bench.disk.name, "--mkfs", kind, "--load", LOAD])
         .arg(format!("--destroy-data={}", bench.disk.name))
         .arg("--out")
         .arg(bench.records.path().join("r"))
-        .env("PATH", format!("{}:{path}", programs.path().display()))
+        .env("PATH", path)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()

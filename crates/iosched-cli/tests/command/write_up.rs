@@ -1,14 +1,13 @@
 //! `scripts/write-up`: what it refuses, the commands that it would run, and its table, made from records.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use iosched_testing::{is_root, lacks};
 
 use crate::common::lab::Lab;
-use crate::common::{iosched, text};
+use crate::common::{iosched, stand_in, text};
 
 /// The script with an `iosched` of the caller's.
 fn write_up(iosched: &Path, arguments: &[&str]) -> Output {
@@ -95,7 +94,6 @@ fn the_table_has_theirs_beside_ours_and_nothing_is_overwritten() {
         return lacks("jq");
     }
     let dir = tempfile::tempdir().unwrap();
-    let stand_in = dir.path().join("iosched");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let script = format!(
         "#!/bin/bash\nreal={}\n\
@@ -105,8 +103,7 @@ fn the_table_has_theirs_beside_ours_and_nothing_is_overwritten() {
         real().display(),
         root.display(),
     );
-    fs::write(&stand_in, script).unwrap();
-    fs::set_permissions(&stand_in, fs::Permissions::from_mode(0o755)).unwrap();
+    let (stand_in, _) = stand_in(dir.path(), "iosched", &script);
     let out = dir.path().join("out");
     let arguments = [
         &["3", "--rounds", "2", "--repetitions", "2"][..],

@@ -39,6 +39,15 @@ pub(crate) fn assert_plain(what: &str, printed: &str) {
     assert!(printed.chars().all(is_plain), "{what}: {printed:?}");
 }
 
+/// Makes a program of the test's own in a directory: where it is, and a PATH that finds it before the real one.
+pub(crate) fn stand_in(dir: &Path, name: &str, script: &str) -> (PathBuf, String) {
+    let program = dir.join(name);
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", dir.display(), std::env::var("PATH").unwrap());
+    (program, path)
+}
+
 /// As one word of the shell.
 pub(crate) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
