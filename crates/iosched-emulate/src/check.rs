@@ -20,7 +20,6 @@ use super::ledger::{self, Served};
 use super::log::monotonic;
 use super::place::Place;
 
-/// Size of the reads.
 pub(super) const READ_SIZE: Bytes = Bytes::from_kib(4);
 
 /// Reads between two looks at the disk's account, which does not go back for ever.

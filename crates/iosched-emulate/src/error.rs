@@ -89,7 +89,6 @@ pub enum EmulateError {
     /// A disk was made without a scheduler inside: the kernel's stand above it.
     #[error("{id} is served without a scheduler inside")]
     NoScheduler { id: String, model: String },
-    /// The server of a disk is gone.
     #[error("the server of {id} is gone")]
     Gone { id: String },
     /// There is no such model.
@@ -119,18 +118,12 @@ pub enum EmulateError {
         scheduler: String,
         source: io::Error,
     },
-    /// The server cannot be started.
     #[error("cannot start the server of the emulated disk, {}", server.display())]
-    Start {
-        /// Its executable.
-        server: PathBuf,
-        source: io::Error,
-    },
+    Start { server: PathBuf, source: io::Error },
     /// The server could not set the disk up, and said why.
     #[error("{message}")]
     Server {
         message: String,
-        /// Its hint.
         hint: Option<String>,
         exit_code: u8,
     },
@@ -141,19 +134,12 @@ pub enum EmulateError {
         /// The last lines of its log.
         log: String,
     },
-    /// The server did not get ready in time.
     #[error("the emulated disk {id} was not ready after {} s", after.as_secs())]
     NotReady { id: String, after: Duration },
-    /// There is no such emulated disk.
     #[error("there is no emulated disk {name}")]
     Unknown { name: String, known: Vec<String> },
-    /// The disk is in use.
     #[error("cannot remove {device}: {}", User::list(users))]
-    InUse {
-        device: String,
-        /// By whom.
-        users: Vec<User>,
-    },
+    InUse { device: String, users: Vec<User> },
     /// Another disk's file system would go with the mounts of this one.
     #[error("cannot remove {id}: {source_of} is mounted at {}, below a mount of it", at.display())]
     MountedBelow {
@@ -161,29 +147,23 @@ pub enum EmulateError {
         source_of: String,
         at: PathBuf,
     },
-    /// Of several, some could not be removed.
     #[error("not removed: {}", each(failures))]
     NotRemoved {
         /// Which, and why; at least one.
         failures: Vec<(String, EmulateError)>,
     },
-    /// The server does not react.
     #[error("the server of {id} (pid {pid}) does not end")]
     Stuck { id: String, pid: i32 },
-    /// It is removed, and what is below could not be flushed.
     #[error("{id} is removed, but what was written to it may not be on the medium: {why}")]
     NotFlushed { id: String, why: String },
-    /// The process that the disk is to end with cannot be watched.
     #[error("cannot watch process {pid}, which the disk is to end with")]
     Owner { pid: i32, source: io::Error },
-    /// A step of setting up or taking down failed.
     #[error("cannot {step}")]
     Step {
         /// What, as a verb with its object.
         step: String,
         source: io::Error,
     },
-    /// A check read what it should not have.
     #[error("cannot check {device}: {why}")]
     Check {
         device: String,

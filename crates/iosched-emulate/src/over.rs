@@ -90,7 +90,6 @@ pub enum OverError {
         /// Where it leads to, if that has a name.
         leads_to: Option<PathBuf>,
     },
-    /// There is no such file, or no directory for it.
     #[error("{} does not exist", path.display())]
     NotThere {
         /// The path as the user wrote it.
@@ -104,7 +103,6 @@ pub enum OverError {
         path: PathBuf,
         links: u64,
     },
-    /// The file that is to be made is there.
     #[error("{} is there already, and --size makes a new file", path.display())]
     Exists {
         /// The path as the user wrote it.
@@ -116,43 +114,35 @@ pub enum OverError {
         /// The path as the user wrote it.
         path: PathBuf,
     },
-    /// Its file system shows the kernel's own state.
     #[error("{} is on {fs_type}, where the kernel shows its own state: it holds no data", path.display())]
     OfKernel {
         /// The path as the user wrote it.
         path: PathBuf,
         fs_type: String,
     },
-    /// It is a file of an emulated disk itself.
     #[error("{} is a part of the emulated disk {id}", path.display())]
     OfEmulated {
         /// The path as the user wrote it.
         path: PathBuf,
         id: String,
     },
-    /// The disk has zones that can only be written in order.
     #[error("{device} is a zoned disk ({model}), which is not served")]
     Zoned {
         device: String,
         /// As the kernel says it.
         model: String,
     },
-    /// It is not what it was a moment ago.
     #[error("{} has changed since it was looked at", path.display())]
     Changed { path: PathBuf },
     /// Another program has it.
     #[error("{} is opened exclusively by another program, or served already", path.display())]
     Taken { path: PathBuf },
-    /// It has no whole block.
     #[error("{} has no room for a block of {block} bytes", path.display())]
     TooSmall { path: PathBuf, block: u64 },
-    /// A loop device cannot have its blocks.
     #[error("{} has logical blocks of {block} bytes, and a loop device has 4096 at most", path.display())]
     BlockTooLarge { path: PathBuf, block: u64 },
-    /// Its file system does not do direct I/O.
     #[error("{} cannot be opened for direct I/O", path.display())]
     NotDirect { path: PathBuf, source: io::Error },
-    /// It cannot be looked at, or opened.
     #[error("cannot {action} {}", path.display())]
     Io {
         /// A verb.

@@ -184,13 +184,11 @@ pub struct Record {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum RecordError {
-    /// The directory for a new record has something in it.
     #[error("the results directory {} is not empty", path.display())]
     NotEmpty {
         /// The path as the user wrote it.
         path: PathBuf,
     },
-    /// It is a file, or a symbolic link.
     #[error("the results directory {} is not a directory", path.display())]
     NotADirectory {
         /// The path as the user wrote it.
@@ -209,20 +207,17 @@ pub enum RecordError {
         /// Who, where `/proc/locks` tells.
         holder: Option<Holder>,
     },
-    /// There is no record.
     #[error("{} holds no record", path.display())]
     NotARecord {
         /// The path as the user wrote it.
         path: PathBuf,
     },
-    /// It was written by a newer program.
     #[error("{} has record schema {found}; this iosched knows up to {SCHEMA}", path.display())]
     Newer {
         /// The path as the user wrote it.
         path: PathBuf,
         found: u32,
     },
-    /// A line cannot be understood.
     #[error("{}:{line}: not a line of a record: {cause}", path.display())]
     Corrupt {
         path: PathBuf,
@@ -254,12 +249,10 @@ pub enum RecordError {
         /// What can be changed: the record, or a directory on the way to it.
         at: PathBuf,
         writer: String,
-        /// As whom the loads would run.
         runner: String,
         /// The user who owns it, if it is one.
         suggests: Option<String>,
     },
-    /// Anything else.
     #[error("cannot access {}", path.display())]
     Io {
         path: PathBuf,

@@ -187,13 +187,10 @@ pub enum FileSystemError {
     Missing {
         /// The program, as it was called.
         program: &'static str,
-        /// Where it is.
         package: &'static str,
     },
-    /// mkfs ended with an error.
     #[error("cannot make a file system ({}) on {device}: {program} failed with {status}: {message}", kind.name())]
     Mkfs {
-        /// What was wanted.
         kind: FileSystemKind,
         device: String,
         /// The program, as it was called.
@@ -202,7 +199,6 @@ pub enum FileSystemError {
         /// The last lines it wrote.
         message: String,
     },
-    /// The kernel does not mount it.
     #[error("cannot mount the file system ({}) on {device}", kind.name())]
     Mount {
         kind: FileSystemKind,

@@ -33,14 +33,12 @@ pub struct Lock {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum LockError {
-    /// Somebody else holds it.
     #[error("{}", in_use(device, holder.as_ref(), "it has locked it"))]
     Held {
         device: String,
         /// Who, where `/proc/locks` tells.
         holder: Option<Holder>,
     },
-    /// It cannot be opened.
     #[error("cannot open /dev/{device}")]
     Open {
         device: String,

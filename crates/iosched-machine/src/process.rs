@@ -136,7 +136,6 @@ pub enum ChildError {
         /// The program, as it was called.
         program: String,
     },
-    /// It could not be started or waited for.
     #[error("cannot run {program}")]
     Start {
         /// The program, as it was called.
@@ -158,7 +157,6 @@ pub enum ChildError {
         /// The program, as it was called.
         program: String,
     },
-    /// We were asked to stop, and ended it.
     #[error("interrupted")]
     Stopped,
 }

@@ -312,7 +312,6 @@ impl DeviceDir {
         (!text.is_empty()).then(|| text.to_owned())
     }
 
-    /// An attribute that is a number.
     pub(crate) fn number(&self, attribute: &str) -> Option<u64> {
         self.text(attribute)?.parse().ok()
     }

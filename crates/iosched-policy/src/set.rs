@@ -29,7 +29,6 @@ pub struct Change {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum SetError {
-    /// The device.
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// The arm, or the kernel's answer.
@@ -45,7 +44,6 @@ pub enum SetError {
         /// Each disk that is not as before, and why.
         left: String,
     },
-    /// Being measured.
     #[error(transparent)]
     Lock(#[from] LockError),
     /// No journal, no change.
@@ -58,16 +56,13 @@ pub enum SetError {
     )]
     Pending {
         device: String,
-        /// Who, with its whole command line.
         holder: Holder,
         /// How it is ended ([`Leftover::way_out`]).
         way_out: String,
     },
-    /// A path below a multipath device.
     #[error("{device} is one path of a multipath disk, and stays at none")]
     PathOfMultipath {
         device: String,
-        /// The devices on top of it.
         holders: Vec<String>,
     },
 }

@@ -34,10 +34,8 @@ pub enum Input {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum InputError {
-    /// A record.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// It cannot be opened or read.
     #[error("cannot read {}", path.display())]
     Io {
         /// The path as the user wrote it.
@@ -52,12 +50,10 @@ pub enum InputError {
         path: PathBuf,
         cause: String,
     },
-    /// A recording that cannot be understood.
     #[error("{}: {cause}", path.display())]
     Trace {
         /// The path as the user wrote it.
         path: PathBuf,
-        /// Where and why.
         cause: ReadError,
     },
     /// A recording without a single access.

@@ -76,9 +76,7 @@ pub(crate) struct EventQueue<E, const LINES: usize> {
     others: BinaryHeap<Reverse<Entry<E>>>,
     /// The first entry of each line.
     firsts: [Key; LINES],
-    /// The first of the others.
     first_other: Key,
-    /// The first of all.
     first: Key,
     planned: u64,
 }

@@ -25,7 +25,6 @@ fn step(value: u64) -> usize {
     (shift * STEPS + (value >> shift)) as usize
 }
 
-/// The middle of a step.
 fn middle(step: usize) -> u64 {
     let step = step as u64;
     if step < 2 * STEPS {

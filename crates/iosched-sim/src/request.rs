@@ -247,7 +247,6 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Adds a request.
     pub(crate) fn add(&mut self, request: Request) -> RequestId {
         let id = match self.free.pop() {
             Some(id) => id,

@@ -15,7 +15,6 @@ use super::names::{is_of_other_layer, is_single_queue, modern_name, old_name};
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum SwitchError {
-    /// Not a name that the kernel could know.
     #[error("{name:?} is no scheduler name: those have 1 to 15 letters a-z, digits, _ and -")]
     BadName {
         /// The argument as the user wrote it.
@@ -28,7 +27,6 @@ pub enum SwitchError {
         text: String,
         cause: &'static str,
     },
-    /// The device has no configurable scheduler.
     #[error("{device} has no scheduler to choose: {}", reason.trim_start_matches("no scheduler: "))]
     NothingToChoose { device: String, reason: String },
     /// The kernel does not offer it, and loading its module did not help.
@@ -52,7 +50,6 @@ pub enum SwitchError {
         /// What is active after the failure: it may not be what was before.
         active: String,
     },
-    /// Sequential zones need their order kept.
     #[error(
         "{device} is zoned ({model}), and on Linux {kernel} only mq-deadline keeps its writes in order"
     )]
@@ -69,7 +66,6 @@ pub enum SwitchError {
     NotSupported {
         device: String,
         scheduler: String,
-        /// What is active after the failure.
         active: String,
     },
     /// EBUSY.
@@ -79,7 +75,6 @@ pub enum SwitchError {
     Busy {
         device: String,
         scheduler: String,
-        /// What is active after the failure.
         active: String,
     },
     /// EACCES, EPERM or EROFS.
@@ -89,12 +84,10 @@ pub enum SwitchError {
         /// Below `/sys/block/<device>/`.
         file: String,
     },
-    /// The write succeeded and changed nothing, or something else.
     #[error("{device}: the kernel accepted {asked} and made it {got}")]
     NotTaken {
         device: String,
         asked: String,
-        /// The one read back.
         got: String,
     },
     /// No such file below `queue/iosched/` or among the settings.
@@ -122,7 +115,6 @@ pub enum SwitchError {
         value: String,
         cause: String,
     },
-    /// The kernel refused the value.
     #[error("{device}: the kernel refuses {tunable}={value} ({source})")]
     BadValue {
         device: String,
@@ -137,10 +129,8 @@ pub enum SwitchError {
         device: String,
         source: Box<EmulateError>,
     },
-    /// The device is gone.
     #[error("{device} has vanished")]
     Vanished { device: String },
-    /// Anything else.
     #[error("cannot access {file} of {device}")]
     Io {
         device: String,

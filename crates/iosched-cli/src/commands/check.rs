@@ -332,7 +332,6 @@ fn metrics(report: &Report) -> String {
     text
 }
 
-/// A gauge with its samples.
 fn gauge(text: &mut String, name: &str, help: &str, samples: impl IntoIterator<Item = String>) {
     let _ = writeln!(text, "# HELP iosched_{name} {help}");
     let _ = writeln!(text, "# TYPE iosched_{name} gauge");

@@ -563,7 +563,6 @@ fn queues(device: &Device) -> String {
 struct What {
     /// What it is to the scheduling, or why it has no scheduler.
     is: Vec<String>,
-    /// Who uses it.
     uses: Vec<String>,
     /// Transport, maker and model of what has a scheduler.
     product: Vec<String>,

@@ -31,10 +31,8 @@ pub enum DiskFileError {
     /// Not one of those that come with the program.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// The file cannot be read.
     #[error("cannot read {}: {why}", path.display())]
     Read { path: PathBuf, why: String },
-    /// The file does not describe a disk.
     #[error("{}, line {line}, column {column}: {message}", path.display())]
     Content {
         path: PathBuf,

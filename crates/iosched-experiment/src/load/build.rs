@@ -40,7 +40,6 @@ pub(super) const HEADER_GROUPS: u32 = 10;
 /// Headers of a group.
 pub(super) const HEADERS: u32 = 20;
 
-/// Sources of a directory.
 pub(super) const SOURCES_OF_A_DIRECTORY: u32 = 25;
 
 /// Headers are of this size, and sources of one to eight times as much.

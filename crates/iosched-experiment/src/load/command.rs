@@ -70,14 +70,12 @@ pub enum Metric {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum CommandSpecError {
-    /// The command line.
     #[error("cannot read the command {line:?}: {cause}")]
     Line {
         /// The argument as the user wrote it.
         line: String,
         cause: WordsError,
     },
-    /// The regular expression.
     #[error("--metric {pattern:?} is no regular expression: {cause}")]
     Regex {
         /// The argument as the user wrote it.
@@ -111,7 +109,6 @@ pub enum CommandError {
     /// It is not there, hung, or we were interrupted.
     #[error(transparent)]
     Child(#[from] ChildError),
-    /// It ended with an error.
     #[error("{what} {line:?} failed with {status}: {message}")]
     Failed {
         /// Which of the command lines: `the command`, `--prepare`, `--setup`.
@@ -123,7 +120,6 @@ pub enum CommandError {
         /// True if it never worked, so that it will not the next time.
         never_worked: bool,
     },
-    /// What it printed does not have the number.
     #[error("the command printed no number for --metric {metric:?}; it printed: {printed}")]
     NoNumber {
         /// The argument as the user wrote it.
@@ -131,7 +127,6 @@ pub enum CommandError {
         /// The last lines of it.
         printed: String,
     },
-    /// The directory for its files cannot be made.
     #[error("cannot make {}", path.display())]
     Scratch {
         path: PathBuf,

@@ -45,7 +45,6 @@ pub enum FioError {
     /// Some distributions have its engines in packages of their own.
     #[error("this fio has no engine {engine}")]
     NoEngine { engine: String },
-    /// fio ended with an error.
     #[error("fio failed with {status}: {message}")]
     Failed {
         status: String,
@@ -55,7 +54,6 @@ pub enum FioError {
     /// fio's output is not what we know.
     #[error("cannot read fio's result: {cause}")]
     Unreadable { cause: String },
-    /// The files that it is to work on cannot be used.
     #[error("cannot use the files of the load")]
     Files(#[source] io::Error),
 }

@@ -93,20 +93,17 @@ pub enum IozoneError {
     /// It is not there, hung, or we were interrupted.
     #[error(transparent)]
     Child(#[from] ChildError),
-    /// It ended with an error.
     #[error("iozone failed with {status}: {message}")]
     Failed {
         status: String,
         /// The last lines it wrote.
         message: String,
     },
-    /// It says that it ended well, and has no number.
     #[error("iozone printed no throughput of its threads: {printed}")]
     NoResult {
         /// The last lines it wrote.
         printed: String,
     },
-    /// The files that it is to work on cannot be used.
     #[error("cannot use the files of the load")]
     Files(#[source] io::Error),
 }

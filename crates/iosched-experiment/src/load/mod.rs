@@ -103,11 +103,10 @@ pub enum Spec {
 
 /// Why a load cannot be made of what the user wrote.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum SpecError {
-    /// A job file.
     #[error(transparent)]
     JobFile(#[from] JobFileError),
-    /// A command.
     #[error(transparent)]
     Command(#[from] CommandSpecError),
     /// It cannot be simulated.
@@ -116,7 +115,6 @@ pub enum SpecError {
     /// A load that starts programs or works on files cannot be simulated.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
-    /// pgbench.
     #[error(transparent)]
     Pgbench(#[from] PgbenchSpecError),
     /// A setting of a family.
@@ -398,13 +396,10 @@ fn lacks_if_untimed(
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum LoadError {
-    /// fio.
     #[error(transparent)]
     Fio(#[from] FioError),
-    /// A command.
     #[error(transparent)]
     Command(#[from] CommandError),
-    /// The simulator.
     #[error(transparent)]
     Simulation(#[from] SimulationError),
     /// A load that starts programs or works on files, in the simulator.
@@ -413,7 +408,6 @@ pub enum LoadError {
     /// pgbench, or its server.
     #[error(transparent)]
     Pgbench(#[from] PgbenchError),
-    /// iozone.
     #[error(transparent)]
     Iozone(#[from] IozoneError),
     /// Numbers that no disk and no clock has: a program printed them all the same.

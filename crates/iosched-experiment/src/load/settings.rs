@@ -23,7 +23,6 @@ pub enum SettingError {
         text: String,
         known: String,
     },
-    /// The load has no such setting.
     #[error("{load} has no setting {setting:?}")]
     Unknown {
         load: String,
@@ -31,14 +30,12 @@ pub enum SettingError {
         setting: String,
         known: String,
     },
-    /// The value is none that the setting takes.
     #[error("{load}: {setting}={value} is not possible: {cause}")]
     Value {
         load: String,
         setting: String,
         /// The argument as the user wrote it.
         value: String,
-        /// What is wanted.
         cause: String,
     },
 }

@@ -52,13 +52,10 @@ impl SimulatedDisk {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum SimulationError {
-    /// The disk model.
     #[error(transparent)]
     Disk(#[from] ModelError),
-    /// The scheduler.
     #[error(transparent)]
     Scheduler(#[from] SchedulerError),
-    /// An option of the job file, or what it amounts to on this disk.
     #[error("load {load}: {cause}")]
     Load { load: String, cause: JobError },
     /// The job file itself.

@@ -17,13 +17,10 @@ use crate::load::simulated::SimulationError;
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum PlanError {
-    /// The target.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// An arm.
     #[error(transparent)]
     Switch(#[from] SwitchError),
-    /// A load.
     #[error(transparent)]
     Load(#[from] SpecError),
     /// An arm or a disk that cannot be simulated.
@@ -44,7 +41,6 @@ pub enum PlanError {
         "{target} stands on several disks, and not all are served with a scheduler inside: {other} is not"
     )]
     OneIsServed { other: String, target: String },
-    /// A scheduler above the one inside.
     #[error(
         "{device} has two schedulers, {above} of the kernel's above {inside} inside: no arm stands alone"
     )]
@@ -55,19 +51,13 @@ pub enum PlanError {
         /// Ours.
         inside: String,
     },
-    /// It needs a device, and only a model is there.
     #[error("{what} cannot be simulated: it needs a device")]
-    NotSimulated {
-        /// A load or an option.
-        what: String,
-    },
-    /// Neither a built-in load nor a file.
+    NotSimulated { what: String },
     #[error("there is no load {name:?}, and no job file of that name")]
     UnknownLoad {
         /// The argument as the user wrote it.
         name: String,
     },
-    /// The job file cannot be read.
     #[error("cannot read job file {}", path.display())]
     UnreadableJobFile {
         /// The path as the user wrote it.
@@ -85,41 +75,27 @@ pub enum PlanError {
     /// fio would read the path otherwise than it is written.
     #[error("fio cannot be given the path {path:?}: it has one of ; # $ \" or a control character")]
     OddPath { path: PathBuf },
-    /// Two loads of one name.
     #[error("load {name:?} is given twice")]
     LoadTwice { name: String },
-    /// There is no command among the loads.
     #[error("{option} is about a load that is a command, and there is none")]
     OnlyForCommands { option: &'static str },
-    /// There is no pgbench among the loads.
     #[error("--pg is about the load pgbench, and there is none")]
     OnlyForPgbench,
-    /// The load cannot leave its beginning out.
     #[error("load {load} counts from its start: --ramp is not possible with it")]
     NoRamp { load: String },
-    /// Only one arm.
     #[error("there is nothing to compare: {device} has only the arm {arm}")]
     OneArm { device: String, arm: String },
     /// The load writes, and the device may not be written.
     #[error(transparent)]
     MayNotWrite(#[from] MayNotWrite),
-    /// The load makes files, and the target is no directory.
     #[error("load {load} needs a directory, and {target} is none")]
     NeedsDirectory { load: String, target: String },
-    /// The load writes and the target is a file.
     #[error("{what} writes, and {} is somebody's file", path.display())]
-    WritesToFile {
-        /// The load, or the option.
-        what: String,
-        path: PathBuf,
-    },
-    /// Only a device can get a file system.
+    WritesToFile { what: String, path: PathBuf },
     #[error("--mkfs makes a file system on a device, and {target} is none")]
     NoDevice { target: String },
-    /// Only a raw device can be filled.
     #[error("--precondition fills a whole device, and {target} is none")]
     NothingToFill { target: String },
-    /// Nothing can be written there.
     #[error("{target} cannot be written")]
     NotWritable {
         target: String,
@@ -135,7 +111,6 @@ pub enum PlanError {
         /// Kernel name of the device now.
         is: String,
     },
-    /// The test files do not fit.
     #[error("no room in {}: the loads need {needed} MiB, {free} MiB are free", path.display())]
     NoRoom {
         path: PathBuf,
@@ -144,14 +119,8 @@ pub enum PlanError {
         /// MiB.
         free: u64,
     },
-    /// A load would take all that is free in its directory.
     #[error("load {load} would fill the file system: {option}")]
-    FillsDirectory {
-        load: String,
-        /// The option with its place.
-        option: String,
-    },
-    /// A number outside its range.
+    FillsDirectory { load: String, option: String },
     #[error("{what} is {value}, and must be {range}")]
     OutOfRange {
         what: &'static str,
@@ -159,7 +128,6 @@ pub enum PlanError {
         value: String,
         range: &'static str,
     },
-    /// Not even the fewest rounds fit into the budget of time.
     #[error(
         "the budget of {} s is too short: {rounds} rounds take {} s",
         budget.as_secs_f64(),
@@ -172,7 +140,6 @@ pub enum PlanError {
         budget: Duration,
         needed: Duration,
     },
-    /// The state of the machine cannot be read.
     #[error("cannot read the state of {thing}")]
     Io {
         thing: String,

@@ -74,7 +74,6 @@ pub struct CommandOptions {
 }
 
 impl CommandOptions {
-    /// An option that was given.
     pub(super) fn first_given(&self) -> Option<&'static str> {
         let given = [
             ("--setup", self.setup.is_some()),

@@ -66,32 +66,23 @@ pub enum RunError {
         /// What ended the run, if it did not come to its own end.
         ended_by: Option<Box<RunError>>,
     },
-    /// A signal.
     #[error("interrupted: the disks are as before, the trials so far are saved in {}", resume.directory.display())]
     Interrupted { resume: Resume },
-    /// Preparing took all of the budget of time.
     #[error("the budget of {} s was spent before the first trial", budget.as_secs_f64())]
     NoTimeLeft {
         /// The duration that the user asked for.
         budget: Duration,
     },
-    /// A disk went away.
     #[error("{device} vanished during the run: the trials so far are saved in {}", resume.directory.display())]
     Vanished { device: String, resume: Resume },
-    /// What the load ran on stopped working.
     #[error("the target failed during the run: {cause}; the trials so far are saved in {}", resume.directory.display())]
     TargetFailed {
         /// The cause, as a clause of the message.
         cause: String,
         resume: Resume,
     },
-    /// Not one trial of a load counts.
     #[error("load {load} fails under every arm: {cause}")]
-    LoadFails {
-        load: String,
-        /// Its words, the last time.
-        cause: String,
-    },
+    LoadFails { load: String, cause: String },
     /// The target may not be written.
     #[error(transparent)]
     MayNotWrite(#[from] MayNotWrite),
@@ -105,26 +96,20 @@ pub enum RunError {
         above.display()
     )]
     Untrusted {
-        /// The directory to measure in.
         target: PathBuf,
         /// What of its path is not safe.
         above: PathBuf,
         owner: String,
-        /// As whom the loads would run.
         runner: String,
         /// The user who owns it, if anybody but root and the runner.
         suggests: Option<String>,
     },
-    /// The loads' user cannot reach the directory to measure in.
     #[error("{user} may not enter {}", target.display())]
     MayNotEnter {
-        /// As whom the loads would run.
         user: String,
-        /// The directory to measure in.
         target: PathBuf,
         source: io::Error,
     },
-    /// The target cannot be used.
     #[error("cannot use {}", path.display())]
     Io {
         path: PathBuf,

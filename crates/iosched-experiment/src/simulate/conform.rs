@@ -21,13 +21,10 @@ use super::settings::{Checked, SchedulerRequest, SettingsError};
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum ConformError {
-    /// The file.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A line of it.
     #[error("{}, {cause}", path.display())]
     Line { path: PathBuf, cause: TraceError },
-    /// The settings.
     #[error(transparent)]
     Settings(#[from] SettingsError),
     /// The state that recordings are said to begin with.
@@ -38,10 +35,8 @@ pub enum ConformError {
         "{} is a recording of the single-queue block layer, which has no {scheduler}", path.display()
     )]
     SingleQueue { path: PathBuf, scheduler: String },
-    /// There is no recording in it.
     #[error("{} holds no recording: no file below it is called or reads like one", path.display())]
     EmptyFolder { path: PathBuf },
-    /// There is no decision in it.
     #[error("{} holds no decision of a scheduler: no line of it is an issue (D)", path.display())]
     Empty { path: PathBuf },
 }

@@ -20,10 +20,8 @@ const LARGEST_TEXT: u64 = 512 << 20;
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum FileError {
-    /// It cannot be opened.
     #[error("cannot open {}: {cause}", path.display())]
     Open { path: PathBuf, cause: io::Error },
-    /// Reading failed, or the compressed data are damaged.
     #[error("cannot read {} after line {line}: {cause}", path.display())]
     Read {
         path: PathBuf,
@@ -149,7 +147,6 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Opens a file.
     pub(crate) fn open(path: &Path) -> Result<Lines, FileError> {
         Ok(Lines::of(path, open(path)?))
     }

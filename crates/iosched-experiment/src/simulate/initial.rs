@@ -28,13 +28,11 @@ pub enum InitialError {
     /// A name or a value.
     #[error(transparent)]
     Scheduler(#[from] SchedulerError),
-    /// The file cannot be read.
     #[error("cannot read {}: {cause}", path.display())]
     Read {
         path: PathBuf,
         cause: std::io::Error,
     },
-    /// The file does not tell states.
     #[error("{} tells no states by recording: {cause}", path.display())]
     Content {
         path: PathBuf,

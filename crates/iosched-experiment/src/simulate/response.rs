@@ -29,20 +29,16 @@ const STEPS: u32 = 10_000;
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum ResponseError {
-    /// The disk.
     #[error(transparent)]
     Disk(#[from] ModelError),
-    /// The file.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A line.
     #[error("{}, line {line}: {what}", path.display())]
     Line {
         path: PathBuf,
         line: u64,
         what: String,
     },
-    /// There is nothing to compare.
     #[error("{} holds no command", path.display())]
     Empty { path: PathBuf },
 }

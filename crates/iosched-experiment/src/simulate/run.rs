@@ -203,22 +203,17 @@ impl SimulationRequest {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum SimulateError {
-    /// The disk.
     #[error(transparent)]
     Disk(#[from] ModelError),
-    /// A scheduler.
     #[error(transparent)]
     Scheduler(#[from] SchedulerError),
-    /// Where ticks begin.
     #[error(transparent)]
     Settings(#[from] SettingsError),
     /// The file of the load.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Neither comes with the program nor is a file.
     #[error("no built-in load that can be simulated and no job file is called {}", path.display())]
     NoSuchLoad { path: PathBuf },
-    /// The load.
     #[error("{name}: {cause}")]
     Load { name: String, cause: JobError },
     /// A setting of the load.
@@ -227,13 +222,10 @@ pub enum SimulateError {
     /// A load that starts programs or works on files.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
-    /// The trace.
     #[error(transparent)]
     Replay(#[from] ReplayError),
-    /// Events of several runs would get mixed.
     #[error("events can be written of one scheduler at a time, and there are {count}")]
     EventsOfSeveral { count: usize },
-    /// The file of events cannot be written.
     #[error("cannot write {}: {cause}", path.display())]
     Events { path: PathBuf, cause: io::Error },
 }

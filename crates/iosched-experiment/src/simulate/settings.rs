@@ -23,14 +23,12 @@ pub enum SettingsError {
     /// The file of tunables cannot be read.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A value in the file of tunables is no number.
     #[error("{}: {name} is `{value}`, which is no number", path.display())]
     Value {
         path: PathBuf,
         name: String,
         value: String,
     },
-    /// A phase that is no number.
     #[error("ticks cannot begin {micros} µs before a recording does")]
     TickPhase { micros: f64 },
     /// HZ of a kernel that nobody builds.

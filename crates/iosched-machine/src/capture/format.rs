@@ -7,7 +7,6 @@
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum FormatError {
-    /// Something is not there.
     #[error("{what} has no {field}")]
     Missing { what: String, field: &'static str },
     /// A field is larger than any number or lies beyond any record.
@@ -110,7 +109,6 @@ impl EventFormat {
         Ok(EventFormat { name, id, fields })
     }
 
-    /// The field of this name.
     pub(crate) fn field(&self, name: &'static str) -> Result<Field, FormatError> {
         let missing = || FormatError::Missing {
             what: self.name.clone(),

@@ -71,34 +71,24 @@ pub enum Events {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum CaptureError {
-    /// There are no tracing files.
     #[error("this machine offers no tracefs")]
     NoTracefs {
         #[source]
         source: io::Error,
     },
-    /// There is no such device.
     #[error("there is no block device {device}")]
     NoDevice { device: String },
-    /// One of them cannot be used.
     #[error("cannot {action} {}", path.display())]
     File {
-        /// What was tried.
         action: &'static str,
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    /// The kernel's description of its records is not understood.
     #[error("the kernel describes its events in a way that is not understood: {0}")]
     Format(#[from] FormatError),
-    /// A page of the ring buffer is not as the kernel describes it.
     #[error("what processor {cpu} recorded cannot be read: {cause}")]
-    Page {
-        /// Whose page.
-        cpu: u16,
-        cause: PageError,
-    },
+    Page { cpu: u16, cause: PageError },
 }
 
 impl Failure for CaptureError {

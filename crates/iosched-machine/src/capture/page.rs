@@ -17,23 +17,13 @@ const STAMP_BITS: u32 = 59;
 
 /// Why a page cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum PageError {
     /// It is shorter than its header, or than it says.
     #[error("a page of {length} bytes says that it holds {said}")]
-    Length {
-        /// Bytes that there are.
-        length: usize,
-        /// Bytes that it says.
-        said: u64,
-    },
-    /// A record reaches beyond the end of the records.
+    Length { length: usize, said: u64 },
     #[error("the record at {at} reaches beyond the {end} bytes of the page")]
-    Record {
-        /// Where it begins.
-        at: usize,
-        /// Where records end.
-        end: usize,
-    },
+    Record { at: usize, end: usize },
 }
 
 /// A record: an event as the kernel wrote it down.

@@ -16,13 +16,10 @@ use crate::host::Host;
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum DeviceError {
-    /// No device has this name.
     #[error("there is no block device {target}")]
     NoSuch { target: String, near: Vec<String> },
-    /// This cannot be the name of a device.
     #[error("{target:?} cannot be the name of a block device: it {why}")]
     BadName { target: String, why: BadName },
-    /// The path is there, and is not a block device.
     #[error("{} is not a block device but a {what}", path.display())]
     NotBlock {
         path: PathBuf,
@@ -30,10 +27,8 @@ pub enum DeviceError {
         what: &'static str,
         near: Vec<String>,
     },
-    /// There is a node, and the kernel has no such device (any more).
     #[error("the kernel has no block device {number}, which {} stands for", path.display())]
     NoDriver { path: PathBuf, number: DeviceNumber },
-    /// The file system is not on a block device.
     #[error(
         "{} is on {fs_type} (mounted on {}), which is not on a block device",
         path.display(),
@@ -41,7 +36,6 @@ pub enum DeviceError {
     )]
     NoBlockDevice {
         path: PathBuf,
-        /// Where its file system is mounted.
         mount_point: PathBuf,
         /// `tmpfs`, `overlay`, `nfs4` …
         fs_type: String,
@@ -50,16 +44,13 @@ pub enum DeviceError {
     #[error("refusing to take {target} for a device: {who} may change {}", at.display())]
     UntrustedPath {
         target: String,
-        /// What of the way to it.
         at: PathBuf,
         who: String,
         /// Kernel name of the device that it stands for now.
         device: String,
     },
-    /// There is no such path.
     #[error("{} does not exist", path.display())]
     NoSuchPath { path: PathBuf },
-    /// Something had to be read and could not be.
     #[error("cannot read {}: {source}", path.display())]
     Unreadable { path: PathBuf, source: io::Error },
 }

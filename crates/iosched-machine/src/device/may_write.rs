@@ -99,7 +99,6 @@ pub struct Content {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum MayNotWrite {
-    /// The user did not allow it.
     #[error("{what} writes, and {device} is a raw device whose data it would destroy")]
     NotAllowed { what: String, device: String },
     /// Another device was named the second time.
@@ -121,14 +120,8 @@ pub enum MayNotWrite {
         device: String,
         reasons: Vec<Reason>,
     },
-    /// It is not the one that was given up.
     #[error("refusing to write to {device}: it is not the disk that was given up ({difference})")]
-    AnotherDisk {
-        device: String,
-        /// In what they differ.
-        difference: String,
-    },
-    /// It cannot be looked at.
+    AnotherDisk { device: String, difference: String },
     #[error("refusing to write to {device}: it cannot be read")]
     Unreadable {
         device: String,

@@ -39,7 +39,6 @@ const STEP: Duration = Duration::from_millis(20);
 pub struct LoadProcesses {
     /// The value of [`RUN`] in their environment, up to the first point.
     pub(super) marker: String,
-    /// The cgroup with all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) cgroup: Option<PathBuf>,
 }

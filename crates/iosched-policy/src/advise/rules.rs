@@ -69,7 +69,6 @@ impl Rule {
         rule.expect("the last rule holds for every disk")
     }
 
-    /// What it says for a load class.
     pub(crate) fn says(&self, class: LoadClass) -> Says {
         let special = self.but.iter().find(|(of, _)| *of == class);
         special.map_or(self.general, |(_, says)| *says)

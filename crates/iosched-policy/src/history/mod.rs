@@ -99,7 +99,6 @@ pub enum HistoryError {
         #[source]
         source: io::Error,
     },
-    /// A change was taken back, and the history does not say so.
     #[error("change {id} is taken back ({done}), but that cannot be written in {}", path.display())]
     NotRecorded {
         id: u64,
@@ -118,7 +117,6 @@ pub enum HistoryError {
     /// Asked to stop while another command had its turn: nothing was changed.
     #[error("nothing was changed: stopped while {0}")]
     Stopped(Waiting),
-    /// There is nothing left to take back.
     #[error("there is no change to take back")]
     Nothing,
     /// A later change is damaged or of a newer version: what it did is not known.

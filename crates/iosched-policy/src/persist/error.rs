@@ -18,13 +18,10 @@ use crate::system_config::udev::UdevError;
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum DeployError {
-    /// The policy.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// A file.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The device.
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// The kernel does not take it.
@@ -33,16 +30,12 @@ pub enum DeployError {
     /// A disk cannot be read.
     #[error(transparent)]
     Switch(#[from] SwitchError),
-    /// udev.
     #[error(transparent)]
     Udev(#[from] UdevError),
-    /// It failed, and not all of it could be taken back.
     #[error("{error}; change {id} is made in part")]
     InPart { id: u64, error: Box<DeployError> },
-    /// The history.
     #[error(transparent)]
     History(#[from] HistoryError),
-    /// The devices cannot be listed.
     #[error("cannot list the block devices in /sys: {0}")]
     List(#[source] io::Error),
     /// Nothing tells the disk from others.
@@ -55,7 +48,6 @@ pub enum DeployError {
         /// Below `/sys/block/<device>/`.
         file: String,
         found: String,
-        /// What we wanted.
         expected: String,
         reason: &'static str,
     },
@@ -67,13 +59,10 @@ pub enum DeployError {
     /// The disk does not listen to `elevator=`.
     #[error("elevator= does nothing for {device}, which is not on the single-queue path")]
     NotForElevator { device: String, listening: String },
-    /// No known file carries the kernel's command line.
     #[error("no file of a boot loader that is known here carries the kernel's command line")]
     NoBootLoader { by_hand: Vec<PathBuf> },
-    /// TuneD was asked for and does not run.
     #[error("TuneD does not run here")]
     NoTuned,
-    /// Rules were to be written, and nothing reads them.
     #[error("no udev is installed here, and nothing else reads its rules")]
     NoUdev,
     /// An initramfs was asked for, and nothing that is known here makes one.
@@ -84,7 +73,6 @@ pub enum DeployError {
         "mkinitcpio reads no /etc/mkinitcpio.conf.d here: that is not there (version 38 and later have it)"
     )]
     OldMkinitcpio,
-    /// No rule of the policy is for it.
     #[error("no rule of {} is for {what}", file::PATH)]
     NoRule {
         /// A device, or what should have been a rule's name.

@@ -80,7 +80,6 @@ pub struct Evidence {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum PolicyError {
-    /// Something in it is wrong.
     #[error("{}:{line}:{column}: {message}", path.display())]
     Malformed {
         path: PathBuf,

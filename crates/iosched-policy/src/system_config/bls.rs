@@ -104,7 +104,6 @@ pub(super) enum Starts {
     Nothing,
 }
 
-/// What an entry starts on the machine with this id.
 pub(super) fn starts(entry: &str, machine_id: Option<&str>) -> Starts {
     let of = value_of(entry, "machine-id");
     let is_of_other = of.is_some() && machine_id.is_some() && of != machine_id;

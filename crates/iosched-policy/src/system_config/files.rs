@@ -50,12 +50,10 @@ pub struct FileChange {
 /// Why a file could not be read or replaced. It is as it was then.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// A link stands at its place, or on the way to it.
     #[error("{} is a symbolic link to {}: not touched", path.display(), target.display())]
     Link {
         path: PathBuf,
         target: PathBuf,
-        /// Where that leads on this machine.
         end: LinkEnd,
         /// True on the way to the file: it is the link of a directory.
         is_on_the_way: bool,
@@ -67,7 +65,6 @@ pub enum FileError {
         /// The number of names that were read.
         names: u64,
     },
-    /// A directory, a device, a socket.
     #[error("{} is no regular file: not touched", path.display())]
     NotRegular { path: PathBuf },
     /// Not UTF-8.

@@ -473,7 +473,6 @@ fn may_omit(word: &str, module: &str) -> bool {
     has_odd_star || is_within || (is_expression && pattern::is_like(&pattern, &path))
 }
 
-/// Where the presets of mkinitcpio are.
 const PRESETS: &str = "/etc/mkinitcpio.d";
 
 /// An image made by dracut while our rules were as they are now. Some of its versions put the rules of `/etc` into

@@ -24,7 +24,6 @@ use iosched_switch::Arm;
 use crate::system_config::identity::Identity;
 use crate::system_config::pattern;
 
-/// Where the rules are.
 pub(crate) const PATH: &str = "/etc/udev/rules.d/99-iosched.rules";
 
 /// The property that our rules leave in udev's database: which of them was applied last.

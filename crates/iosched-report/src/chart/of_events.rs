@@ -5,7 +5,6 @@ use crate::traffic::{Access, Kind, Level, Traffic};
 
 /// Columns of the grid that a seek picture of many requests is thinned to.
 const COLUMNS: usize = 160;
-/// Rows of it.
 const ROWS: usize = 40;
 
 /// Every chart that the recording has data for.

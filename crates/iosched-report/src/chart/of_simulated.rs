@@ -27,7 +27,6 @@ fn rows(simulated: &Simulated) -> Vec<String> {
     std::iter::once("all".to_owned()).chain(each).collect()
 }
 
-/// The share of a row in a run.
 fn share(simulated: &Simulated, run: usize, row: usize) -> Option<&Share> {
     let run = simulated.runs.get(run)?;
     match row {

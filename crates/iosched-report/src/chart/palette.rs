@@ -49,7 +49,6 @@ const MARKERS: [Marker; 7] = [
 ];
 
 impl Marker {
-    /// The marker of a slot.
     pub(super) fn of(slot: usize) -> Marker {
         MARKERS[slot % MARKERS.len()]
     }

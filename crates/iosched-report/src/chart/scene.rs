@@ -168,7 +168,6 @@ pub(super) struct Spot {
     pub(super) words: String,
 }
 
-/// Lays a chart out.
 pub(super) fn lay_out(chart: &Chart, format: Format) -> Scene {
     let mut layout = Layout::new(chart, format);
     if format.is_alone {

@@ -86,7 +86,6 @@ impl HtmlTable {
         }
     }
 
-    /// As HTML.
     pub(super) fn html(&self) -> String {
         let template = TableTemplate { table: self };
         template.render().expect("strings take all text")

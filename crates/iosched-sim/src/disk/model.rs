@@ -77,31 +77,23 @@ pub struct ModelOptions {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum ModelError {
-    /// There is no such model.
     #[error("no disk model is called `{name}`; there are: {}", known.join(", "))]
     Unknown { name: String, known: Vec<String> },
-    /// The size is out of range.
     #[error("{model} cannot be {size} large: it can have {min} to {max}")]
     Size {
         model: String,
         size: Bytes,
-        /// The least that it can have.
         min: Bytes,
-        /// The most that it can have.
         max: Bytes,
     },
-    /// The size is not made of whole blocks.
     #[error("{model} cannot be {} bytes large: sizes are whole numbers of 4096 bytes", size.as_u64())]
     PartialBlock { model: String, size: Bytes },
-    /// The queue depth is out of range.
     #[error("{model} cannot have a queue depth of {depth}: it can have 1 to {max}")]
     QueueDepth {
         model: String,
         depth: usize,
-        /// The most that it can have.
         max: usize,
     },
-    /// The model has nothing to which this option could apply.
     #[error("{model} has no {what}")]
     NotApplicable { model: String, what: &'static str },
 }

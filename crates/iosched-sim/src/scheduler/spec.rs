@@ -11,7 +11,6 @@ pub type Settings = Vec<(String, i64)>;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum SchedulerError {
-    /// There is no such scheduler.
     #[error("no scheduler is called `{name}` here; there are: {}", known.join(", "))]
     Unknown {
         name: String,
@@ -37,10 +36,8 @@ pub enum SchedulerError {
         "write-back throttling is not simulated with {scheduler}: the single-queue block layer has none here"
     )]
     Throttling { scheduler: &'static str },
-    /// It cannot be made to do what a recording did.
     #[error("{scheduler} cannot follow a recording")]
     NotFollowed { scheduler: &'static str },
-    /// The scheduler has no such tunable.
     #[error("{scheduler} has no {kind} `{name}`; it has: {}", if known.is_empty() { "none".to_owned() } else { known.join(", ") })]
     NoSuchTunable {
         scheduler: &'static str,
@@ -49,15 +46,12 @@ pub enum SchedulerError {
         name: String,
         known: Vec<&'static str>,
     },
-    /// The value is out of range.
     #[error("{scheduler}: {name} cannot be {value}: it can be {min} to {max}")]
     OutOfRange {
         scheduler: &'static str,
         name: &'static str,
         value: i64,
-        /// The least that it takes.
         min: i64,
-        /// The most that it takes.
         max: i64,
     },
     /// What stands behind `kernel=` is no version.

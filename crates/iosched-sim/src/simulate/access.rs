@@ -48,7 +48,6 @@ impl Accesses {
         }
     }
 
-    /// An access begins.
     pub(super) fn begin(&mut self, access: Access) -> Token {
         self.bios += access.bios;
         Token(self.unanswered.add(access))

@@ -69,7 +69,6 @@ impl Generated {
         if switches { other_at } else { at }
     }
 
-    /// The next access.
     pub(super) fn next(&mut self, job: &Job) -> Access {
         let op = self.op.take();
         let op = op.unwrap_or_else(|| self.stream.next_op(job));

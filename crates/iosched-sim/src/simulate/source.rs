@@ -52,7 +52,6 @@ impl Source {
         }
     }
 
-    /// The next access.
     #[inline(always)]
     pub(super) fn next(&mut self, job: &Job) -> Access {
         match self {

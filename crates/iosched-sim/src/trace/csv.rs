@@ -17,7 +17,6 @@ use super::text::{byte_extent, columns, commas, extent, fixed, number};
 use crate::request::Op;
 use crate::units::{Nanos, SECTOR_BYTES, Time};
 
-/// Which of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Msr,

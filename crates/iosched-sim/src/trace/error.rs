@@ -36,19 +36,15 @@ pub struct ReadError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum Cause {
-    /// No reader knows it.
     #[error("this is no trace that is known here: it begins with `{text}`")]
     Unknown { text: String },
-    /// Nothing in it.
     #[error("it is empty")]
     Empty,
-    /// Too few columns.
     #[error("{columns} columns where {layout} is expected")]
     TooShort {
         columns: usize,
         layout: &'static str,
     },
-    /// A column is not what it should be.
     #[error("{what} `{text}` is no {expected}")]
     BadColumn {
         what: &'static str,
@@ -58,10 +54,8 @@ pub enum Cause {
     /// A line without end.
     #[error("longer than 64 KiB: this is no trace")]
     LongLine,
-    /// Reaches beyond what any disk has.
     #[error("an access at sector {start} of {length} sectors ends beyond the largest disk")]
     TooFar {
-        /// First sector.
         start: u64,
         /// In sectors, as the trace says.
         length: u64,
@@ -83,13 +77,10 @@ pub enum Cause {
     Version {
         format: &'static str,
         found: u64,
-        /// Which are read.
         read: &'static str,
     },
-    /// A binary record does not begin as it should.
     #[error("a record begins with {found:#010x} where 0x65617407 is expected")]
     Magic { found: u32 },
-    /// A line of a recording of a kernel's scheduler.
     #[error("{}", without_line(.0))]
     Kernel(kernel::TraceError),
     /// The bytes cannot be had.

@@ -7,7 +7,6 @@ use crate::units::{Nanos, Time};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum TraceError {
-    /// Too few columns.
     #[error(
         "line {line}: {columns} columns where at least 6 are needed (time action rwbs sector nsectors pid)"
     )]
@@ -16,7 +15,6 @@ pub enum TraceError {
         line: u64,
         columns: usize,
     },
-    /// A column is not what it should be.
     #[error("line {line}: {what} `{text}` is no {expected}")]
     BadColumn {
         /// Number of the line, from 1.
@@ -25,7 +23,6 @@ pub enum TraceError {
         text: String,
         expected: &'static str,
     },
-    /// A recording of the multi-queue block layer.
     #[error(
         "line {line}: this is a recording of the multi-queue block layer, which has none, mq-deadline, kyber and bfq"
     )]
@@ -33,7 +30,6 @@ pub enum TraceError {
         /// Number of the line, from 1.
         line: u64,
     },
-    /// Time ran backwards.
     #[error("line {line}: its time is before that of the line before")]
     Backwards {
         /// Number of the line, from 1.

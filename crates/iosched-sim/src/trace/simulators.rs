@@ -13,7 +13,6 @@ use super::text::{Blanks, columns, extent, fixed, number};
 use crate::request::{Op, ProcessId};
 use crate::units::Time;
 
-/// Which of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     DiskSim,

@@ -189,47 +189,30 @@ pub enum Bound {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum BadRace {
-    /// Nothing to compare.
     #[error("a race needs at least two arms, not {0}")]
     TooFewArms(usize),
-    /// Nothing to run.
     #[error("a race needs at least one load")]
     NoLoad,
-    /// An arm's number that does not exist.
     #[error("there is no arm {arm} among {arms}")]
-    NoSuchArm {
-        /// The number given.
-        arm: usize,
-        arms: usize,
-    },
+    NoSuchArm { arm: usize, arms: usize },
     /// A margin below 1 or above 2.
     #[error("the margin must be a ratio between 1 and 2, not {0}")]
     Margin(f64),
-    /// A confidence that promises nothing, or everything.
     #[error("the confidence must be at least 0.5 and below 1, not {0}")]
     Confidence(f64),
     /// Numbers of rounds that contradict each other.
     #[error(
         "at least 2 rounds are needed, and the least number ({min}) cannot exceed the budget ({budget})"
     )]
-    Rounds {
-        /// The least number of rounds.
-        min: usize,
-        budget: usize,
-    },
-    /// A chance that is none.
+    Rounds { min: usize, budget: usize },
     #[error("the chance below which a race is hopeless must lie in [0, 1), not {0}")]
     Hopeless(f64),
-    /// A resolution that is no standard deviation.
     #[error("the resolution must be above 0 and below 1, not {0}")]
     Resolution(f64),
-    /// A weight that is none.
     #[error("the weight of load {load} must be positive, not {weight}")]
     Weight { load: usize, weight: f64 },
-    /// A required ratio that is none.
     #[error("a required ratio must be positive, not {0}")]
     RequiredRatio(f64),
-    /// A round with too few or too many places.
     #[error("round {round} of load {load} has {found} places for {arms} arms")]
     RoundLength {
         load: usize,

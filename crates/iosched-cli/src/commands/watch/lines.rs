@@ -11,7 +11,6 @@ pub(super) const HEADING: &str =
 /// The heading where [`HEADING`] is too wide.
 pub(super) const NARROW_HEADING: &str = "DEVICE   SCHEDULER      IO/s   MB/s   await  %util";
 
-/// The table of a sample.
 pub(super) fn table(sample: &Sample) -> String {
     let mut text = format!("{HEADING}\n");
     for device in &sample.devices {

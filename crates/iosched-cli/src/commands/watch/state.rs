@@ -23,7 +23,6 @@ pub(super) struct State {
     pub(super) pressure: Option<(f64, f64)>,
     /// The devices of the last sample and those that are gone, in the order that is wanted.
     pub(super) devices: Vec<History>,
-    /// That order.
     pub(super) order: Order,
     /// Nothing new is shown.
     pub(super) is_paused: bool,
@@ -105,7 +104,6 @@ pub(super) struct Heat {
 pub(super) struct History {
     /// How many devices appeared before it.
     appeared: usize,
-    /// The last sample.
     pub(super) last: DeviceSample,
     /// What was before, the newest last.
     pub(super) points: VecDeque<Point>,

@@ -27,7 +27,6 @@ pub(in crate::load) const BETWEEN_READS: Duration = Duration::from_millis(20);
 /// From the end of a browser's commit to the next one.
 pub(in crate::load) const BETWEEN_COMMITS: Duration = Duration::from_millis(200);
 
-/// Files of a package.
 pub(in crate::load) const FILES_OF_A_PACKAGE: usize = 100;
 
 /// How long a thread sleeps before it looks again whether it is to end.

@@ -4,6 +4,7 @@ use iosched_machine::failure::{Failure, exit};
 
 /// Why a job file cannot be a load.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum JobFileError {
     /// A line that is neither a section, an option nor a comment.
     #[error("{file}:{line}: cannot read {text:?}: {cause}")]
@@ -12,15 +13,12 @@ pub enum JobFileError {
         file: String,
         /// Counted from 1.
         line: usize,
-        /// The line.
         text: String,
-        /// What is wrong with it.
         cause: &'static str,
     },
     /// A few lines of it would take all memory.
     #[error("{file}:{line}: more than 100 000 options, with those of [global] in each section")]
     TooManyOptions {
-        /// The job file.
         file: String,
         /// The line that is one too many.
         line: usize,
@@ -32,9 +30,7 @@ pub enum JobFileError {
         file: String,
         /// Counted from 1.
         line: usize,
-        /// The option's name.
         option: String,
-        /// What it could do.
         cause: &'static str,
     },
     /// An option that we do not know to be harmless.
@@ -44,7 +40,6 @@ pub enum JobFileError {
         file: String,
         /// Counted from 1.
         line: usize,
-        /// The option's name.
         option: String,
     },
     /// A value that we do not allow for an option that we do.
@@ -54,11 +49,8 @@ pub enum JobFileError {
         file: String,
         /// Counted from 1.
         line: usize,
-        /// The option's name.
         option: String,
-        /// The value.
         value: String,
-        /// Why not.
         cause: String,
     },
     /// No section but `[global]`.

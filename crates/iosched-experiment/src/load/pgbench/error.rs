@@ -50,7 +50,6 @@ pub enum PgbenchError {
     /// A program hung, could not be started, or we were interrupted.
     #[error(transparent)]
     Child(#[from] ChildError),
-    /// A program of PostgreSQL is not installed.
     #[error("{program} is not installed (looked on PATH and in /usr/lib/postgresql)")]
     Missing {
         /// The program, as it was called.
@@ -59,7 +58,6 @@ pub enum PgbenchError {
     /// It lacks options that we give it.
     #[error("PostgreSQL is too old: {found}, and {oldest} is the oldest that is understood")]
     TooOld { found: String, oldest: u32 },
-    /// What its OpenSSL asks for and does not get.
     #[error("{step} needs Linux 3.17 or later (getrandom), as today's OpenSSL does: {message}")]
     OldKernel {
         step: String,
@@ -69,7 +67,6 @@ pub enum PgbenchError {
     /// The server does not run as root, and there is nobody else.
     #[error("PostgreSQL does not run as root, and there is no user postgres")]
     NoUser,
-    /// Whether there is such a user cannot be found out.
     #[error(
         "PostgreSQL does not run as root, and whether there is a user postgres cannot be found out"
     )]
@@ -77,7 +74,6 @@ pub enum PgbenchError {
         #[source]
         source: io::Error,
     },
-    /// A step of the preparation failed.
     #[error("cannot prepare PostgreSQL: {step} failed with {status}: {message}")]
     Setup {
         step: String,
@@ -85,7 +81,6 @@ pub enum PgbenchError {
         /// The last lines it wrote.
         message: String,
     },
-    /// Our own server ended by itself.
     #[error("the PostgreSQL server died {when}: {message}")]
     ServerDied {
         /// `while it started`, `during the trial`.
@@ -93,14 +88,12 @@ pub enum PgbenchError {
         /// The last lines of its log.
         message: String,
     },
-    /// Our own server does not get ready.
     #[error("the PostgreSQL server was not ready after {seconds} s: {message}")]
     NotReady {
         seconds: u64,
         /// The last lines of its log.
         message: String,
     },
-    /// pgbench ended with an error.
     #[error("pgbench failed with {status}: {message}")]
     Failed {
         status: String,
@@ -112,11 +105,7 @@ pub enum PgbenchError {
     Unreadable { cause: String },
     /// The server of `--pg` keeps its data elsewhere.
     #[error("the server of --pg keeps its data in {}, which is not on {}", data.display(), target.display())]
-    Elsewhere {
-        /// Its data directory.
-        data: PathBuf,
-        target: PathBuf,
-    },
+    Elsewhere { data: PathBuf, target: PathBuf },
     /// A file or directory of ours.
     #[error("cannot access {}", path.display())]
     Io {

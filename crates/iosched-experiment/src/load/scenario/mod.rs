@@ -55,17 +55,14 @@ pub enum ScenarioError {
     /// The disk or the scheduler.
     #[error(transparent)]
     Simulation(#[from] SimulationError),
-    /// A program of the user's.
     #[error("responsiveness:command=… cannot be simulated: what that program reads is not known")]
     Command,
-    /// The files do not fit.
     #[error("the files of load {load} need {needed}, and the disk has {capacity}")]
     Room {
         load: &'static str,
         needed: Bytes,
         capacity: Bytes,
     },
-    /// It did not come to its end.
     #[error("load {load} was not over after {} s of virtual time", after.as_secs_f64())]
     TooSlow { load: &'static str, after: Nanos },
 }

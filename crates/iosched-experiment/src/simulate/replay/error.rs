@@ -14,30 +14,20 @@ use crate::simulate::file::FileError;
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum ReplayError {
-    /// A file.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Something that can be read only once.
     #[error("{} is no file: a trace is read more than once", path.display())]
-    NotAFile {
-        /// What it is called.
-        path: PathBuf,
-    },
-    /// What is in a file.
+    NotAFile { path: PathBuf },
     #[error("{}, {cause}", path.display())]
     Trace { path: PathBuf, cause: ReadError },
-    /// There is no access in it.
     #[error("{} holds no access", path.display())]
     Empty { path: PathBuf },
-    /// It is of several devices.
     #[error("{} is of {count} devices: {names}", path.display())]
     SeveralDevices {
         path: PathBuf,
         count: usize,
-        /// The first of them.
         names: String,
     },
-    /// The chosen device is not in it.
     #[error("{} has no accesses on a device `{device}`; it has: {names}", path.display())]
     NoSuchDevice {
         path: PathBuf,
@@ -45,29 +35,23 @@ pub enum ReplayError {
         /// The first of those that there are.
         names: String,
     },
-    /// It reaches beyond the disk.
     #[error("{} reaches to {end}, and the disk ends at {disk}", path.display())]
     DiskTooSmall {
         path: PathBuf,
-        /// The end of its last access.
         end: Bytes,
         disk: Bytes,
     },
-    /// A closed loop needs to know when accesses were answered.
     #[error(
         "{} does not say when accesses were answered, which --closed needs", path.display()
     )]
     NoAnswers { path: PathBuf },
-    /// Accesses at their times need times.
     #[error("{} has no times, only pauses: --speed has nothing to scale", path.display())]
     NoTimes { path: PathBuf },
-    /// Its times cannot be true.
     #[error("{} lasts {years} years at that speed", path.display())]
     TooLong { path: PathBuf, years: u64 },
     /// More closed loops than can be kept apart.
     #[error("{} has more than {most} processes, too many for --closed", path.display())]
     TooManyProcesses { path: PathBuf, most: usize },
-    /// The steps of closed loops cannot be kept.
     #[error("cannot keep the trace's steps in a temporary file in {}: {cause}", directory.display())]
     Spill {
         directory: PathBuf,

@@ -19,7 +19,6 @@ use super::meter::Meter;
 
 /// Bytes of a step in the file.
 pub(super) const STEP: usize = 32;
-/// Steps of a chunk.
 const CHUNK_STEPS: usize = 255;
 /// Number of steps, place of the next chunk, steps.
 const HEADER: usize = 16;

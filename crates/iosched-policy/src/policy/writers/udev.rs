@@ -119,7 +119,6 @@ impl Event<'_> {
         }
     }
 
-    /// Follows one file.
     fn follow(&mut self, file: &Path, lines: &[Line]) {
         let mut index = 0;
         let mut labels: BTreeMap<&str, Vec<usize>> = BTreeMap::new();

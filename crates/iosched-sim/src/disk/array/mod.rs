@@ -118,7 +118,6 @@ struct Job {
 /// What the controller does at a time of its own.
 #[derive(Debug)]
 enum Due {
-    /// It has understood a command.
     Understood(Command, Time),
     /// It answers out of its cache.
     Answered(Host),

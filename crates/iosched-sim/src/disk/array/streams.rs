@@ -17,7 +17,6 @@ struct Stream {
     ready_to: u64,
     /// And to here it has been asked for.
     asked_to: u64,
-    /// Who waits for it.
     waiting: Vec<Waiter>,
     /// Number of the last read, to find the one that was used least recently.
     used: u64,

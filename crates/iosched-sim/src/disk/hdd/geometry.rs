@@ -68,7 +68,6 @@ pub(super) struct Geometry {
     pub(super) surfaces: u64,
     /// Cylinders in a band.
     pub(super) band: Divisor,
-    /// Tracks in a band.
     pub(super) band_tracks: Divisor,
     pub(super) cylinders: u32,
     pub(super) heads: HeadOrder,

@@ -59,7 +59,6 @@ pub(super) struct Piece {
     pub(super) begin: Time,
     /// Of its sectors, those that pass from then on: all, unless the head came down in the middle.
     pub(super) passing: Sectors,
-    /// Where it is.
     pub(super) place: Place,
 }
 

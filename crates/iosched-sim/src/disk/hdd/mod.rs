@@ -67,7 +67,6 @@ enum Event {
     Ready,
     /// A flush passed the electronics.
     FlushReady(usize),
-    /// The arm is done.
     ArmDone,
     /// A rest of the arm is over.
     Rested,

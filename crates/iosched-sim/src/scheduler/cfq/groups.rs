@@ -24,7 +24,6 @@ impl Cfq {
         &mut self.groups[place]
     }
 
-    /// The group of a queue.
     pub(super) fn group_of(&self, id: QueueId) -> &Group {
         self.group(self.queue(id).group)
     }

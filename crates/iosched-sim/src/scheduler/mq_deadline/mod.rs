@@ -74,7 +74,6 @@ impl Rules {
     /// The first version that has priorities.
     pub(super) const OLDEST: KernelVersion = KernelVersion::new(5, 16);
 
-    /// The rules of a kernel.
     pub(super) fn of(version: KernelVersion) -> Rules {
         if version < KernelVersion::new(6, 5) {
             Rules::SavedPointer

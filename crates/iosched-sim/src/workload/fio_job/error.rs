@@ -6,14 +6,12 @@ use crate::units::Bytes;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum JobError {
-    /// The option is not understood, or not simulated.
     #[error("line {line}: `{name}` is not simulated")]
     Unsupported {
         /// Number of the line, from 1.
         line: usize,
         name: String,
     },
-    /// The value is not understood, or not simulated.
     #[error("line {line}: {name} cannot be `{value}`: it can be {allowed}")]
     Value {
         /// Number of the line, from 1.
@@ -37,7 +35,6 @@ pub enum JobError {
         line: usize,
         text: String,
     },
-    /// There is no job.
     #[error("there is no job in it")]
     Empty,
     /// A job's part of the disk is empty or smaller than one access.
@@ -47,11 +44,9 @@ pub enum JobError {
         span: Bytes,
         access: Bytes,
     },
-    /// A job reaches beyond the disk.
     #[error("{job}: its part begins at {offset}, and the disk ends at {capacity}")]
     BeyondEnd {
         job: String,
-        /// Where its part begins.
         offset: Bytes,
         capacity: Bytes,
     },

@@ -440,7 +440,6 @@ impl<'a> Shell<'a> {
         outcome
     }
 
-    /// A loop.
     fn looped(&mut self, follow: impl FnOnce(&mut Self) -> Outcome) -> Outcome {
         self.loops += 1;
         let outcome = self.up_to(Leaves::Loop, follow);

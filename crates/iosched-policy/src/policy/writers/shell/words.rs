@@ -150,7 +150,6 @@ impl Shell<'_> {
         fields
     }
 
-    /// A word as one text.
     pub(super) fn text_of_word(&mut self, word: &Word) -> String {
         let mut text = String::new();
         for piece in word {
