@@ -18,13 +18,13 @@ use super::values::{Common, Wrong, between, count, rate, time};
 pub(super) struct HddKeys {
     rpm: u32,
     surfaces: u32,
-    order: Order,
+    order: DriveQueue,
     #[serde(default = "default_age_limit")]
     age_limit_ms: f64,
     head_switch_ms: f64,
     write_settle_ms: f64,
     #[serde(default)]
-    write_settle_after: Settle,
+    write_settle_after: SettleAfter,
     link_bytes_per_second: u64,
     link_write_bytes_per_second: Option<u64>,
     overheads: OverheadKeys,
@@ -36,21 +36,6 @@ pub(super) struct HddKeys {
 
 fn default_age_limit() -> f64 {
     500.0
-}
-
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Order {
-    Fifo,
-    ShortestAccessFirst,
-}
-
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Settle {
-    #[default]
-    LongMoves,
-    EveryMove,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -140,17 +125,11 @@ impl HddKeys {
         HddKeys {
             rpm: hdd.rpm,
             surfaces: hdd.surfaces,
-            order: match hdd.order {
-                DriveQueue::Fifo => Order::Fifo,
-                DriveQueue::ShortestAccessFirst => Order::ShortestAccessFirst,
-            },
+            order: hdd.order,
             age_limit_ms: hdd.age_limit.as_millis_f64(),
             head_switch_ms: hdd.head_switch.as_millis_f64(),
             write_settle_ms: hdd.write_settle.nanos as f64 / 1e6,
-            write_settle_after: match hdd.write_settle.after {
-                SettleAfter::LongMoves => Settle::LongMoves,
-                SettleAfter::EveryMove => Settle::EveryMove,
-            },
+            write_settle_after: hdd.write_settle.after,
             link_bytes_per_second: hdd.link.read,
             link_write_bytes_per_second: (hdd.link.write != hdd.link.read)
                 .then_some(hdd.link.write),
@@ -178,18 +157,12 @@ impl HddKeys {
             write_cache: common.write_cache,
             rpm: count("rpm", self.rpm, 60, 100_000)?,
             surfaces,
-            order: match self.order {
-                Order::Fifo => DriveQueue::Fifo,
-                Order::ShortestAccessFirst => DriveQueue::ShortestAccessFirst,
-            },
+            order: self.order,
             age_limit: time("age_limit_ms", self.age_limit_ms)?,
             head_switch: time("head_switch_ms", self.head_switch_ms)?,
             write_settle: WriteSettle {
                 nanos: signed_time("write_settle_ms", self.write_settle_ms)?,
-                after: match self.write_settle_after {
-                    Settle::LongMoves => SettleAfter::LongMoves,
-                    Settle::EveryMove => SettleAfter::EveryMove,
-                },
+                after: self.write_settle_after,
             },
             link: LinkRates {
                 read: read_rate,

@@ -200,34 +200,6 @@ impl SimpleKeys {
     }
 }
 
-/// Whether reads and writes share link and command slots.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum PathsKey {
-    Shared,
-    Separate,
-}
-
-impl PathsKey {
-    fn shared() -> PathsKey {
-        PathsKey::Shared
-    }
-
-    fn of(paths: Paths) -> PathsKey {
-        match paths {
-            Paths::Shared => PathsKey::Shared,
-            Paths::Separate => PathsKey::Separate,
-        }
-    }
-
-    fn value(self) -> Paths {
-        match self {
-            PathsKey::Shared => Paths::Shared,
-            PathsKey::Separate => Paths::Separate,
-        }
-    }
-}
-
 fn packed() -> bool {
     true
 }
@@ -249,12 +221,11 @@ struct SsdKeys {
     write_pipeline_ms: f64,
     write_link_per_command_ms: f64,
     write_link_bytes_per_second: u64,
-    /// As before there was a choice, unless it is given.
-    #[serde(default = "PathsKey::shared")]
-    paths: PathsKey,
+    #[serde(default)]
+    paths: Paths,
     program_bytes: u64,
     program_ms: f64,
-    /// Likewise.
+    /// As before there was a choice, unless it is given.
     #[serde(default = "packed")]
     packs_writes: bool,
     program_suspend_ms: Option<f64>,
@@ -278,7 +249,7 @@ impl SsdKeys {
             write_pipeline_ms: ssd.write_pipeline.as_millis_f64(),
             write_link_per_command_ms: ssd.write_link.per_command.as_millis_f64(),
             write_link_bytes_per_second: ssd.write_link.bytes_per_second,
-            paths: PathsKey::of(ssd.paths),
+            paths: ssd.paths,
             program_bytes: ssd.program.as_u64(),
             program_ms: ssd.program_time.as_millis_f64(),
             packs_writes: ssd.packs_writes,
@@ -334,7 +305,7 @@ impl SsdKeys {
                     self.write_link_bytes_per_second,
                 )?,
             },
-            paths: self.paths.value(),
+            paths: self.paths,
             program: bytes("program_bytes", self.program_bytes)?,
             program_time: time("program_ms", self.program_ms)?,
             packs_writes: self.packs_writes,

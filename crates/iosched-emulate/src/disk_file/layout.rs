@@ -16,11 +16,11 @@ pub(super) struct LayoutKeys {
     cylinders: Option<u32>,
     band_cylinders: Option<u32>,
     track_switch_ms: Option<f64>,
-    heads: Option<Heads>,
+    heads: Option<HeadOrder>,
     spares: Option<SpareKind>,
     range_cylinders: Option<u32>,
     even: Option<EvenKeys>,
-    zone: Option<Vec<ZoneKeys>>,
+    zone: Option<Vec<ZoneSpec>>,
     measured_zone: Option<Vec<MeasuredZoneKeys>>,
 }
 
@@ -30,13 +30,6 @@ struct EvenKeys {
     zones: u32,
     outer_sectors_per_track: u32,
     inner_sectors_per_track: u32,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ZoneKeys {
-    cylinders: u32,
-    sectors_per_track: u32,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -53,14 +46,6 @@ struct MeasuredZoneKeys {
     unused_sectors: u32,
     #[serde(default)]
     spares: u32,
-}
-
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Heads {
-    Rising,
-    AlternatingInZone,
-    Alternating,
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -100,11 +85,7 @@ impl LayoutKeys {
             } => {
                 let (spares, range_cylinders) = spare_keys(*spares);
                 LayoutKeys {
-                    heads: Some(match heads {
-                        HeadOrder::Rising => Heads::Rising,
-                        HeadOrder::AlternatingInZone => Heads::AlternatingInZone,
-                        HeadOrder::Alternating => Heads::Alternating,
-                    }),
+                    heads: Some(*heads),
                     spares: Some(spares),
                     range_cylinders,
                     measured_zone: Some(zones.iter().map(MeasuredZoneKeys::of).collect()),
@@ -177,20 +158,13 @@ impl LayoutKeys {
                 })
             }
             (None, Some(zones)) if !zones.is_empty() => {
-                let mut table = Vec::with_capacity(zones.len());
                 for (index, zone) in zones.iter().enumerate() {
                     let key = |name: &str| format!("zone.{index}.{name}");
+                    count(&key("cylinders"), zone.cylinders, 1, MOST_CYLINDERS)?;
                     let per_track = zone.sectors_per_track;
-                    table.push(ZoneSpec {
-                        cylinders: count(&key("cylinders"), zone.cylinders, 1, MOST_CYLINDERS)?,
-                        sectors_per_track: sectors(
-                            &key("sectors_per_track"),
-                            per_track,
-                            MOST_SECTORS,
-                        )?,
-                    });
+                    sectors(&key("sectors_per_track"), per_track, MOST_SECTORS)?;
                 }
-                Ok(Zones::Table(table))
+                Ok(Zones::Table(zones.clone()))
             }
             _ => {
                 let what = "is followed by one of [hdd.layout.even], [[hdd.layout.zone]] and \
@@ -245,11 +219,7 @@ impl LayoutKeys {
         }
         Ok(Layout::Exact {
             zones,
-            heads: match self.heads.unwrap_or(Heads::Rising) {
-                Heads::Rising => HeadOrder::Rising,
-                Heads::AlternatingInZone => HeadOrder::AlternatingInZone,
-                Heads::Alternating => HeadOrder::Alternating,
-            },
+            heads: self.heads.unwrap_or_default(),
             spares,
         })
     }
@@ -284,7 +254,7 @@ fn unit_sectors(zone: &ExactZone, surfaces: u32, spares: Spares) -> Option<u64> 
     }
 }
 
-fn zone_keys(zones: &Zones) -> (Option<EvenKeys>, Option<Vec<ZoneKeys>>) {
+fn zone_keys(zones: &Zones) -> (Option<EvenKeys>, Option<Vec<ZoneSpec>>) {
     match zones {
         &Zones::Even {
             count,
@@ -298,13 +268,7 @@ fn zone_keys(zones: &Zones) -> (Option<EvenKeys>, Option<Vec<ZoneKeys>>) {
             };
             (Some(even), None)
         }
-        Zones::Table(zones) => {
-            let keys = |zone: &ZoneSpec| ZoneKeys {
-                cylinders: zone.cylinders,
-                sectors_per_track: zone.sectors_per_track,
-            };
-            (None, Some(zones.iter().map(keys).collect()))
-        }
+        Zones::Table(zones) => (None, Some(zones.clone())),
     }
 }
 

@@ -25,6 +25,8 @@ mod tests;
 pub use model::{Model, ModelError, ModelKind, ModelOptions, Parameters};
 pub use presets::{build, models};
 
+use serde::{Deserialize, Serialize};
+
 use crate::units::{Sector, Sectors, Time};
 
 /// What a command asks of the drive.
@@ -41,7 +43,8 @@ pub enum DiskOp {
 }
 
 /// The order in which a drive serves the commands in its queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum DriveQueue {
     /// As they came.
     Fifo,

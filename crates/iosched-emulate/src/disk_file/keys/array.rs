@@ -12,7 +12,7 @@ use crate::disk_file::values::{Wrong, count, time};
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ArrayKeys {
-    level: LevelKey,
+    level: Level,
     chunk_bytes: u64,
     rotational: bool,
     command_ms: f64,
@@ -21,16 +21,6 @@ pub(super) struct ArrayKeys {
     cache: Option<CacheKeys>,
     #[serde(default)]
     member: Vec<MemberKeys>,
-}
-
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum LevelKey {
-    Raid0,
-    Raid1,
-    Raid5,
-    Raid6,
-    Raid10,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -67,7 +57,7 @@ impl ArrayKeys {
             last = Some(model);
         }
         ArrayKeys {
-            level: LevelKey::of(array.level),
+            level: array.level,
             chunk_bytes: array.chunk.to_bytes().as_u64(),
             rotational: array.rotational,
             command_ms: array.command.as_millis_f64(),
@@ -91,7 +81,7 @@ impl ArrayKeys {
             ));
         }
         let members = members(self.member)?;
-        let level = self.level.level();
+        let level = self.level;
         if !level.takes(members.len()) {
             let (number, least) = (members.len(), level.least_members());
             let even = if level == Level::Raid10 {
@@ -197,28 +187,6 @@ impl MemberKeys {
             ));
         }
         Ok(drive)
-    }
-}
-
-impl LevelKey {
-    fn of(level: Level) -> LevelKey {
-        match level {
-            Level::Raid0 => LevelKey::Raid0,
-            Level::Raid1 => LevelKey::Raid1,
-            Level::Raid5 => LevelKey::Raid5,
-            Level::Raid6 => LevelKey::Raid6,
-            Level::Raid10 => LevelKey::Raid10,
-        }
-    }
-
-    fn level(self) -> Level {
-        match self {
-            LevelKey::Raid0 => Level::Raid0,
-            LevelKey::Raid1 => Level::Raid1,
-            LevelKey::Raid5 => Level::Raid5,
-            LevelKey::Raid6 => Level::Raid6,
-            LevelKey::Raid10 => Level::Raid10,
-        }
     }
 }
 

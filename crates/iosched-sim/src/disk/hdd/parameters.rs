@@ -1,5 +1,7 @@
 //! What makes one hard disk differ from another.
 
+use serde::{Deserialize, Serialize};
+
 use super::seek::SeekCurve;
 use crate::disk::DriveQueue;
 use crate::units::{Bytes, Nanos, Sectors};
@@ -66,7 +68,8 @@ pub enum Layout {
 }
 
 /// Cylinders with the same number of sectors on each track.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ZoneSpec {
     /// How many cylinders; on a drive made smaller, the zone's share of them.
     pub cylinders: u32,
@@ -154,9 +157,11 @@ impl ExactZone {
 }
 
 /// In which order the heads of a cylinder follow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum HeadOrder {
     /// From the first to the last in each cylinder.
+    #[default]
     Rising,
     /// Back in every other cylinder of a zone, so that no head changes between cylinders.
     AlternatingInZone,
@@ -194,9 +199,11 @@ pub struct WriteSettle {
 }
 
 /// After which moves a head settles longer for writing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum SettleAfter {
     /// Moves over more than one cylinder.
+    #[default]
     LongMoves,
     /// Every move, also a change of surface.
     EveryMove,

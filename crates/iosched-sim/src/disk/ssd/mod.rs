@@ -20,6 +20,8 @@ mod durable;
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use super::admission::{Admission, CompletionQueue};
 use super::{Command, Completion, DiskModel, DiskOp, assert_on_disk};
 use crate::event_queue::{EventQueue, Planned};
@@ -101,10 +103,12 @@ impl LongWay {
 }
 
 /// Whether reads and writes meet before the dies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Paths {
     /// They pass one link in turn and share the drive's command slots: SATA, which is half duplex and has 32
     /// slots for all commands.
+    #[default] // of files from before there was a choice
     Shared,
     /// Each direction has a link and command slots to itself: `PCIe` and SAS are full duplex, and `NVMe` puts no
     /// order between commands, so that a read does not wait for writes that wait for the buffer.
