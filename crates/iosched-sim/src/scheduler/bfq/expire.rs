@@ -1,4 +1,5 @@
-//! The end of a slot: what the queue is charged, which budget it gets next, and where it goes.
+//! The end of a slot: what the queue is charged, which budget it gets next, and where it goes. Whether it ends is decided
+//! elsewhere: when a request is wanted (`dispatch`), completes (`completion`), comes (`insert`) or does not come (`idling`).
 
 use super::Bfq;
 use super::moment::{MILLI, Moment, span};
