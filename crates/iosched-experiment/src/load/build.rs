@@ -20,7 +20,6 @@ use serde::{Deserialize, Serialize};
 
 use super::command::{self, CommandError};
 use super::fio::FioError;
-use super::fio_job::TrialSettings;
 use super::settings::{self, SettingError};
 use super::{Kept, Load, LoadError, Outcome, Turn, Workplace, files, lacks_if_untimed};
 use crate::objective::Objective;
@@ -224,10 +223,6 @@ fn write_back(path: &Path) -> io::Result<()> {
 }
 
 impl Load for Build {
-    fn writes(&self) -> bool {
-        true
-    }
-
     fn needs_directory(&self) -> bool {
         true
     }
@@ -241,10 +236,6 @@ impl Load for Build {
             ran.map_err(CommandError::from)?;
         }
         Ok(Vec::new())
-    }
-
-    fn duration(&self, _settings: &TrialSettings) -> Option<Duration> {
-        None
     }
 
     fn kept(&self, _file_size: u64) -> Vec<Kept> {

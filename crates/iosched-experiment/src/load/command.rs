@@ -13,9 +13,9 @@ use iosched_machine::process::{self, ChildError, Finished, Scope};
 use regex_lite::Regex;
 use serde::{Deserialize, Serialize};
 
-use super::fio_job::{JobTarget, TrialSettings};
+use super::fio_job::JobTarget;
 use super::words::{self, WordsError};
-use super::{Kept, Load, LoadError, Outcome, Turn, Workplace, files};
+use super::{Load, LoadError, Outcome, Turn, Workplace, files};
 use crate::objective::Objective;
 
 /// A program that hangs is killed after this time, where the user does not say (`--timeout`).
@@ -385,11 +385,6 @@ fn scratch(at: &Workplace<'_>) -> Option<PathBuf> {
 }
 
 impl Load for CommandLoad {
-    /// We cannot know what it does to a raw device.
-    fn writes(&self) -> bool {
-        true
-    }
-
     /// They are there; what `--setup` makes is not there yet.
     fn programs(&self) -> Result<Vec<String>, LoadError> {
         let Settings {
@@ -406,14 +401,6 @@ impl Load for CommandLoad {
                 .try_for_each(|line| check_line(line))?,
         }
         Ok(Vec::new())
-    }
-
-    fn duration(&self, _settings: &TrialSettings) -> Option<Duration> {
-        None
-    }
-
-    fn kept(&self, _file_size: u64) -> Vec<Kept> {
-        Vec::new()
     }
 
     fn lacks(&self, objective: Objective) -> Option<&'static str> {

@@ -87,10 +87,6 @@ impl FixedWork {
 }
 
 impl Load for FixedWork {
-    fn writes(&self) -> bool {
-        true
-    }
-
     fn needs_directory(&self) -> bool {
         true
     }
@@ -101,10 +97,6 @@ impl Load for FixedWork {
 
     fn programs(&self) -> Result<Vec<String>, LoadError> {
         Ok(vec![fio::version()?])
-    }
-
-    fn duration(&self, _settings: &TrialSettings) -> Option<Duration> {
-        None
     }
 
     fn kept(&self, _file_size: u64) -> Vec<Kept> {

@@ -15,7 +15,6 @@ use iosched_machine::failure::{Failure, exit};
 use iosched_machine::process::{self, ChildError, Finished, Stop};
 use serde::{Deserialize, Serialize};
 
-use super::fio_job::TrialSettings;
 use super::{Kept, Load, LoadError, Outcome, Turn, Workplace, files};
 use crate::metrics::{Flow, JobResult};
 use crate::objective::Objective;
@@ -291,10 +290,6 @@ fn job(test: Test, thread: u32, record: u64, bytes: f64, bytes_per_s: f64) -> Jo
 }
 
 impl Load for IozoneLoad {
-    fn writes(&self) -> bool {
-        true
-    }
-
     fn needs_directory(&self) -> bool {
         true
     }
@@ -311,10 +306,6 @@ impl Load for IozoneLoad {
             "iozone {}",
             revision.unwrap_or("of unknown version")
         )])
-    }
-
-    fn duration(&self, _settings: &TrialSettings) -> Option<Duration> {
-        None
     }
 
     fn kept(&self, _file_size: u64) -> Vec<Kept> {

@@ -283,8 +283,10 @@ impl Kept {
 /// Of the actions only `run` must be there. An error in one of them makes the trial void, unless
 /// `LoadError::ends_the_run`.
 pub trait Load {
-    /// True if it writes to a raw device, or to the file that is the target.
-    fn writes(&self) -> bool;
+    /// True if it writes to a raw device, or to the file that is the target, or may, as far as is known.
+    fn writes(&self) -> bool {
+        true
+    }
 
     /// True if it needs a directory on the target.
     fn needs_directory(&self) -> bool {
@@ -321,7 +323,9 @@ pub trait Load {
     }
 
     /// How long the load of one trial takes; `None` if that is not known before it ran.
-    fn duration(&self, settings: &TrialSettings) -> Option<Duration>;
+    fn duration(&self, _settings: &TrialSettings) -> Option<Duration> {
+        None
+    }
 
     /// Run time of a trial where the user does not say; `None` if the load has its own end.
     fn default_runtime(&self) -> Option<Duration> {
@@ -329,7 +333,9 @@ pub trait Load {
     }
 
     /// What it keeps in a directory, with test files of this size.
-    fn kept(&self, file_size: u64) -> Vec<Kept>;
+    fn kept(&self, _file_size: u64) -> Vec<Kept> {
+        Vec::new()
+    }
 
     /// An option by which it would take all that is free in a directory, with its place.
     fn fills_directory(&self) -> Option<String> {

@@ -21,7 +21,7 @@ use iosched_switch::Arm;
 use serde::{Deserialize, Serialize};
 
 use super::fio_job::{JobFile, JobFileError, TrialSettings};
-use super::{Kept, Load, LoadError, Outcome, Turn, Workplace};
+use super::{Load, LoadError, Outcome, Turn, Workplace};
 use crate::measure::Measured;
 use crate::metrics::{Flow, JobResult};
 use crate::objective::Objective;
@@ -233,17 +233,8 @@ impl Load for SimulatedLoad {
         false
     }
 
-    /// What counts here is how long the simulation takes, which only running it tells.
-    fn duration(&self, _settings: &TrialSettings) -> Option<Duration> {
-        None
-    }
-
     fn default_runtime(&self) -> Option<Duration> {
         (!self.file.has_runtime()).then_some(DEFAULT_RUNTIME)
-    }
-
-    fn kept(&self, _file_size: u64) -> Vec<Kept> {
-        Vec::new()
     }
 
     fn lacks(&self, objective: Objective) -> Option<&'static str> {

@@ -22,7 +22,6 @@ use rustix::fs::{Advice, fadvise};
 use serde::{Deserialize, Serialize};
 
 use super::fio::FioError;
-use super::fio_job::TrialSettings;
 use super::responsiveness::program::{self, Program};
 use super::responsiveness::start;
 use super::settings::{self, SettingError};
@@ -325,10 +324,6 @@ fn mean(took: &[Duration]) -> f64 {
 }
 
 impl Load for Desktop {
-    fn writes(&self) -> bool {
-        true
-    }
-
     fn needs_directory(&self) -> bool {
         true
     }
@@ -336,10 +331,6 @@ impl Load for Desktop {
     fn programs(&self) -> Result<Vec<String>, LoadError> {
         program::shell()?;
         Ok(Vec::new())
-    }
-
-    fn duration(&self, _settings: &TrialSettings) -> Option<Duration> {
-        None
     }
 
     fn kept(&self, _file_size: u64) -> Vec<Kept> {

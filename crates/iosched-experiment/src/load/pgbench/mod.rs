@@ -382,10 +382,6 @@ fn read_logs(directory: &Path, user: Option<&User>) -> Result<Vec<String>, Pgben
 }
 
 impl Load for PgbenchLoad {
-    fn writes(&self) -> bool {
-        true
-    }
-
     fn needs_directory(&self) -> bool {
         true
     }

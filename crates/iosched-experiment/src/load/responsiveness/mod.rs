@@ -232,10 +232,6 @@ fn run_streams(job_file: &str, scope: &Scope, stop: &Stop) -> Result<(), FioErro
 }
 
 impl Load for Responsiveness {
-    fn writes(&self) -> bool {
-        true
-    }
-
     fn needs_directory(&self) -> bool {
         true
     }
@@ -249,10 +245,6 @@ impl Load for Responsiveness {
             Some(_) => vec![fio::version()?],
             None => Vec::new(),
         })
-    }
-
-    fn duration(&self, _settings: &TrialSettings) -> Option<Duration> {
-        None
     }
 
     fn kept(&self, _file_size: u64) -> Vec<Kept> {

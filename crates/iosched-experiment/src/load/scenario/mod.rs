@@ -26,10 +26,9 @@ use iosched_switch::Arm;
 use serde::{Deserialize, Serialize};
 
 use self::files::Files;
-use super::fio_job::TrialSettings;
 use super::settings::SettingError;
 use super::simulated::{self, SimulatedDisk, SimulationError};
-use super::{Kept, Load, LoadError, Outcome, Turn, Workplace};
+use super::{Load, LoadError, Outcome, Turn, Workplace};
 use super::{build as real_build, desktop as real_desktop, responsiveness as real_responsiveness};
 use crate::objective::Objective;
 
@@ -276,14 +275,6 @@ impl Load for SimulatedScenario {
 
     fn is_cold(&self) -> bool {
         false
-    }
-
-    fn duration(&self, _settings: &TrialSettings) -> Option<Duration> {
-        None
-    }
-
-    fn kept(&self, _file_size: u64) -> Vec<Kept> {
-        Vec::new()
     }
 
     fn lacks(&self, objective: Objective) -> Option<&'static str> {
