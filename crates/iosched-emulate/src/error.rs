@@ -208,14 +208,12 @@ fn each(failures: &[(String, EmulateError)]) -> String {
 }
 
 impl Failure for EmulateError {
+    iosched_machine::passes_on!(EmulateError: DiskFile, Over, Device, Scheduler, MayNotWrite);
+
     fn hint(&self) -> Option<String> {
         match self {
             EmulateError::Missing(missing) => Some(missing.hint()),
-            EmulateError::DiskFile(error) => error.hint(),
-            EmulateError::Over(error) => error.hint(),
-            EmulateError::Device(error) => error.hint(),
             EmulateError::MayNotWrite(error) => instead_of_writing(error),
-            EmulateError::Scheduler(error) => error.hint(),
             EmulateError::NoScheduler { model, .. } => Some(format!(
                 "make one with it: `iosched emulate create {model} --scheduler cfq`; the kernel's are set \
                  with `iosched set`"
@@ -266,17 +264,14 @@ impl Failure for EmulateError {
                  what will be written"
                     .to_owned(),
             ),
-            _ => None,
+            _ => self.passes_on()?.hint(),
         }
     }
 
     fn remedy(&self) -> Option<Remedy> {
         match self {
             EmulateError::Stuck { .. } => Some(Remedy::With("--force".into())),
-            EmulateError::Over(error) => error.remedy(),
-            EmulateError::Device(error) => error.remedy(),
-            EmulateError::MayNotWrite(error) => error.remedy(),
-            _ => None,
+            _ => self.passes_on()?.remedy(),
         }
     }
 
@@ -287,11 +282,6 @@ impl Failure for EmulateError {
             EmulateError::Model(_)
             | EmulateError::NoScheduler { .. }
             | EmulateError::Owner { .. } => exit::USAGE,
-            EmulateError::DiskFile(error) => error.exit_code(),
-            EmulateError::Scheduler(error) => error.exit_code(),
-            EmulateError::Over(error) => error.exit_code(),
-            EmulateError::Device(error) => error.exit_code(),
-            EmulateError::MayNotWrite(error) => error.exit_code(),
             EmulateError::Server { exit_code, .. } => *exit_code,
             EmulateError::Unknown { .. } => exit::NO_SUCH_DEVICE,
             EmulateError::InUse { .. } | EmulateError::MountedBelow { .. } => exit::BUSY,
@@ -299,7 +289,7 @@ impl Failure for EmulateError {
                 .first()
                 .map_or(exit::FAILURE, |(_, why)| why.exit_code()),
             EmulateError::Step { source, .. } if is_refusal(source) => exit::NOT_PERMITTED,
-            _ => exit::FAILURE,
+            _ => self.passes_on().map_or(exit::FAILURE, Failure::exit_code),
         }
     }
 }

@@ -64,20 +64,40 @@ pub mod exit {
 /// `Display` names the thing and the cause, in lower case, so that it fits after `error: `. The
 /// hint is the way out, when there is one.
 pub trait Failure: std::error::Error {
+    /// The failure that this one is, or comes from: where this one says nothing else, the way out and the exit code are
+    /// that one's.
+    fn passes_on(&self) -> Option<&dyn Failure> {
+        None
+    }
+
     /// What the user can do about it; several lines are allowed.
     fn hint(&self) -> Option<String> {
-        None
+        self.passes_on()?.hint()
     }
 
     /// What the command line lacks, where that is known.
     fn remedy(&self) -> Option<Remedy> {
-        None
+        self.passes_on()?.remedy()
     }
 
     /// One of [`exit`].
     fn exit_code(&self) -> u8 {
-        exit::FAILURE
+        self.passes_on().map_or(exit::FAILURE, Failure::exit_code)
     }
+}
+
+/// [`Failure::passes_on`] of an enum whose variants of these names hold a failure each.
+#[macro_export]
+macro_rules! passes_on {
+    ($of:ident: $($variant:ident),+) => {
+        fn passes_on(&self) -> Option<&dyn $crate::failure::Failure> {
+            match self {
+                $($of::$variant(failure) => Some(failure),)+
+                #[allow(unreachable_patterns, reason = "all variants may hold one")]
+                _ => None,
+            }
+        }
+    };
 }
 
 /// What an error comes from, as far as its message does not say so.

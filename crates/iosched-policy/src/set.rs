@@ -7,7 +7,6 @@ use iosched_experiment::journal::{
     self, Journal, JournalError, Leftover, OwnedResources, Parts, SavedDisk, Undone,
 };
 use iosched_experiment::plan::{PlanError, disks_below};
-use iosched_machine::command_line::Remedy;
 use iosched_machine::device::{self, Device, DeviceError, Kind, Role};
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::host::Host;
@@ -68,40 +67,28 @@ pub enum SetError {
 }
 
 impl Failure for SetError {
+    iosched_machine::passes_on!(SetError: Device, Switch, Stack, Lock, Journal);
+
     fn hint(&self) -> Option<String> {
         match self {
-            SetError::Device(error) => error.hint(),
-            SetError::Switch(error) => error.hint(),
             SetError::NotPutBack { .. } => {
                 Some("`iosched restore` puts it back; what is to be is in the journal".into())
             }
-            SetError::Stack(error) => error.hint(),
-            SetError::Lock(error) => error.hint(),
-            SetError::Journal(error) => error.hint(),
             SetError::Pending { way_out, .. } => Some(way_out.clone()),
             SetError::PathOfMultipath { holders, .. } => Some(format!(
                 "set it on the multipath device: {}",
                 holders.join(", ")
             )),
-        }
-    }
-
-    fn remedy(&self) -> Option<Remedy> {
-        match self {
-            SetError::Device(error) => error.remedy(),
-            _ => None,
+            _ => self.passes_on()?.hint(),
         }
     }
 
     fn exit_code(&self) -> u8 {
         match self {
-            SetError::Device(error) => error.exit_code(),
             SetError::Switch(error) | SetError::NotPutBack { error, .. } => error.exit_code(),
-            SetError::Stack(error) => error.exit_code(),
-            SetError::Lock(error) => error.exit_code(),
-            SetError::Journal(error) => error.exit_code(),
             SetError::Pending { .. } => exit::BUSY,
             SetError::PathOfMultipath { .. } => exit::NOTHING_TO_CHOOSE,
+            _ => self.passes_on().map_or(exit::FAILURE, Failure::exit_code),
         }
     }
 }

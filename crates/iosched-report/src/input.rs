@@ -65,24 +65,26 @@ pub enum InputError {
 }
 
 impl Failure for InputError {
+    iosched_machine::passes_on!(InputError: Record);
+
     fn hint(&self) -> Option<String> {
         match self {
-            InputError::Record(error) => error.hint(),
             InputError::Trace { cause, .. } => cause.cause.hint().map(str::to_owned),
             InputError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 Some("name a results directory, or a file of `simulate` or `conform`".into())
             }
-            InputError::OtherJson { .. } | InputError::Io { .. } | InputError::Empty { .. } => None,
+            _ => self.passes_on()?.hint(),
         }
     }
 
     fn exit_code(&self) -> u8 {
         match self {
-            InputError::Record(error) => error.exit_code(),
             InputError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
                 exit::NOT_PERMITTED
             }
-            _ => exit::BAD_RECORD,
+            _ => self
+                .passes_on()
+                .map_or(exit::BAD_RECORD, Failure::exit_code),
         }
     }
 }

@@ -158,6 +158,8 @@ pub enum JournalError {
 }
 
 impl Failure for JournalError {
+    iosched_machine::passes_on!(JournalError: Switch);
+
     fn hint(&self) -> Option<String> {
         match self {
             JournalError::Write { source, .. }
@@ -172,8 +174,7 @@ impl Failure for JournalError {
             JournalError::Keep { path, .. } => {
                 Some(format!("remove it by hand: rm {}", path.display()))
             }
-            JournalError::Switch(error) => error.hint(),
-            JournalError::Boot(_) => None,
+            _ => self.passes_on()?.hint(),
         }
     }
 
@@ -184,10 +185,7 @@ impl Failure for JournalError {
             {
                 exit::NOT_PERMITTED
             }
-            JournalError::Write { .. } | JournalError::Keep { .. } | JournalError::Boot(_) => {
-                exit::FAILURE
-            }
-            JournalError::Switch(error) => error.exit_code(),
+            _ => self.passes_on().map_or(exit::FAILURE, Failure::exit_code),
         }
     }
 }
@@ -352,21 +350,21 @@ pub enum HandOverError {
 }
 
 impl Failure for HandOverError {
+    iosched_machine::passes_on!(HandOverError: Journal);
+
     fn hint(&self) -> Option<String> {
         match self {
-            HandOverError::Start(_) => None,
             HandOverError::NotHandedOver { .. } => Some(
                 "`iosched set DEVICE SCHEDULER --for 10m` does that; `iosched restore` puts back at once".into(),
             ),
-            HandOverError::Journal(error) => error.hint(),
+            _ => self.passes_on()?.hint(),
         }
     }
 
     fn exit_code(&self) -> u8 {
         match self {
-            HandOverError::Start(_) => exit::FAILURE,
             HandOverError::NotHandedOver { .. } => exit::USAGE,
-            HandOverError::Journal(error) => error.exit_code(),
+            _ => self.passes_on().map_or(exit::FAILURE, Failure::exit_code),
         }
     }
 }

@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::Failure;
 use iosched_machine::foreign;
 use iosched_machine::process::{ChildError, Scope, Stop, User};
 use iosched_switch::Arm;
@@ -123,27 +123,7 @@ pub enum SpecError {
 }
 
 impl Failure for SpecError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            SpecError::JobFile(error) => error.hint(),
-            SpecError::Command(error) => error.hint(),
-            SpecError::Simulation(error) => error.hint(),
-            SpecError::Scenario(error) => error.hint(),
-            SpecError::Pgbench(error) => error.hint(),
-            SpecError::Setting(error) => error.hint(),
-        }
-    }
-
-    fn exit_code(&self) -> u8 {
-        match self {
-            SpecError::JobFile(error) => error.exit_code(),
-            SpecError::Command(error) => error.exit_code(),
-            SpecError::Simulation(error) => error.exit_code(),
-            SpecError::Scenario(error) => error.exit_code(),
-            SpecError::Pgbench(error) => error.exit_code(),
-            SpecError::Setting(error) => error.exit_code(),
-        }
-    }
+    iosched_machine::passes_on!(SpecError: JobFile, Command, Simulation, Scenario, Pgbench, Setting);
 }
 
 impl Spec {
@@ -456,29 +436,7 @@ impl LoadError {
 }
 
 impl Failure for LoadError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            LoadError::Fio(error) => error.hint(),
-            LoadError::Command(error) => error.hint(),
-            LoadError::Simulation(error) => error.hint(),
-            LoadError::Scenario(error) => error.hint(),
-            LoadError::Pgbench(error) => error.hint(),
-            LoadError::Iozone(error) => error.hint(),
-            LoadError::Impossible { .. } => None,
-        }
-    }
-
-    fn exit_code(&self) -> u8 {
-        match self {
-            LoadError::Fio(error) => error.exit_code(),
-            LoadError::Command(error) => error.exit_code(),
-            LoadError::Simulation(error) => error.exit_code(),
-            LoadError::Scenario(error) => error.exit_code(),
-            LoadError::Pgbench(error) => error.exit_code(),
-            LoadError::Iozone(error) => error.exit_code(),
-            LoadError::Impossible { .. } => exit::FAILURE,
-        }
-    }
+    iosched_machine::passes_on!(LoadError: Fio, Command, Simulation, Scenario, Pgbench, Iozone);
 }
 
 #[cfg(test)]

@@ -64,6 +64,8 @@ pub enum SimulationError {
 }
 
 impl Failure for SimulationError {
+    iosched_machine::passes_on!(SimulationError: JobFile, Scheduler);
+
     fn hint(&self) -> Option<String> {
         match self {
             SimulationError::Load {
@@ -73,18 +75,12 @@ impl Failure for SimulationError {
                 "remove it if it does not matter; docs/simulation.md lists what is simulated"
                     .to_owned(),
             ),
-            SimulationError::JobFile(error) => error.hint(),
-            SimulationError::Scheduler(error) => error.hint(),
-            _ => None,
+            _ => self.passes_on()?.hint(),
         }
     }
 
     fn exit_code(&self) -> u8 {
-        match self {
-            SimulationError::Scheduler(error) => error.exit_code(),
-            SimulationError::JobFile(error) => error.exit_code(),
-            _ => exit::USAGE,
-        }
+        self.passes_on().map_or(exit::USAGE, Failure::exit_code)
     }
 }
 

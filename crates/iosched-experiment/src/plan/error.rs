@@ -149,13 +149,10 @@ pub enum PlanError {
 }
 
 impl Failure for PlanError {
+    iosched_machine::passes_on!(PlanError: Device, Switch, Load, Simulation, Inside, MayNotWrite);
+
     fn hint(&self) -> Option<String> {
         match self {
-            PlanError::Device(error) => error.hint(),
-            PlanError::Switch(error) => error.hint(),
-            PlanError::Load(error) => error.hint(),
-            PlanError::Simulation(error) => error.hint(),
-            PlanError::Inside(error) => error.hint(),
             PlanError::NotServed { arm, .. } => Some(format!(
                 "make a disk that has one: `iosched tune --emulate hdd-7200 --arms {arm},…` for the run alone, or \
                  `iosched emulate create hdd-7200 --scheduler …`"
@@ -184,7 +181,6 @@ impl Failure for PlanError {
             PlanError::OneArm { .. } => {
                 Some("give two or more with --arms, for example none,bfq:low_latency=0".into())
             }
-            PlanError::MayNotWrite(error) => error.hint(),
             PlanError::NeedsDirectory { .. } => Some(
                 "name a directory on the disk that is meant; on a disk that holds nothing, let a file \
                  system be made for the run: --mkfs ext4 --destroy-data"
@@ -222,39 +218,30 @@ impl Failure for PlanError {
                 "give a size such as size=1g, or leave it out: --file-size says how large files are"
                     .into(),
             ),
-            _ => None,
+            _ => self.passes_on()?.hint(),
         }
     }
 
     fn remedy(&self) -> Option<Remedy> {
         match self {
-            PlanError::Device(error) => error.remedy(),
-            PlanError::Switch(error) => error.remedy(),
-            PlanError::MayNotWrite(error) => error.remedy(),
             PlanError::OnlyForPgbench => Some(Remedy::With("--load=pgbench".into())),
             PlanError::BudgetTooShort { needed, .. } => {
                 let needed = needed.as_secs_f64().ceil();
                 Some(Remedy::With(format!("--budget={needed}s")))
             }
-            _ => None,
+            _ => self.passes_on()?.remedy(),
         }
     }
 
     fn exit_code(&self) -> u8 {
         match self {
-            PlanError::Device(error) => error.exit_code(),
-            PlanError::Switch(error) => error.exit_code(),
-            PlanError::Load(error) => error.exit_code(),
-            PlanError::Simulation(error) => error.exit_code(),
-            PlanError::Inside(error) => error.exit_code(),
             PlanError::NotServed { .. } => exit::NOT_OFFERED,
             PlanError::NeedsDirectory { .. } | PlanError::NoDevice { .. } => exit::NO_SUCH_DEVICE,
-            PlanError::MayNotWrite(error) => error.exit_code(),
             PlanError::WritesToFile { .. } => exit::UNSAFE,
             PlanError::NotWritable { .. } => exit::NOT_PERMITTED,
             PlanError::Moved { .. } => exit::BAD_RECORD,
             PlanError::NoRoom { .. } | PlanError::Io { .. } => exit::FAILURE,
-            _ => exit::USAGE,
+            _ => self.passes_on().map_or(exit::USAGE, Failure::exit_code),
         }
     }
 }

@@ -132,15 +132,10 @@ impl RunError {
 }
 
 impl Failure for RunError {
+    iosched_machine::passes_on!(RunError: Lock, Journal, Switch, Record, Load, FileSystem, MayNotWrite);
+
     fn hint(&self) -> Option<String> {
         match self {
-            RunError::Lock(error) => error.hint(),
-            RunError::Journal(error) => error.hint(),
-            RunError::Switch(error) => error.hint(),
-            RunError::Record(error) => error.hint(),
-            RunError::Load(error) => error.hint(),
-            RunError::FileSystem(error) => error.hint(),
-            RunError::MayNotWrite(error) => error.hint(),
             RunError::Interrupted { resume }
             | RunError::Vanished { resume, .. }
             | RunError::TargetFailed { resume, .. } => Some(format!("go on with: {resume}")),
@@ -161,13 +156,12 @@ impl Failure for RunError {
                 "let {user} enter each directory of that path (chmod o+x), or choose another one"
             )),
             RunError::NotPutBack { .. } => Some("`iosched restore` puts it back".into()),
-            RunError::Io { .. } => None,
+            _ => self.passes_on()?.hint(),
         }
     }
 
     fn remedy(&self) -> Option<Remedy> {
         match self {
-            RunError::MayNotWrite(error) => error.remedy(),
             RunError::NoTimeLeft { budget } => {
                 let twice = (2.0 * budget.as_secs_f64()).ceil();
                 Some(Remedy::With(format!("--budget={twice}s")))
@@ -176,19 +170,12 @@ impl Failure for RunError {
                 suggests: Some(user),
                 ..
             } => Some(Remedy::With(format!("--user={user}"))),
-            _ => None,
+            _ => self.passes_on()?.remedy(),
         }
     }
 
     fn exit_code(&self) -> u8 {
         match self {
-            RunError::Lock(error) => error.exit_code(),
-            RunError::Journal(error) => error.exit_code(),
-            RunError::Switch(error) => error.exit_code(),
-            RunError::Record(error) => error.exit_code(),
-            RunError::Load(error) => error.exit_code(),
-            RunError::FileSystem(error) => error.exit_code(),
-            RunError::MayNotWrite(error) => error.exit_code(),
             RunError::Interrupted { .. } => exit::INTERRUPTED,
             RunError::NotPutBack {
                 ended_by: Some(error),
@@ -199,7 +186,7 @@ impl Failure for RunError {
             RunError::NoTimeLeft { .. } => exit::USAGE,
             RunError::MayNotEnter { .. } => exit::NOT_PERMITTED,
             RunError::InUse { .. } | RunError::Untrusted { .. } => exit::UNSAFE,
-            RunError::Io { .. } | RunError::NotPutBack { .. } => exit::FAILURE,
+            _ => self.passes_on().map_or(exit::FAILURE, Failure::exit_code),
         }
     }
 }

@@ -42,6 +42,8 @@ pub enum ConformError {
 }
 
 impl Failure for ConformError {
+    iosched_machine::passes_on!(ConformError: File, Settings, Initial);
+
     fn hint(&self) -> Option<String> {
         match self {
             ConformError::File(file) => file.hint(),
@@ -63,12 +65,7 @@ impl Failure for ConformError {
     }
 
     fn exit_code(&self) -> u8 {
-        match self {
-            ConformError::File(file) => file.exit_code(),
-            ConformError::Settings(settings) => settings.exit_code(),
-            ConformError::Initial(initial) => initial.exit_code(),
-            _ => exit::USAGE,
-        }
+        self.passes_on().map_or(exit::USAGE, Failure::exit_code)
     }
 }
 

@@ -41,21 +41,19 @@ pub enum InitialError {
 }
 
 impl Failure for InitialError {
+    iosched_machine::passes_on!(InitialError: Scheduler);
+
     fn hint(&self) -> Option<String> {
         match self {
-            InitialError::Scheduler(error) => error.hint(),
             InitialError::Read { .. } => {
                 Some("a state is given as name=value, or by recording in a file".to_owned())
             }
-            InitialError::Content { .. } => None,
+            _ => self.passes_on()?.hint(),
         }
     }
 
     fn exit_code(&self) -> u8 {
-        match self {
-            InitialError::Scheduler(error) => error.exit_code(),
-            InitialError::Read { .. } | InitialError::Content { .. } => exit::USAGE,
-        }
+        self.passes_on().map_or(exit::USAGE, Failure::exit_code)
     }
 }
 

@@ -44,23 +44,21 @@ pub enum ResponseError {
 }
 
 impl Failure for ResponseError {
+    iosched_machine::passes_on!(ResponseError: File);
+
     fn hint(&self) -> Option<String> {
         match self {
-            ResponseError::File(file) => file.hint(),
             ResponseError::Line { .. } => {
                 let form =
                     "a line is: R or W, Hit or Miss, first block, blocks, response and pause in µs";
                 Some(form.to_owned())
             }
-            ResponseError::Disk(_) | ResponseError::Empty { .. } => None,
+            _ => self.passes_on()?.hint(),
         }
     }
 
     fn exit_code(&self) -> u8 {
-        match self {
-            ResponseError::File(file) => file.exit_code(),
-            _ => exit::USAGE,
-        }
+        self.passes_on().map_or(exit::USAGE, Failure::exit_code)
     }
 }
 

@@ -231,6 +231,8 @@ pub enum SimulateError {
 }
 
 impl Failure for SimulateError {
+    iosched_machine::passes_on!(SimulateError: File, Setting, Scenario, Scheduler, Replay);
+
     fn hint(&self) -> Option<String> {
         match self {
             SimulateError::Load {
@@ -249,26 +251,17 @@ impl Failure for SimulateError {
                     names.join(", ")
                 ))
             }
-            SimulateError::File(file) => file.hint(),
-            SimulateError::Setting(setting) => setting.hint(),
-            SimulateError::Scenario(scenario) => scenario.hint(),
-            SimulateError::Scheduler(error) => error.hint(),
-            SimulateError::Replay(replay) => replay.hint(),
             SimulateError::EventsOfSeveral { .. } => {
                 Some("give one --scheduler together with --events".to_owned())
             }
-            _ => None,
+            _ => self.passes_on()?.hint(),
         }
     }
 
     fn exit_code(&self) -> u8 {
         match self {
-            SimulateError::Scheduler(error) => error.exit_code(),
-            SimulateError::File(file) => file.exit_code(),
-            SimulateError::Scenario(scenario) => scenario.exit_code(),
-            SimulateError::Replay(replay) => replay.exit_code(),
             SimulateError::Events { .. } => exit::FAILURE,
-            _ => exit::USAGE,
+            _ => self.passes_on().map_or(exit::USAGE, Failure::exit_code),
         }
     }
 }

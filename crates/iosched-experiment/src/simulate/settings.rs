@@ -37,22 +37,10 @@ pub enum SettingsError {
 }
 
 impl Failure for SettingsError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            SettingsError::File(file) => file.hint(),
-            SettingsError::Scheduler(error) => error.hint(),
-            _ => None,
-        }
-    }
+    iosched_machine::passes_on!(SettingsError: File, Scheduler);
 
     fn exit_code(&self) -> u8 {
-        match self {
-            SettingsError::Scheduler(error) => error.exit_code(),
-            SettingsError::File(file) => file.exit_code(),
-            SettingsError::Value { .. }
-            | SettingsError::Hz { .. }
-            | SettingsError::TickPhase { .. } => exit::USAGE,
-        }
+        self.passes_on().map_or(exit::USAGE, Failure::exit_code)
     }
 }
 

@@ -156,6 +156,8 @@ pub enum HistoryError {
 }
 
 impl Failure for HistoryError {
+    iosched_machine::passes_on!(HistoryError: Lock, Journal, File, Udev);
+
     fn hint(&self) -> Option<String> {
         match self {
             HistoryError::Write { source, .. }
@@ -188,19 +190,15 @@ impl Failure for HistoryError {
             HistoryError::ChangedSince { id, .. } => Some(format!(
                 "`iosched log --id {id}` shows what it held before: put back by hand what you want"
             )),
-            HistoryError::Lock(error) => error.hint(),
-            HistoryError::Journal(error) => error.hint(),
             HistoryError::Read { source, .. }
                 if source.kind() == io::ErrorKind::PermissionDenied =>
             {
                 Some("run it as root".into())
             }
-            HistoryError::Boot(_) | HistoryError::Read { .. } => None,
-            HistoryError::File(error) => error.hint(),
             HistoryError::Udev(UdevError::Child(ChildError::Stopped)) => {
                 Some("`iosched undo` goes on with it".into())
             }
-            HistoryError::Udev(error) => error.hint(),
+            _ => self.passes_on()?.hint(),
         }
     }
 
@@ -212,16 +210,12 @@ impl Failure for HistoryError {
                 exit::NOT_PERMITTED
             }
             HistoryError::Stopped(_) | HistoryError::Pending { .. } => exit::BUSY,
-            HistoryError::Nothing | HistoryError::Boot(_) => exit::FAILURE,
             HistoryError::Write { .. }
             | HistoryError::NotRecorded { .. }
             | HistoryError::Read { .. }
             | HistoryError::NotUnderstood { .. }
             | HistoryError::ChangedSince { .. } => exit::BAD_FILE,
-            HistoryError::Lock(error) => error.exit_code(),
-            HistoryError::Journal(error) => error.exit_code(),
-            HistoryError::File(error) => error.exit_code(),
-            HistoryError::Udev(error) => error.exit_code(),
+            _ => self.passes_on().map_or(exit::FAILURE, Failure::exit_code),
         }
     }
 }

@@ -81,19 +81,14 @@ pub enum DeployError {
 }
 
 impl Failure for DeployError {
+    iosched_machine::passes_on!(DeployError: Policy, File, Device, Set, Switch, Udev, History);
+
     fn hint(&self) -> Option<String> {
         match self {
-            DeployError::Policy(error) => error.hint(),
-            DeployError::File(error) => error.hint(),
-            DeployError::Device(error) => error.hint(),
-            DeployError::Set(error) => error.hint(),
-            DeployError::Switch(error) => error.hint(),
             DeployError::Udev(UdevError::Child(ChildError::Stopped)) => {
                 Some("what was written was taken back".into())
             }
             DeployError::InPart { .. } => Some("`iosched undo` takes it back".into()),
-            DeployError::Udev(error) => error.hint(),
-            DeployError::History(error) => error.hint(),
             DeployError::List(error) => {
                 (error.kind() == io::ErrorKind::NotFound).then(|| NO_SYSFS.to_owned())
             }
@@ -138,20 +133,13 @@ impl Failure for DeployError {
             DeployError::NoTuned => {
                 Some("start it (systemctl enable --now tuned), or leave out --method".into())
             }
+            _ => self.passes_on()?.hint(),
         }
     }
 
     fn exit_code(&self) -> u8 {
         match self {
-            DeployError::Policy(error) => error.exit_code(),
-            DeployError::File(error) => error.exit_code(),
-            DeployError::Device(error) => error.exit_code(),
-            DeployError::Set(error) => error.exit_code(),
-            DeployError::Switch(error) => error.exit_code(),
             DeployError::InPart { error, .. } => error.exit_code(),
-            DeployError::Udev(error) => error.exit_code(),
-            DeployError::History(error) => error.exit_code(),
-            DeployError::List(_) => exit::FAILURE,
             DeployError::NoIdentity { .. } | DeployError::NoRule { .. } => exit::NO_SUCH_DEVICE,
             DeployError::Overridden { .. } => exit::NOT_TAKEN,
             DeployError::DeadCommandLine { .. }
@@ -161,6 +149,36 @@ impl Failure for DeployError {
             | DeployError::OldMkinitcpio
             | DeployError::NoUdev
             | DeployError::NoTuned => exit::MISSING,
+            _ => self.passes_on().map_or(exit::FAILURE, Failure::exit_code),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iosched_machine::command_line::Remedy;
+
+    use super::*;
+
+    #[test]
+    fn what_a_passed_on_failure_knows_is_not_lost() {
+        let mistyped = || DeviceError::NoSuch {
+            target: "sdx".into(),
+            near: vec!["sda".into()],
+        };
+        let remedy = Remedy::Instead {
+            given: "sdx".into(),
+            meant: "sda".into(),
+        };
+        for error in [
+            DeployError::Device(mistyped()),
+            DeployError::Set(SetError::Device(mistyped())),
+        ] {
+            assert_eq!(error.hint(), mistyped().hint());
+            assert_eq!(error.remedy(), Some(remedy.clone()));
+            assert_eq!(error.exit_code(), exit::NO_SUCH_DEVICE);
+        }
+        assert_eq!(DeployError::NoTuned.exit_code(), exit::MISSING);
+        assert_eq!(DeployError::NoTuned.remedy(), None);
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use iosched_evidence::columns::{column, number, optional_column, parquet_file, texts};
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::Failure;
 use iosched_sim::request::Op;
 use iosched_sim::trace::{Labels, Record, Stage};
 use parquet::data_type::{BoolType, Int32Type, Int64Type};
@@ -51,19 +51,7 @@ pub enum ExportError {
 }
 
 impl Failure for ExportError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            ExportError::Read(error) => error.hint(),
-            ExportError::Write(_) | ExportError::Parquet(_) => None,
-        }
-    }
-
-    fn exit_code(&self) -> u8 {
-        match self {
-            ExportError::Read(error) => error.exit_code(),
-            ExportError::Write(_) | ExportError::Parquet(_) => exit::FAILURE,
-        }
-    }
+    iosched_machine::passes_on!(ExportError: Read);
 }
 
 /// An event.

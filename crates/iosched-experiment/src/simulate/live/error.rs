@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use iosched_emulate::EmulateError;
 use iosched_machine::capture::CaptureError;
+use iosched_machine::command_line::Remedy;
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::lock::LockError;
 use iosched_sim::disk::ModelError;
@@ -74,10 +75,10 @@ pub enum LiveError {
 }
 
 impl Failure for LiveError {
+    iosched_machine::passes_on!(LiveError: Scheduler, JobFile, Emulate, Lock, Switch, Capture, Fio);
+
     fn hint(&self) -> Option<String> {
         match self {
-            LiveError::Model(_) | LiveError::Keep { .. } => None,
-            LiveError::Scheduler(error) => error.hint(),
             LiveError::NoSuchKernel { .. } => Some(
                 "follow a recording of a kernel before 5.0 instead: `iosched conform TRACE`".into(),
             ),
@@ -88,17 +89,17 @@ impl Failure for LiveError {
                     .collect();
                 Some(format!("built-in loads: {}", names.join(", ")))
             }
-            LiveError::JobFile(error) => error.hint(),
             LiveError::NotSimulated { .. } => {
                 Some("docs/simulation.md lists what is simulated".into())
             }
-            LiveError::Emulate(error) => error.hint(),
-            LiveError::Lock(error) => error.hint(),
-            LiveError::Switch(error) => error.hint(),
-            LiveError::Capture(error) => error.hint(),
-            LiveError::Fio(error) => error.hint(),
             LiveError::Nothing { .. } => Some("let it run longer: --runtime 10s".into()),
+            _ => self.passes_on()?.hint(),
         }
+    }
+
+    /// What a server that does not end needs is an option of `emulate remove`.
+    fn remedy(&self) -> Option<Remedy> {
+        None
     }
 
     fn exit_code(&self) -> u8 {
@@ -107,15 +108,8 @@ impl Failure for LiveError {
                 exit::USAGE
             }
             LiveError::NoSuchKernel { .. } => exit::NOT_OFFERED,
-            LiveError::Scheduler(error) => error.exit_code(),
-            LiveError::JobFile(error) => error.exit_code(),
-            LiveError::Emulate(error) => error.exit_code(),
-            LiveError::Lock(error) => error.exit_code(),
-            LiveError::Switch(error) => error.exit_code(),
-            LiveError::Capture(error) => error.exit_code(),
-            LiveError::Fio(error) => error.exit_code(),
-            LiveError::Keep { .. } => exit::FAILURE,
             LiveError::Nothing { .. } => exit::LOAD_FAILED,
+            _ => self.passes_on().map_or(exit::FAILURE, Failure::exit_code),
         }
     }
 }

@@ -80,9 +80,10 @@ impl Failed {
 }
 
 impl Failure for ReplayError {
+    iosched_machine::passes_on!(ReplayError: File);
+
     fn hint(&self) -> Option<String> {
         match self {
-            ReplayError::File(file) => file.hint(),
             ReplayError::NotAFile { .. } => {
                 Some("write it into a file first (gzip or zstd will do)".to_owned())
             }
@@ -111,15 +112,14 @@ impl Failure for ReplayError {
             ReplayError::TooLong { .. } => Some(
                 "look at the first and the last line: times of one clock are wanted".to_owned(),
             ),
-            ReplayError::Empty { .. } => None,
+            _ => self.passes_on()?.hint(),
         }
     }
 
     fn exit_code(&self) -> u8 {
         match self {
-            ReplayError::File(file) => file.exit_code(),
             ReplayError::Spill { .. } => exit::FAILURE,
-            _ => exit::USAGE,
+            _ => self.passes_on().map_or(exit::USAGE, Failure::exit_code),
         }
     }
 }
