@@ -7,7 +7,6 @@ use clap::Args;
 use iosched_machine::command_line::quoted_path;
 use iosched_machine::device;
 use iosched_machine::failure::{Failure, exit};
-use iosched_machine::foreign;
 use iosched_machine::host::Host;
 use iosched_policy::check::{self, DiskReport, Memory, Report, Verdict};
 use iosched_policy::persist::deploy::DeployError;
@@ -16,6 +15,7 @@ use iosched_policy::policy::{matching, writers};
 use iosched_policy::set;
 
 use super::log::date;
+use super::persist::{Unreadable, read_policy};
 use super::{Outcome, boxed};
 use crate::files;
 use crate::output::Output;
@@ -57,26 +57,11 @@ pub(crate) struct CheckArgs {
     root: Option<PathBuf>,
 }
 
-/// A file that the user named.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot {action} {}", path.display())]
-struct FileError {
-    action: &'static str,
-    path: PathBuf,
-    source: std::io::Error,
-}
-
-impl Failure for FileError {
-    fn exit_code(&self) -> u8 {
-        exit::BAD_FILE
-    }
-}
-
 /// The policy cannot be read or understood: for whoever monitors the machine as bad as a disk that is not as wanted.
 #[derive(Debug, thiserror::Error)]
 enum NoPolicy {
     #[error(transparent)]
-    File(FileError),
+    File(Unreadable),
     #[error(transparent)]
     Policy(PolicyError),
 }
@@ -84,12 +69,9 @@ enum NoPolicy {
 impl Failure for NoPolicy {
     fn hint(&self) -> Option<String> {
         match self {
-            NoPolicy::File(error) if error.source.kind() == std::io::ErrorKind::InvalidData => {
-                Some("make it UTF-8 (`iconv -f ISO-8859-1 -t UTF-8`)".into())
-            }
-            NoPolicy::File(_) => {
+            NoPolicy::File(error) => error.hint().or_else(|| {
                 Some("`iosched check` without a file checks against the machine's policy".into())
-            }
+            }),
             NoPolicy::Policy(error) => error.hint(),
         }
     }
@@ -147,13 +129,7 @@ fn policy(args: &CheckArgs, host: &Host) -> Result<Policy, Box<dyn Failure>> {
         let found = file::read(host).map_err(|error| boxed(NoPolicy::Policy(error)))?;
         return Ok(found.map(|(policy, _)| policy).unwrap_or_default());
     };
-    let text = foreign::read_text(path).map_err(|source| {
-        boxed(NoPolicy::File(FileError {
-            action: "read",
-            path: path.clone(),
-            source,
-        }))
-    })?;
+    let text = read_policy(path).map_err(|error| boxed(NoPolicy::File(error)))?;
     Policy::parse(&text, path).map_err(|error| boxed(NoPolicy::Policy(error)))
 }
 

@@ -206,9 +206,16 @@ impl Failure for NotOfCommandLine {
 /// The policy file that the user named cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read {}", path.display())]
-struct Unreadable {
+pub(crate) struct Unreadable {
     path: PathBuf,
     source: std::io::Error,
+}
+
+pub(crate) fn read_policy(path: &Path) -> Result<String, Unreadable> {
+    foreign::read_text(path).map_err(|source| Unreadable {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 impl Failure for Unreadable {
@@ -364,12 +371,7 @@ fn edited(args: &PersistArgs, host: &Host) -> Result<Edited, Box<dyn Failure>> {
         return choice::without_choice(host, what).map_err(boxed);
     }
     if let Some(path) = &args.policy {
-        let text = foreign::read_text(path).map_err(|source| {
-            boxed(Unreadable {
-                path: path.clone(),
-                source,
-            })
-        })?;
+        let text = read_policy(path).map_err(boxed)?;
         // Errors are to name the user's file, not the machine's.
         file::Policy::parse(&text, path).map_err(boxed)?;
         return Ok(Edited {
