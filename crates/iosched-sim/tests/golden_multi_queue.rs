@@ -229,6 +229,22 @@ fn bfq_on_two_processors_that_each_hold_a_request_aside() {
 }
 
 #[test]
+fn a_choice_of_bfq_that_is_issued_after_later_ones_leads_to_all_that_follows() {
+    // Of 6.18, live: a reader of the idle class sleeps for a tag, and whenever one is given back it runs the queue, too.
+    let recording = read(include_bytes!("golden/bfq-6.18-priorities.txt.gz"));
+    let report = follow_bfq(&recording, "bfq", 0, "");
+    assert_eq!(report.decisions, 152);
+    let first = report.first_disagreements.first();
+    assert_eq!(report.agreed, 152, "{first:?}");
+    assert!(report.issued_out_of_order + report.chosen_ahead < 10);
+    let other = follow_bfq(&recording, "bfq:fifo_expire_sync=1000", 0, "");
+    assert!(
+        other.agreement() < 0.95,
+        "hindsight does not excuse a wrong rule"
+    );
+}
+
+#[test]
 fn with_other_tunables_bfq_decides_otherwise() {
     let recording = read(include_bytes!("golden/bfq-hdd1-a_rand4.txt.gz"));
     for other in ["bfq:low_latency=0", "bfq:slice_idle=0", "bfq:max_budget=16"] {

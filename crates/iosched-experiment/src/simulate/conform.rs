@@ -121,8 +121,8 @@ pub struct Conformance {
     #[serde(default, alias = "overtaken")]
     // records of before said nothing of it, or named it so
     pub issued_out_of_order: u64,
-    /// Those of them that another processor chose while the one that ours dispatched before still waited for a
-    /// tag (bfq, where the recording does not show choices).
+    /// Those of them that were chosen while others that were chosen before still waited for a tag, by several
+    /// processors at once (bfq, where the recording does not show choices).
     #[serde(default)]
     pub chosen_ahead: u64,
     /// Those that ours dispatched only as if the completions or the tick just before had come after it had

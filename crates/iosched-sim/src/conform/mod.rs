@@ -48,8 +48,8 @@ pub struct Report {
     /// Issued after the next decision's request, while another processor held them: where two processors
     /// dispatch at a time, the order of issue need not be that of the decisions.
     pub issued_out_of_order: u64,
-    /// Chosen by another processor while the request before still waited for a tag (bfq, where the recording
-    /// does not show choices).
+    /// Chosen while requests that were chosen before still waited for a tag, by several processors at once (bfq,
+    /// where the recording does not show choices).
     pub chosen_ahead: u64,
     /// Alike if the completions or the tick just before came after the choice had begun.
     pub interrupted: u64,

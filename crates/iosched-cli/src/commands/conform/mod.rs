@@ -211,7 +211,7 @@ const OUT_OF_ORDER: &str = "of these issued one later than dispatched, by two pr
 
 /// What a count of those is called.
 const AHEAD: &str =
-    "of these chosen while another choice waited for a tag, by two processors at once";
+    "of these chosen while other choices waited for a tag, by several processors at once";
 
 /// What a count of moments is called.
 const EAGER: &str = "moments where ours would not have held back";

@@ -22,7 +22,7 @@
 //! | who waited for a tag, and how many there were | an allocation is taken as it comes |
 //! | the runs of a queue | from what leads to one, and from what comes next |
 //! | in which order plugs were given up to `none` that the device had no room for | by when a bio last joined them |
-//! | choices, without X | from the issue, and where ours would choose the same |
+//! | choices, without X | from the issue, where ours would choose the same, and from what follows (`hindsight`) |
 //!
 //! What a recording cannot tell: which of two requests of the same sectors, priority and process an
 //! event is about (the one whose turn it is, or else the oldest); what came first at the edge of a tick
@@ -32,10 +32,10 @@
 mod decisions;
 mod effects;
 mod exits;
+mod hindsight;
 mod interrupts;
 mod queue_runs;
 mod requests;
-mod second_choice;
 #[cfg(test)]
 mod tests;
 
@@ -117,6 +117,7 @@ pub fn follow_until(
         inserting: false,
         interrupt: None,
         said: 0,
+        holds_at: None,
         report: Report::default(),
     };
     follower.follow()
@@ -167,17 +168,14 @@ struct Follower<'a> {
     interrupt: Option<Interrupt>,
     /// How much of what the recorded kyber said has been heard.
     said: usize,
+    /// After this event ours does not choose yet, though it could.
+    holds_at: Option<usize>,
     report: Report,
 }
 
 impl Follower<'_> {
     fn follow(mut self) -> (Report, Box<dyn Followed>) {
-        for at in 0..self.steps.len() {
-            if self.until == Until::Disagreement && !self.report.first_disagreements.is_empty() {
-                break;
-            }
-            self.step_with_second_choice(at);
-        }
+        self = self.follow_steps();
         if let Some(last) = self.steps.last()
             && !self.replays
         {
@@ -244,7 +242,7 @@ impl Follower<'_> {
         if step.action != Action::Completed {
             self.forget_interrupt();
         }
-        if !self.replays && !self.with_decisions {
+        if !self.replays && !self.with_decisions && self.holds_at != Some(at) {
             self.seek_choice(step.time, at + 1);
         }
     }
