@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iosched_emulate::disk_file;
 use iosched_experiment::run::random_seed;
 use iosched_experiment::simulate::live::{
-    Comparison, ContendedTags, Figures, LiveEvent, LiveReport, LiveRequest, Plan, Speed,
+    Comparison, Figures, LiveEvent, LiveReport, LiveRequest, Plan, Speed, TagCount,
 };
 use iosched_machine::failure::exit;
 use iosched_machine::process::Stop;
@@ -152,7 +152,7 @@ fn text(comparison: &Comparison) -> String {
         scheduler,
         load,
         followed,
-        contested,
+        contended,
         lost_events,
         events,
         measured,
@@ -169,11 +169,11 @@ fn text(comparison: &Comparison) -> String {
     if *lost_events > 0 {
         let _ = writeln!(text, "  {lost_events} events lost, {events} recorded");
     }
-    if contested.all.tags > 0 {
-        let ContendedTags { tags, retaken } = contested.all;
+    if contended.all.tags > 0 {
+        let TagCount { tags, stolen } = contended.all;
         let _ = writeln!(
             text,
-            "  {retaken} of {tags} tags retaken before a waiter ran; predicted so"
+            "  {stolen} of {tags} tags stolen before a waiter ran; predicted so"
         );
     }
     text.push_str(&told(&[
@@ -299,7 +299,7 @@ machine the measured figures are the machine's, too.";
 #[cfg(test)]
 mod tests {
     use iosched_experiment::simulate::conform::{Conformance, StartState};
-    use iosched_experiment::simulate::live::{Contests, Measurement, ProcessComparison};
+    use iosched_experiment::simulate::live::{ContendedTags, Measurement, ProcessComparison};
 
     use super::*;
 
@@ -352,12 +352,12 @@ mod tests {
             events: 5,
             lost_events: 0,
             followed,
-            contested: Contests {
-                all: ContendedTags {
+            contended: ContendedTags {
+                all: TagCount {
                     tags: 999_999,
-                    retaken: 999_999,
+                    stolen: 999_999,
                 },
-                ..Contests::default()
+                ..ContendedTags::default()
             },
             measured: measurement(1.0),
             predicted: measurement(0.8),

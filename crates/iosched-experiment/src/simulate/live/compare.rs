@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::accesses::{Accesses, Predicted};
 use super::measure::Measured;
-use super::tags::Contests;
+use super::tags::ContendedTags;
 use super::{LEAST_AGREEMENT, Load};
 use crate::load::simulated::job_result;
 use crate::simulate::conform::Conformance;
@@ -87,9 +87,9 @@ pub struct Comparison {
     /// Decision by decision.
     pub followed: Conformance,
     /// Tags that a sleeping process and the one that gave them back could have had; the prediction
-    /// takes the shares of them that were retaken from here.
-    #[serde(default)]
-    pub contested: Contests,
+    /// takes the shares of them that were stolen from here.
+    #[serde(default, alias = "contested")]
+    pub contended: ContendedTags,
     /// By the kernel, and by fio.
     pub measured: Measurement,
     /// By the simulator.
@@ -184,7 +184,7 @@ fn rate(job: &JobResult) -> f64 {
 
 impl Comparison {
     pub(super) fn new(
-        (scheduler, load, contested): (&SchedulerSpec, &Load, &Contests),
+        (scheduler, load, contended): (&SchedulerSpec, &Load, &ContendedTags),
         measured: &Measured,
         followed: Conformance,
         predicted: &[Predicted],
@@ -215,7 +215,7 @@ impl Comparison {
             events: measured.losses.read,
             lost_events: measured.losses.events,
             followed,
-            contested: *contested,
+            contended: *contended,
             measured: Measurement {
                 figures: real,
                 iops_half_width: half_width(&seen.rates()),

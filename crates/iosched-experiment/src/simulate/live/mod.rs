@@ -37,7 +37,7 @@ pub use self::compare::{
     Comparison, Figures, LiveReport, Measurement, Pace, ProcessComparison, Speed,
 };
 pub use self::error::LiveError;
-pub use self::tags::{ContendedTags, Contests};
+pub use self::tags::{ContendedTags, TagCount};
 use crate::load::builtin;
 use crate::load::fio_job::JobFile;
 
@@ -231,8 +231,8 @@ impl Plan {
                 };
                 let measured = bench.run(self, scheduler, load, &mut tick)?;
                 let followed = measured.follow(self, scheduler, depth)?;
-                let contested = Contests::of(&measured.lines, predict::runtime(self));
-                let setting = (scheduler, load, &contested);
+                let contended = ContendedTags::of(&measured.lines, predict::runtime(self));
+                let setting = (scheduler, load, &contended);
                 let predicted = predict::predict(self, setting, &measured, &machine)?;
                 let comparison = Comparison::new(setting, &measured, followed, &predicted);
                 observer(&LiveEvent::Compared(&comparison));

@@ -24,7 +24,7 @@ use super::super::threads;
 use super::accesses::{Accesses, Predicted};
 use super::machine::Machine;
 use super::measure::{FIO, Measured};
-use super::tags::Contests;
+use super::tags::ContendedTags;
 use super::{LiveError, Load, Pace, Plan, build};
 
 /// How often the load is simulated.
@@ -105,7 +105,7 @@ fn timed(load: &Load, runtime: Nanos) -> Vec<Job> {
 /// Simulates the load as it was measured.
 pub(super) fn predict(
     plan: &Plan,
-    (scheduler, load, contested): (&SchedulerSpec, &Load, &Contests),
+    (scheduler, load, contended): (&SchedulerSpec, &Load, &ContendedTags),
     measured: &Measured,
     machine: &Machine,
 ) -> Result<Vec<Predicted>, LiveError> {
@@ -113,7 +113,7 @@ pub(super) fn predict(
         let seed = plan.wanted.seed.wrapping_add(run as u64);
         let disk = build(&plan.wanted, plan.size, machine.slow_down, seed)?;
         let mut setup = setup(plan, scheduler, load, measured, machine, disk)?;
-        setup.multi_queue.tag_steal = contested.tag_steal(runtime(plan));
+        setup.multi_queue.tag_steal = contended.tag_steal(runtime(plan));
         let setup = Setup { seed, ..setup };
         let mut accesses = Accesses::new(load.is_cached());
         let outcome = match &plan.wanted.recordings {

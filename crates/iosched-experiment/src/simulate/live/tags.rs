@@ -17,45 +17,46 @@ use iosched_sim::trace::kernel::{Action, Event, Line, Remark};
 use iosched_sim::units::{Nanos, Sector, Time};
 use serde::{Deserialize, Serialize};
 
-/// Fewer contested tags in a part of a run say less of it than those of the whole run.
+/// Fewer contended tags in a part of a run say less of it than those of the whole run.
 const ENOUGH: u64 = 20;
 
 /// Tags that two processes could have had: one that slept for it and was woken, and the one whose
 /// request gave it back, which did not sleep.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ContendedTags {
+pub struct TagCount {
     /// How many there were.
     pub tags: u64,
     /// How many of them the woken one came too late for.
-    pub retaken: u64,
+    #[serde(alias = "retaken")] // in reports of before
+    pub stolen: u64,
 }
 
 /// The same of a run, for which the prediction takes them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Contests {
+pub struct ContendedTags {
     /// All.
     #[serde(flatten)]
-    pub all: ContendedTags,
+    pub all: TagCount,
     /// In each eighth of the run, by how often the one that was woken had been woken without a tag since it
     /// found no tag: not yet, once, two or three times, more often.
-    pub parts: [[ContendedTags; TagSteal::SORTS]; TagSteal::PARTS],
+    pub parts: [[TagCount; TagSteal::SORTS]; TagSteal::PARTS],
+}
+
+impl TagCount {
+    /// The share that was stolen, if there were so many.
+    fn share_of(self, least: u64) -> Option<f64> {
+        (self.tags >= least).then(|| self.stolen as f64 / self.tags as f64)
+    }
+
+    fn count(&mut self, is_stolen: bool) {
+        self.tags += 1;
+        self.stolen += u64::from(is_stolen);
+    }
 }
 
 impl ContendedTags {
-    /// The share that was retaken, if there were so many.
-    fn share_of(self, least: u64) -> Option<f64> {
-        (self.tags >= least).then(|| self.retaken as f64 / self.tags as f64)
-    }
-
-    fn count(&mut self, retaken: bool) {
-        self.tags += 1;
-        self.retaken += u64::from(retaken);
-    }
-}
-
-impl Contests {
     /// In the recording of a run that lasted as long as this.
-    pub(super) fn of(lines: &[Line], runtime: Nanos) -> Contests {
+    pub(super) fn of(lines: &[Line], runtime: Nanos) -> ContendedTags {
         let part = runtime / TagSteal::PARTS as u64;
         let mut seen = Seen::default();
         for line in lines {
@@ -68,14 +69,14 @@ impl Contests {
         seen.counted(part)
     }
 
-    /// What the simulated machine is told: of a part in which too few were contested, what holds for
+    /// What the simulated machine is told: of a part in which there were too few, what holds for
     /// the whole run.
     pub(super) fn tag_steal(&self, runtime: Nanos) -> TagSteal {
-        let mut whole = [ContendedTags::default(); TagSteal::SORTS];
+        let mut whole = [TagCount::default(); TagSteal::SORTS];
         for part in &self.parts {
             for (sum, of_part) in whole.iter_mut().zip(part) {
                 sum.tags += of_part.tags;
-                sum.retaken += of_part.retaken;
+                sum.stolen += of_part.stolen;
             }
         }
         let mut told = TagSteal {
@@ -94,10 +95,10 @@ impl Contests {
 
 /// A tag that was given back while processes slept, and for which some were woken.
 #[derive(Debug)]
-struct Contest {
+struct Contended {
     time: Time,
     /// How often the first of them had been woken without finding a tag.
-    in_vain: u32,
+    failed_wakes: u32,
     /// Those who have neither got a tag nor been woken once more.
     open: usize,
     /// One of them has got a tag.
@@ -109,7 +110,7 @@ struct Contest {
 struct Sleeper {
     bios: u64,
     /// What it was last woken for.
-    contest: Option<usize>,
+    tag: Option<usize>,
     /// How often it was woken.
     woken: u32,
 }
@@ -120,8 +121,8 @@ struct Seen {
     sleepers: BTreeMap<ProcessId, Sleeper>,
     /// By first sector.
     owners: BTreeMap<Sector, ProcessId>,
-    contests: Vec<Contest>,
-    /// Whose request was completed last, if it did not sleep; its contest, once there is one.
+    contended: Vec<Contended>,
+    /// Whose request was completed last, if it did not sleep; its tag, once there is one.
     last: Option<(ProcessId, Option<usize>)>,
     began: Option<Time>,
 }
@@ -152,9 +153,9 @@ impl Seen {
             return;
         };
         sleeper.bios -= 1;
-        if let Some(contest) = sleeper.contest.take() {
-            self.contests[contest].open -= 1;
-            self.contests[contest].is_theirs = true;
+        if let Some(tag) = sleeper.tag.take() {
+            self.contended[tag].open -= 1;
+            self.contended[tag].is_theirs = true;
         }
         if sleeper.bios == 0 {
             self.sleepers.remove(&process);
@@ -165,38 +166,38 @@ impl Seen {
         let Some(sleeper) = self.sleepers.get_mut(&process) else {
             return; // it waited for something else
         };
-        let in_vain = sleeper.woken;
+        let failed_wakes = sleeper.woken;
         sleeper.woken += 1;
-        if let Some(contest) = sleeper.contest.take() {
-            self.contests[contest].open -= 1;
+        if let Some(tag) = sleeper.tag.take() {
+            self.contended[tag].open -= 1;
         }
-        let Some((_, contest)) = &mut self.last else {
+        let Some((_, tag)) = &mut self.last else {
             return;
         };
-        let contest = *contest.get_or_insert_with(|| {
-            self.contests.push(Contest {
+        let tag = *tag.get_or_insert_with(|| {
+            self.contended.push(Contended {
                 time,
-                in_vain,
+                failed_wakes,
                 open: 0,
                 is_theirs: false,
             });
-            self.contests.len() - 1
+            self.contended.len() - 1
         });
-        self.contests[contest].open += 1;
-        sleeper.contest = Some(contest);
+        self.contended[tag].open += 1;
+        sleeper.tag = Some(tag);
     }
 
-    fn counted(&self, part: Nanos) -> Contests {
-        let mut counted = Contests::default();
+    fn counted(&self, part: Nanos) -> ContendedTags {
+        let mut counted = ContendedTags::default();
         let began = self.began.unwrap_or(Time::ZERO);
-        for contest in &self.contests {
-            if !contest.is_theirs && contest.open > 0 {
+        for tag in &self.contended {
+            if !tag.is_theirs && tag.open > 0 {
                 continue; // the recording ended before
             }
-            let time = Time::ZERO + (contest.time - began);
+            let time = Time::ZERO + (tag.time - began);
             let of_part = &mut counted.parts[TagSteal::part_at(part, time)];
-            of_part[TagSteal::sort(contest.in_vain)].count(!contest.is_theirs);
-            counted.all.count(!contest.is_theirs);
+            of_part[TagSteal::sort(tag.failed_wakes)].count(!tag.is_theirs);
+            counted.all.count(!tag.is_theirs);
         }
         counted
     }
@@ -247,6 +248,20 @@ mod tests {
     }
 
     #[test]
+    fn reports_of_before_are_read() {
+        let mut counted = ContendedTags::default();
+        counted.all.count(true);
+        counted.parts[1][2].count(true);
+        let now = serde_json::to_string(&counted).unwrap();
+        let before = now.replace("stolen", "retaken");
+        assert!(before != now && now.starts_with("{\"tags\":1,\"stolen\":1,"));
+        for text in [now, before] {
+            let read: ContendedTags = serde_json::from_str(&text).unwrap();
+            assert_eq!(read, counted);
+        }
+    }
+
+    #[test]
     fn a_tag_counts_if_one_was_woken_for_it_while_the_other_did_not_sleep() {
         let mut lines = Lines::default();
         lines.add(
@@ -262,8 +277,8 @@ mod tests {
         lines.add("8 Q R 56 8 1 a - - 0\n9 C R 24 8 0 - - - 0\n");
         lines.wake(9, 2);
         lines.add("9 G R 40 8 2 a - - 0\n");
-        let counted = Contests::of(&lines.0, Nanos::from_secs(SECONDS));
-        let of = |tags, retaken| ContendedTags { tags, retaken };
+        let counted = ContendedTags::of(&lines.0, Nanos::from_secs(SECONDS));
+        let of = |tags, stolen| TagCount { tags, stolen };
         assert_eq!(counted.all, of(2, 1));
         let none = of(0, 0);
         assert_eq!(counted.parts[0], [of(1, 1), of(1, 0), none, none]);
@@ -276,7 +291,7 @@ mod tests {
     }
 
     /// What is counted in the recording of a simulated run of so many readers.
-    fn counted(tag_steal: &TagSteal, queue_depth: usize, readers: usize) -> Contests {
+    fn counted(tag_steal: &TagSteal, queue_depth: usize, readers: usize) -> ContendedTags {
         let slow = ModelOptions {
             slow_down: NonZeroU32::new(30), // completions are further apart than wakes take
             ..ModelOptions::default()
@@ -299,7 +314,7 @@ mod tests {
         };
         let mut lines = Lines::default();
         run(setup, &mut lines);
-        Contests::of(&lines.0, Nanos::from_secs(SECONDS))
+        ContendedTags::of(&lines.0, Nanos::from_secs(SECONDS))
     }
 
     #[test]
@@ -311,7 +326,7 @@ mod tests {
                 assert!(counted.all.tags > 500, "{counted:?}");
                 let shares = counted.tag_steal(Nanos::ZERO).shares[7];
                 for (sort, (told, share)) in told.iter().zip(shares).enumerate() {
-                    let of_sort = |part: &[ContendedTags; 4]| part[sort].tags;
+                    let of_sort = |part: &[TagCount; 4]| part[sort].tags;
                     let tags: u64 = counted.parts.iter().map(of_sort).sum();
                     let is_told = tags < 100 || (share - told).abs() < 0.1;
                     assert!(is_told, "depth {depth}, {told}: {share} of {tags}");
