@@ -34,7 +34,8 @@ const MOST_UNANSWERED: usize = 10;
 /// Set by the signals of this process, of which those who ask deep below know nothing.
 static STOP: OnceLock<Stop> = OnceLock::new();
 
-/// Once this is asked to stop, nobody is waited for patiently any more. The first of a process holds.
+/// Once this is asked to stop, nobody is waited for patiently any more. The first of a process holds. What puts things
+/// back forgets the stop, and is patient again until somebody asks once more: who is asked then may be a load's.
 pub fn hurry_on(stop: &Stop) {
     let _ = STOP.set(stop.clone());
 }
