@@ -23,12 +23,10 @@ class Failed(Exception):
 
 
 def run(*command: str, **options) -> str:
-    """Runs a program that must succeed; its output."""
-    done = subprocess.run(
-        command, check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, **options
-    )
+    """Runs a program that must succeed; its standard output, without what it remarks beside that."""
+    done = subprocess.run(command, check=False, text=True, capture_output=True, stdin=subprocess.DEVNULL, **options)
     if done.returncode != 0:
-        raise Failed(f"{' '.join(command)} ended with {done.returncode}: {done.stdout.strip()}")
+        raise Failed(f"{' '.join(command)} ended with {done.returncode}: {(done.stdout + done.stderr).strip()}")
     return done.stdout
 
 
