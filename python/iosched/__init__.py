@@ -64,7 +64,10 @@ def _place(of: str, place: Any) -> str:
     """A path as text, whatever bytes its name has."""
     if not isinstance(place, (str, bytes, os.PathLike)):
         raise IoschedError(f"{of} is a name or a path, not {place!r}")
-    return os.fsdecode(place)
+    name = os.fsdecode(place)
+    if not name:
+        raise IoschedError(f"{of} is a name or a path, not an empty one")
+    return name
 
 
 def _path(of: str, place: Any) -> str:
@@ -203,6 +206,10 @@ class Scheduler:
     def __init__(self, name: str, **tunables: int) -> None:
         if not isinstance(name, str):
             raise IoschedError(f"a scheduler's name is a text, not {name!r}")
+        for tunable in tunables:
+            # As a text, which is how they go to the simulator, it would be something else.
+            if not tunable or set(tunable) & set("=,:"):
+                raise IoschedError(f"{name} has no tunable {tunable!r}")
         self.name = name
         self.tunables = {tunable: _integer(f"{name}'s {tunable}", value) for tunable, value in tunables.items()}
 

@@ -95,7 +95,8 @@ class Sweep:
             return pa.table({})
         try:
             # Of the metadata there are those of one file alone.
-            return pq.read_table(sorted(names), filesystem=files).replace_schema_metadata(None)
+            table = pq.read_table(sorted(names), filesystem=files, page_checksum_verification=True)
+            return table.replace_schema_metadata(None)
         except (pa.ArrowException, OSError) as cause:
             raise _unreadable(files, place, cause) from None
 
@@ -131,6 +132,9 @@ def sweep(
     # Each is gone through for every recording; recordings once, as they come.
     arms = _arms(schedulers)
     models = [_rooted(disk) for disk in _several("disks", disks, (str, bytes, os.PathLike, Disk))]
+    for of, given in (("schedulers", arms), ("disks", models)):
+        if not given:
+            raise IoschedError(f"{of}: none is named")
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
         raise IoschedError(f"workers: a number from 1 on, not {workers!r}")
     if address is not None and not isinstance(address, str):
@@ -183,6 +187,7 @@ def sweep(
             print(f"\r{done} done, {before} before, {len(failed)} failed", end="", file=sys.stderr, flush=True)
     if progress:
         print(file=sys.stderr)
+    _remove_unfinished(files, place, refused)
     return Sweep(out, done, before, failed)
 
 
@@ -261,8 +266,16 @@ def _of_model(disk: Disk) -> str:
 def _made_of(files: Any, name: str) -> str | None:
     """What the rows in a file were made of; None where there is none that can be read."""
     try:
-        with files.open(name, "rb") as file:
-            metadata = pq.read_metadata(file).metadata or {}
+        if "file" in _protocols(files):
+            # A FIFO would be waited for.
+            if not os.path.isfile(name):
+                return None
+            # No file of Python's: where one is closed from outside of Python, Ctrl-C is lost.
+            source = pa.OSFile(os.fsencode(name))
+        else:
+            source = pa.BufferReader(files.cat_file(name))
+        with source:
+            metadata = pq.read_metadata(source).metadata or {}
     except (OSError, pa.ArrowException):
         return None
     return str(metadata.get(_CONTENTS, b"").decode(errors="replace"))
@@ -289,7 +302,7 @@ def _each_recording(several: Iterator[Trace | Path], is_one: bool) -> Iterator[T
     for given in several:
         trace = given if isinstance(given, Trace) else Trace(given)
         path = _absolute("trace", trace.path)
-        dataclasses.replace(trace, path="")._request()  # what of it cannot be is said here; a bad name fails alone
+        dataclasses.replace(trace, path="any")._request()  # what of it cannot be is said here; a bad name fails alone
         # Of an object store that is a request: no list of recordings costs one for each.
         if ("://" in path and not is_one and not path.endswith("/")) or not _is_directory(path):
             yield dataclasses.replace(trace, path=path)
@@ -350,9 +363,9 @@ def _unreadable(files: Any, place: str, cause: Exception) -> IoschedError:
     for name in sorted(name for name in files.find(place) if name.endswith(".parquet")):
         try:
             with files.open(name, "rb") as file:
-                pq.ParquetFile(file).read()
+                pq.ParquetFile(file, page_checksum_verification=True).read()
         except (pa.ArrowException, OSError) as why:
-            return IoschedError(f"{name} is damaged: {why}", "begin the sweep again, which makes it anew")
+            return IoschedError(f"{name} is damaged: {why}", "remove it, and begin the sweep again, which makes it anew")
     return IoschedError(f"{place} cannot be read: {cause}")
 
 
@@ -397,10 +410,14 @@ def _here(workers: int | None, out: str) -> Callable[[Iterator[Task]], _Results]
     """Does tasks in processes of this machine. One that is killed is replaced, and its task done again."""
 
     def run(tasks: Iterator[Task]) -> _Results:
-        count = workers or os.cpu_count() or 1
+        most_workers = workers or os.cpu_count() or 1
         again: deque[Task] = deque()
         deaths: dict[Task, int] = {}
-        source = itertools.chain(tasks)
+        # All workers are made at once: no more than there are tasks.
+        first = list(itertools.islice(tasks, _AHEAD * most_workers))
+        count = max(1, min(most_workers, len(first)))
+        source = itertools.chain(first, tasks)
+        del first
         is_over = False
         while not is_over or again:
             waiting: dict[concurrent.futures.Future[str | None], Task] = {}
@@ -489,11 +506,16 @@ def _begin_work(parent: int) -> None:
 
 def _leave(*_: Any) -> NoReturn:
     """Ends the worker; in the middle of a task once what that has made is removed."""
+    # Another one may have come already, and Python complains of one that is to be ignored since.
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+        signal.signal(number, _stay)
     if _is_at_work:
         raise KeyboardInterrupt
     os._exit(1)
+
+
+def _stay(*_: Any) -> None:
+    """It is leaving already."""
 
 
 def _at_work(task: Task, out: str) -> str | None:
@@ -603,12 +625,13 @@ def _carry_out(task: Task, out: str) -> str | None:
         table = table.add_column(0, column, [pa.array([value] * size)])
     table = table.replace_schema_metadata({_CONTENTS: task.contents})
     contents = io.BytesIO()
-    pq.write_table(table, contents, row_group_size=max(size, 1))
+    pq.write_table(table, contents, row_group_size=max(size, 1), write_page_checksum=True)
     try:
         _keep(contents.getvalue(), task, out)
     except OSError as cause:
         # The next task has no more room than this one.
-        raise IoschedError(f"cannot write to {out}: {cause.strerror or cause}") from None
+        taken = f": {cause.filename2}" if cause.filename2 else ""
+        raise IoschedError(f"cannot write to {out}{taken}: {cause.strerror or cause}") from None
     return None
 
 
@@ -628,11 +651,34 @@ def _keep(contents: bytes, task: Task, out: str) -> None:
             file.write(contents)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(new, final)
+        try:
+            os.replace(new, final)
+        except FileNotFoundError:
+            # Another sweep took it for what a killed worker left: the rows are there then.
+            if not os.path.isfile(final):
+                raise
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(new)
         raise
+
+
+#: A file of a task that is not finished, in its directory.
+_UNFINISHED = re.compile(r"\.(([0-9a-f]{2})[0-9a-f]{62})\.[0-9a-f]{32}$")
+
+
+def _remove_unfinished(files: Any, place: str, refused: set[str]) -> None:
+    """Removes what killed workers have left of tasks whose rows are there, or that cannot be done."""
+    if "file" not in _protocols(files):
+        return
+    for number in range(256):
+        directory = f"{place}/{number:02x}"
+        with contextlib.suppress(OSError):
+            for name in os.listdir(directory):
+                match = _UNFINISHED.match(name)
+                if match and (match[1] in refused or os.path.isfile(f"{directory}/{match[1]}.parquet")):
+                    with contextlib.suppress(OSError):
+                        os.unlink(f"{directory}/{name}")
 
 
 @contextlib.contextmanager
@@ -644,7 +690,12 @@ def _local(trace: Trace) -> Iterator[Trace]:
         return
     with tempfile.TemporaryDirectory(prefix="iosched-") as directory:
         for one in _files_of(files, place):
-            with files.open(one, "rb") as source, open(os.path.join(directory, os.path.basename(one)), "wb") as target:
+            try:
+                source = files.open(one, "rb")
+            except FileNotFoundError:
+                # Which a store calls by a part of its address.
+                raise IoschedError(f"there is no {files.unstrip_protocol(one)}") from None
+            with source, open(os.path.join(directory, os.path.basename(one)), "wb") as target:
                 shutil.copyfileobj(source, target, 1 << 20)
         yield dataclasses.replace(trace, path=os.path.join(directory, os.path.basename(place)))
 

@@ -5,6 +5,7 @@ import gzip
 import io
 import itertools
 import os
+import random
 import select
 import shutil
 import signal
@@ -19,7 +20,7 @@ from pathlib import Path
 
 import iosched
 import pyarrow as pa
-import pyarrow.parquet
+import pyarrow.parquet as pq
 import pytest
 
 SCHEDULERS = ["noop", iosched.Scheduler("deadline", fifo_batch=1)]
@@ -93,9 +94,103 @@ def test_a_damaged_file_of_the_dataset_is_named_and_made_anew(traces, tmp_path):
         with pytest.raises(iosched.IoschedError, match="is damaged") as failed:
             swept.read()
         assert str(damaged) in str(failed.value) and "begin the sweep again" in failed.value.hint
+    damaged.unlink()
+    os.mkfifo(damaged)
     again = iosched.sweep(traces[:3], ["noop"], out=out, workers=1)
     assert (again.done, again.before) == (1, 2)
     assert rows(again) == whole
+
+
+def test_a_number_that_changed_on_the_disk_is_told_from_one_that_was_found(traces, tmp_path):
+    swept = iosched.sweep(traces[0], "noop", out=tmp_path / "out", workers=1)
+    whole = rows(swept)
+    [file] = (tmp_path / "out").rglob("*.parquet")
+    contents = file.read_bytes()
+    metadata = pq.read_metadata(file)
+    columns = [metadata.row_group(0).column(index) for index in range(metadata.num_columns)]
+    # The last byte of the values, which stand behind the headers of their pages.
+    ends = [(one.dictionary_page_offset or one.data_page_offset) + one.total_compressed_size for one in columns]
+    for end in ends:
+        file.write_bytes(contents[: end - 1] + bytes([contents[end - 1] ^ 1]) + contents[end:])
+        with pytest.raises(iosched.IoschedError, match="is damaged") as failed:
+            swept.read()
+        assert "remove it" in failed.value.hint
+    file.write_bytes(contents)
+    assert rows(swept) == whole
+
+
+def test_ctrl_c_is_not_lost_while_the_files_of_tasks_are_looked_at(traces, tmp_path):
+    """A file of Python's that Arrow closes swallows what a signal's handler raises."""
+    iosched.sweep(traces[0], "noop", out=tmp_path / "out", workers=1)
+    [file] = (tmp_path / "out").rglob("*.parquet")
+    files, name = iosched._sweep._file_system(str(file))
+    rung = raised = 0
+
+    def ring(*_):
+        nonlocal rung
+        rung += 1
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, ring)
+    delays = random.Random(1)
+    try:
+        while rung < 400:
+            so_far = rung
+            try:
+                signal.setitimer(signal.ITIMER_REAL, delays.uniform(1e-5, 3e-3))
+                while rung == so_far:
+                    iosched._sweep._made_of(files, name)
+            except KeyboardInterrupt:
+                raised += 1
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert raised == rung
+
+
+def test_two_signals_at_once_end_a_worker_without_a_complaint():
+    code = """
+import os, signal
+from iosched import _sweep
+_sweep._begin_work(os.getppid())
+_sweep._is_at_work = True
+both = {signal.SIGINT, signal.SIGTERM}
+signal.pthread_sigmask(signal.SIG_BLOCK, both)
+for number in both:
+    signal.raise_signal(number)  # to this thread, which keeps it: Arrow has others
+try:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, both)
+except KeyboardInterrupt:
+    print("left")
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (ended.stdout, ended.stderr) == ("left\n", "")
+
+
+def test_no_more_workers_are_made_than_there_are_tasks(traces, tmp_path, monkeypatch):
+    made = []
+
+    class Counted(iosched._sweep._Workers):
+        def Process(self, *args, **kwargs):
+            made.append(1)
+            return super().Process(*args, **kwargs)
+
+    monkeypatch.setattr(iosched._sweep, "_Workers", Counted)
+    assert iosched.sweep(traces[:3], "noop", out=tmp_path / "out", workers=30).done == 3
+    assert 1 <= len(made) <= 3
+
+
+def test_what_killed_workers_left_is_removed_at_the_end_of_a_sweep(traces, tmp_path):
+    out = tmp_path / "out"
+    iosched.sweep(traces[:2], "noop", out=out, workers=1)
+    [first, _] = sorted(out.rglob("*.parquet"))
+    left = first.parent / f".{first.stem}.{'0' * 32}"
+    another = "0" * 64
+    at_work = first.parent / f".{first.stem[:2]}{another[2:]}.{'1' * 32}"
+    for file in (left, at_work):
+        file.write_text("PAR1")
+    iosched.sweep(traces[:2], "noop", out=out, workers=1)
+    # Another sweep may be at work on what is not there yet.
+    assert (left.exists(), at_work.exists()) == (False, True)
 
 
 def children_of(pid):
@@ -356,6 +451,7 @@ def test_an_option_that_one_scheduler_alone_takes_is_an_option(traces, tmp_path)
     [
         {"workers": -1}, {"workers": "2"}, {"workers": 0}, {"traces": [None]}, {"traces": None}, {"traces": 5}, {"disks": [5]},
         {"disks": None}, {"schedulers": None}, {"schedulers": [5]}, {"out": None}, {"out": 5}, {"address": 5},
+        {"out": ""}, {"schedulers": []}, {"disks": []}, {"traces": [""]},
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_one_error_of_ours_that_names_the_argument(traces, tmp_path, given):
@@ -393,7 +489,7 @@ def test_what_somebody_else_put_into_a_dataset_is_none_of_it(traces, tmp_path):
     [first, _] = sorted(out.rglob("*/*.parquet"))
     first.unlink()
     first.mkdir()
-    with pytest.raises(iosched.IoschedError, match="cannot write to"):
+    with pytest.raises(iosched.IoschedError, match=f"cannot write to .*{first.name}: Is a directory"):
         iosched.sweep(traces[:2], ["noop"], out=out, workers=1)
     assert iosched.sweep([], ["noop"], out=tmp_path / "empty").read().num_rows == 0
 
@@ -423,6 +519,9 @@ def test_a_tunable_is_a_whole_number():
     with pytest.raises(iosched.IoschedError, match="fifo_batch is a whole number, not 1.9"):
         iosched.Scheduler("deadline", fifo_batch=1.9)
     assert str(iosched.Scheduler("deadline", fifo_batch=True)) == "deadline:fifo_batch=1"
+    for name in ("fifo_batch=1,writes_starved", "", "a:b"):
+        with pytest.raises(iosched.IoschedError, match="deadline has no tunable"):
+            iosched.Scheduler("deadline", **{name: 1})
     for space in ({"fifo_batch": (1, 2.5)}, {"fifo_batch": [1, 2, "3"]}, {"fifo_batch": 5}):
         with pytest.raises(iosched.IoschedError, match="fifo_batch"):
             iosched.search("deadline", space, until=0.1)
@@ -459,15 +558,15 @@ def test_a_sweep_keeps_no_names_of_tasks(tmp_path, monkeypatch):
         def info(self, _):
             return {"ETag": "always", "size": 1}
 
-        def open(self, _, mode):
+        def cat_file(self, _):
             self.asked += 1
             if self.asked % 3 == 2:
                 raise FileNotFoundError
-            return io.BytesIO(there)
+            return there
 
     files_of_rows = pa.table({}).replace_schema_metadata({_sweep._CONTENTS: _sweep._joined("ETag=always size=1", "")})
     rows_there = io.BytesIO()
-    pa.parquet.write_table(files_of_rows, rows_there)
+    pq.write_table(files_of_rows, rows_there)
     there = rows_there.getvalue()
 
     def at_once(_workers, _out):
@@ -531,6 +630,8 @@ def test_memory_is_a_place_like_any_other_and_options_count(traces):
     [task] = _sweep._tasks(iter(traces[:1]), ["noop"], [iosched.Disk()], options)
     assert _sweep._carry_out(task, out) is None
     assert set(iosched.Sweep(out, 1, 0, []).read()["seed"].to_pylist()) == {7}
+    missing = dataclasses.replace(task, trace=iosched.Trace("memory://iosched-sweep/none"))
+    assert _sweep._carry_out(missing, out) == "there is no memory:///iosched-sweep/none"
 
 
 @pytest.mark.cluster
