@@ -86,7 +86,7 @@ pub trait Failure: std::error::Error {
     }
 }
 
-/// [`Failure::passes_on`] of an enum whose variants of these names hold a failure each.
+/// `Failure::passes_on` of an enum whose variants of these names hold a failure each.
 #[macro_export]
 macro_rules! passes_on {
     ($of:ident: $($variant:ident),+) => {
