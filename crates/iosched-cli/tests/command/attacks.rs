@@ -950,6 +950,15 @@ fn a_job_file_makes_root_do_nothing_but_what_the_run_is_for() {
         "ioengine=exec\nprogram=touch".into(),
         format!("filename=${{HOME}}/{made}"),
         format!("bandwidth-log={made}"),
+        // fio reads so many characters of a line, and the rest as another one.
+        format!(
+            "thinktime={}exec_prerun=touch {made}&&true",
+            "0".repeat(4095 - 10)
+        ),
+        format!(
+            "thinktime={}exec_prerun=touch {made}&&true",
+            "0".repeat(8191 - 10)
+        ),
     ];
     let file = bench.records.path().join("job.fio");
     let before = Victims::look(&bench);

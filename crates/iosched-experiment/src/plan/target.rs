@@ -8,6 +8,7 @@ use iosched_machine::device::{
 };
 use iosched_machine::file_system::FileSystemKind;
 use iosched_machine::host::Host;
+use iosched_sim::workload::fio_job::lines::LONGEST_LINE;
 
 use super::{OwnDisk, PlanError, PlanRequest, PlannedLoad, Target, writer};
 use crate::load::Kept;
@@ -170,10 +171,15 @@ fn check_directory_is_writable(directory: &Path) -> Result<(), PlanError> {
     })
 }
 
-/// True if fio's job files give one of its characters a meaning that cannot be escaped.
+/// True if fio's job files give one of its characters a meaning that cannot be escaped, or if it may be longer than a line
+/// of theirs once its colons are.
 fn is_odd(path: &Path) -> bool {
-    path.to_str()
-        .is_none_or(|text| text.contains([';', '#', '$', '"']) || text.contains(char::is_control))
+    let is_odd = |text: &str| {
+        text.contains([';', '#', '$', '"'])
+            || text.contains(char::is_control)
+            || text.len() > LONGEST_LINE / 2
+    };
+    path.to_str().is_none_or(is_odd)
 }
 
 fn check_room(directory: &Path, file_size: u64, loads: &[PlannedLoad]) -> Result<(), PlanError> {

@@ -7,6 +7,10 @@
 /// The longest name of a section.
 const LONGEST_NAME: usize = 64;
 
+/// The longest line, bytes. fio takes what stands behind its first 4095 (fio 2) or 8191 characters (fio 3.33) for a line of
+/// its own, which would be an option that nobody has looked at.
+pub const LONGEST_LINE: usize = 4000;
+
 /// A line that says something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line<'a> {
@@ -50,10 +54,11 @@ pub fn lines(text: &str) -> impl Iterator<Item = Result<Line<'_>, BadLine<'_>>> 
         let content = without_comment(raw.trim_start_matches('\u{feff}')).trim();
         let item = match content.strip_prefix('[') {
             _ if content.is_empty() => return None,
+            _ if content.len() > LONGEST_LINE => Err(TOO_LONG),
             Some(rest) => section(rest),
             None => option(content),
         };
-        let text = raw.trim();
+        let text = beginning(raw.trim());
         let bad = |cause| BadLine {
             number,
             text,
@@ -61,6 +66,16 @@ pub fn lines(text: &str) -> impl Iterator<Item = Result<Line<'_>, BadLine<'_>>> 
         };
         Some(item.map(|item| Line { number, item }).map_err(bad))
     })
+}
+
+const TOO_LONG: &str = "fio would take the end of so long a line for another option";
+
+/// Enough of a line to find it.
+fn beginning(line: &str) -> &str {
+    const SHOWN: usize = 200;
+    line.char_indices()
+        .nth(SHOWN)
+        .map_or(line, |(at, _)| &line[..at])
 }
 
 /// The line up to a comment: `#` or `;` at its beginning or after a blank.
@@ -102,6 +117,9 @@ fn option(content: &str) -> Result<Item<'_>, &'static str> {
     if value.is_some_and(|value| value.contains(['$', '`'])) {
         return Err("variables and commands in values are not supported");
     }
+    if value.is_some_and(|value| value.contains(char::is_control)) {
+        return Err("a value has no control characters");
+    }
     Ok(Item::Option {
         key: key.to_ascii_lowercase(),
         value,
@@ -113,6 +131,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_line_that_fio_would_read_in_two_parts_is_refused() {
+        let line = |length: usize| format!("thinktime={:0>1$}", "", length - "thinktime=".len());
+        assert!(lines(&line(LONGEST_LINE)).all(|line| line.is_ok()));
+        let text = line(8191) + "exec_prerun=reboot";
+        let bad = lines(&text).next().unwrap().unwrap_err();
+        assert_eq!((bad.cause, bad.text.len()), (TOO_LONG, 200));
+    }
 
     #[test]
     fn comments_after_a_value_and_a_byte_order_mark_are_passed_over() {
