@@ -13,13 +13,13 @@ use iosched_machine::host::Host;
 use iosched_machine::process::{
     ProcessFd, Stop, ask_patiently, close_inherited, signal_until_ended,
 };
-use iosched_machine::sysfs::Sysfs;
 use iosched_sim::disk::Model;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal};
 use serde::Serialize;
 
 use crate::place::{Place, State, start_ticks};
+use crate::requests::check_requests_above;
 use crate::server::FirstWord;
 use crate::{
     Attributed, Check, EmulateError, Missing, Spec, User, filesystem, inside, loop_device, place,
@@ -522,9 +522,23 @@ pub fn set(state_dir: &Path, name: &str, scheduler: &str) -> Result<Status, Emul
     }
     written.map_err(|source| not_set(&place, &state, source))?;
     let host = Host::live();
-    let tags = place.spec().map(|spec| spec.tags).unwrap_or_default();
+    let spec = place.spec();
+    let tags = spec.map(|spec| spec.tags).unwrap_or_default();
     let depth = inside::driver_depth(scheduler, tags, state.queue_depth)?;
-    set_requests_above(&host, &state, depth)?;
+    if let Err(source) = check_requests_above(&host, &state, depth) {
+        let before = state.scheduler.clone().unwrap_or_default();
+        let is_back = write_scheduler(&path, &before).is_ok();
+        return Err(EmulateError::NoRequests {
+            device: loop_device::name(state.loop_number),
+            wanted_by: scheduler.to_owned(),
+            inside: if is_back {
+                before
+            } else {
+                scheduler.to_owned()
+            },
+            source,
+        });
+    }
     Ok(Status::of(&host, &place))
 }
 
@@ -543,38 +557,6 @@ fn not_set(place: &Place, state: &State, source: std::io::Error) -> EmulateError
             source,
         },
     }
-}
-
-/// Gives the loop driver above a scheduler inside so many requests, or as many as it has, unless a scheduler of the kernel's
-/// is active there: then they are that one's.
-fn set_requests_above(host: &Host, state: &State, depth: usize) -> Result<(), EmulateError> {
-    let sysfs = host.sysfs();
-    let device = loop_device::name(state.loop_number);
-    let is_none = sysfs
-        .read_if_present(&device, "queue/scheduler")
-        .is_some_and(|schedulers| schedulers.contains("[none]"));
-    if !is_none {
-        return Ok(());
-    }
-    let depth = state.driver_takes(depth);
-    let set = set_requests(&sysfs, &device, &depth.to_string());
-    set.map_err(|source| EmulateError::Step {
-        step: format!("set queue/nr_requests of {device}"),
-        source,
-    })
-}
-
-/// Writes `nr_requests` so that the driver of a queue with `none` takes it. After a switch of the kernel's scheduler the file
-/// shows the driver's own number while the tags are still as few as before, and a write of what it shows does nothing.
-pub fn set_requests(sysfs: &Sysfs, device: &str, requests: &str) -> std::io::Result<()> {
-    let file = "queue/nr_requests";
-    let is_shown = sysfs.read_if_present(device, file).as_deref() == Some(requests);
-    if is_shown && let Ok(number) = requests.parse::<u32>() {
-        let is_more = number > place::MIN_DRIVER_DEPTH;
-        let other = if is_more { number - 1 } else { number + 1 };
-        sysfs.write(device, file, &other.to_string())?;
-    }
-    sysfs.write(device, file, requests)
 }
 
 /// Tells the server; while another scheduler is just coming, it is told again.
@@ -630,8 +612,8 @@ fn remove_place(host: &Host, place: &Place, force: bool) -> Result<Vec<User>, Em
         } else {
             refuse_if_used(host, &state)?;
         }
-        let has_ended = end_server(place, &state, Signal::TERM)
-            || (force && end_server(place, &state, Signal::KILL));
+        let has_ended = end_server(host, place, &state, Signal::TERM)
+            || (force && end_server(host, place, &state, Signal::KILL));
         if !has_ended {
             return Err(EmulateError::Stuck {
                 id: place.id().to_owned(),
@@ -648,12 +630,8 @@ fn remove_place(host: &Host, place: &Place, force: bool) -> Result<Vec<User>, Em
 fn kill_starting(host: &Host, place: &Place) -> Result<(), EmulateError> {
     let deadline = Instant::now() + END_TIMEOUT;
     while place.is_alive() && place.state().is_none() {
-        let server = place.starting_server(host);
-        if let Some(handle) = server
-            .and_then(Pid::from_raw)
-            .and_then(|pid| ProcessFd::open(pid).ok())
-            && place.starting_server(host) == server
-        {
+        let server = place.lock_holder(host);
+        if let Some(handle) = lock_holder(host, place) {
             let _ = handle.signal(Signal::KILL); // it may just have ended by itself
         }
         if Instant::now() > deadline {
@@ -727,14 +705,26 @@ fn refuse_if_used(host: &Host, state: &State) -> Result<(), EmulateError> {
     }
 }
 
-/// Sends the server a signal and waits for its end. False if it lives on.
-fn end_server(place: &Place, state: &State, signal: Signal) -> bool {
-    let deadline = Instant::now() + END_TIMEOUT;
+/// The process that has the lock of a disk.
+fn lock_holder(host: &Host, place: &Place) -> Option<ProcessFd> {
+    let pid = place.lock_holder(host)?;
+    let handle = ProcessFd::open(Pid::from_raw(pid)?).ok()?;
+    (place.lock_holder(host) == Some(pid)).then_some(handle)
+}
+
+/// The server of a disk by its number and when it started, or, where these are of another pid or time namespace, by its
+/// lock.
+fn server(host: &Host, place: &Place, state: &State) -> Option<ProcessFd> {
     let pid = Pid::from_raw(state.server_pid);
     let handle = pid.and_then(|pid| ProcessFd::open(pid).ok());
-    if let Some(handle) = handle
-        && start_ticks(state.server_pid) == Some(state.server_started)
-    {
+    let is_it = |_: &ProcessFd| start_ticks(state.server_pid) == Some(state.server_started);
+    handle.filter(is_it).or_else(|| lock_holder(host, place))
+}
+
+/// Sends the server a signal and waits for its end. False if it lives on.
+fn end_server(host: &Host, place: &Place, state: &State, signal: Signal) -> bool {
+    let deadline = Instant::now() + END_TIMEOUT;
+    if let Some(handle) = server(host, place, state) {
         let _ = handle.signal(signal); // it may just have ended by itself
         return wait_readable(&handle, deadline);
     }

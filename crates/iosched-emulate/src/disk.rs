@@ -15,6 +15,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
@@ -30,6 +31,7 @@ use rustix::time::{
 use super::attribution::{Attributed, Attribution};
 use super::backing::Backing;
 use super::below::{self, Aligned, Below, Order};
+use super::connection;
 use super::engine::{Engine, Finished, Job};
 use super::inside::Inside;
 use super::ledger::{Ledger, Served};
@@ -86,6 +88,14 @@ struct Within {
     /// Whose the accesses are.
     attribution: Attribution,
     state_with: StateWith,
+    /// For a thread that sets the queue above and then says so: it may wait for accesses that others answer.
+    came: Sender<Came>,
+}
+
+/// Another scheduler has come.
+struct Came {
+    name: String,
+    answer: Answer,
 }
 
 /// What became of a [`Switch`].
@@ -281,19 +291,35 @@ impl Disk {
         self.answer(old.finish(), &mut Vec::new());
     }
 
-    /// There is a scheduler inside, which can be another one once the state that says so is prepared.
+    /// There is a scheduler inside, which can be another one once the state that says so is prepared; then the queue above
+    /// is set for it.
     pub(super) fn may_switch(
-        &self,
+        self: &Arc<Disk>,
         inside: Inside,
         attribution: Attribution,
         state_with: impl Fn(&str) -> io::Result<PreparedState> + Send + Sync + 'static,
-    ) {
+        set_above: impl Fn(&str) -> io::Result<()> + Send + Sync + 'static,
+    ) -> io::Result<()> {
+        let (came, coming) = mpsc::channel::<Came>();
+        let disk = Arc::clone(self);
+        let threads = std::thread::Builder::new().name("above".to_owned());
+        threads.spawn(move || {
+            for Came { name, answer } in coming {
+                let set = connection::without(|| set_above(&name)).flatten();
+                if let Err(error) = set {
+                    log_access(format_args!("cannot set the queue above: {error}"));
+                }
+                disk.reply(answer, &mut Vec::new());
+            }
+        })?;
         let within = Within {
             inside,
             attribution,
             state_with: Box::new(state_with),
+            came,
         };
         assert!(self.within.set(within).is_ok(), "a disk is set up once");
+        Ok(())
     }
 
     /// What was written below is on the medium, also what no program has flushed.
@@ -349,6 +375,13 @@ impl Disk {
             answer: Answer::Written(reply, length),
         });
         self.go_on(core, Vec::new(), &mut Vec::new());
+    }
+
+    /// Has the queue above set for a scheduler that has come, and the answer given then.
+    fn set_above(&self, name: String, answer: Answer) {
+        let within = self.within.get().expect("only then is there one to come");
+        let sent = within.came.send(Came { name, answer });
+        assert!(sent.is_ok(), "the thread ends with the process");
     }
 
     /// Switches, if that is to be and nothing stands in the way any more, unless others cannot be told; gives who waits for
@@ -478,7 +511,7 @@ impl Disk {
             match switched.outcome {
                 Ok(()) => {
                     log(format_args!("the scheduler inside is {}", switched.name));
-                    self.reply(switched.answer, buffer);
+                    self.set_above(switched.name, switched.answer);
                 }
                 Err(error) => {
                     log_access(format_args!("cannot write the state: {error}"));

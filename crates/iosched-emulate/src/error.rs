@@ -118,6 +118,14 @@ pub enum EmulateError {
         scheduler: String,
         source: io::Error,
     },
+    #[error("cannot set queue/nr_requests of {device} as {wanted_by} needs it")]
+    NoRequests {
+        device: String,
+        wanted_by: String,
+        /// What stands inside now.
+        inside: String,
+        source: io::Error,
+    },
     #[error("cannot start the server of the emulated disk, {}", server.display())]
     Start { server: PathBuf, source: io::Error },
     /// The server could not set the disk up, and said why.
@@ -252,6 +260,7 @@ impl Failure for EmulateError {
                 let way = room_hint(source).unwrap_or("make room or rights there");
                 Some(format!("{scheduler} stands inside still: {way}"))
             }
+            EmulateError::NoRequests { inside, .. } => Some(format!("{inside} stands inside")),
             EmulateError::Gone { .. } => {
                 Some("`iosched emulate remove --all` clears what it left".to_owned())
             }

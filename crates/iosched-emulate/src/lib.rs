@@ -17,7 +17,7 @@
 //! of a model there may be a real disk or a file: [`over`] (which, and whether it may be), `below` (what does the
 //! commands there). A scheduler of ours inside the disk is in `inside`, and `attribution` says which process each
 //! access there comes from. Around them: `disk` (the model on the machine's clock), `priority` (of the server's
-//! threads), `log` (the server's, and the clock that stamps it), `error`.
+//! threads), `requests` (of the loop driver), `log` (the server's, and the clock that stamps it), `error`.
 
 mod attribution;
 mod backing;
@@ -40,6 +40,7 @@ mod loop_device;
 pub mod over;
 mod place;
 mod priority;
+mod requests;
 mod server;
 pub mod spec;
 mod take_down;
@@ -50,9 +51,10 @@ pub use self::check::{Check, Spread};
 pub use self::control::{
     Condition, EmulatedDisk, Removal, ServedDisk, Status, check, check_scheduler, list, list_in,
     missing, model_of, remove_all, remove_each, remove_remains, served_by, server_of, set,
-    set_inside, set_requests,
+    set_inside,
 };
 pub use self::error::{EmulateError, Missing};
+pub use self::requests::set_requests;
 pub use self::server::serve;
 pub use self::spec::Spec;
 pub use self::usage::User;

@@ -220,8 +220,8 @@ impl Place {
         }
     }
 
-    /// The server of a disk that is not ready, whose number no state tells yet: the specification is its standard input.
-    pub(super) fn starting_server(&self, host: &Host) -> Option<i32> {
+    /// The server, whatever a state says of it: the specification is its standard input.
+    pub(super) fn lock_holder(&self, host: &Host) -> Option<i32> {
         let same = |a: &Metadata, b: &Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
         let spec = fs::metadata(self.dir.join(SPEC)).ok()?;
         let processes = fs::read_dir(host.path(Path::new("/proc"))).ok()?.flatten();
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_of_a_starting_disk_is_who_has_its_lock_not_who_reads_its_specification() {
+    fn the_server_of_a_disk_is_who_has_its_lock_not_who_reads_its_specification() {
         use std::process::{Command, Stdio};
         let dir = tempfile::tempdir().unwrap();
         let (place, lock) = Place::claim(&spec(dir.path())).unwrap();
@@ -433,9 +433,9 @@ mod tests {
         };
         let mut reader = sleeping(File::open(place.dir().join(SPEC)).unwrap());
         let host = Host::live();
-        assert_eq!(place.starting_server(&host), None);
+        assert_eq!(place.lock_holder(&host), None);
         let mut server = sleeping(lock);
-        let found = place.starting_server(&host);
+        let found = place.lock_holder(&host);
         for process in [&mut reader, &mut server] {
             process.kill().unwrap();
             process.wait().unwrap();

@@ -39,6 +39,7 @@ use super::loop_device::{self, LoopDevice, Shape};
 use super::over::Over;
 use super::place::{Place, PreparedState, State, driver_takes, start_ticks};
 use super::priority;
+use super::requests::set_requests_above;
 use super::spec::{Base, Spec};
 use super::take_down::take_down;
 
@@ -187,7 +188,10 @@ fn set_up(host: &Host, place: &Place) -> Result<(Until, Arc<Disk>), EmulateError
     };
     if spec.scheduler.is_some() {
         let attribution = Attribution::of(capture::device_number(host, &name));
-        disk.may_switch(above.inside, attribution, state_with(place, &state));
+        let state_with = state_with(place, &state);
+        let set_above = set_above(host, &spec, &state);
+        disk.may_switch(above.inside, attribution, state_with, set_above)
+            .map_err(step("start a thread"))?;
     }
     place
         .write_state(&state)
@@ -376,6 +380,19 @@ fn state_with(
             scheduler: Some(scheduler.to_owned()),
             ..state.clone()
         })
+    }
+}
+
+/// Gives the queue above the requests that a scheduler inside wants.
+fn set_above(
+    host: &Host,
+    spec: &Spec,
+    state: &State,
+) -> impl Fn(&str) -> io::Result<()> + Send + Sync + 'static {
+    let (host, tags, state) = (host.clone(), spec.tags, state.clone());
+    move |scheduler| {
+        let depth = inside::driver_depth(scheduler, tags, state.queue_depth);
+        set_requests_above(&host, &state, depth.map_err(io::Error::other)?)
     }
 }
 

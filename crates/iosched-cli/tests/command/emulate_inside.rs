@@ -7,10 +7,12 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 
 use iosched_machine::capture;
+use iosched_machine::host::Host;
 use iosched_testing::lacks;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::lab::{Lab, attribute, stderr, stdout, wait_for};
+use crate::common::traced::{self, Kind, Way};
 use crate::common::{in_one_line, iosched_process, processes_with, run};
 
 /// Aligned as direct I/O wants it.
@@ -101,7 +103,7 @@ fn the_process_of_each_access_is_known() {
     assert_eq!(now_unknown, unknown, "of {}: {log}", now_known - known);
     let ours = format!("iosched-{}-", lab.server_pid());
     lab.remove(&[&device]);
-    let left = capture::remains(&iosched_machine::host::Host::live());
+    let left = capture::remains(&Host::live());
     assert!(!left.iter().any(|name| name.contains(&ours)), "{left:?}");
     lab.assert_clean();
 }
@@ -128,7 +130,7 @@ fn a_disk_whose_server_was_killed_gives_errors_and_leaves_nothing() {
     wait_for("the end of whoever else looks at the disk", || {
         lab.emulate(&["remove", "--all"]).status.success() && lab.remains().is_empty()
     });
-    let host = iosched_machine::host::Host::live();
+    let host = Host::live();
     let ours = format!("iosched-{server}-");
     let left = capture::remains(&host);
     assert!(!left.iter().any(|name| name.contains(&ours)), "{left:?}");
@@ -327,4 +329,77 @@ fn what_cannot_stand_inside_is_refused_by_name() {
     lab.remove(&[&device]);
     let gone = lab.emulate(&["set", &device, "cfq"]);
     assert_eq!(gone.status.code(), Some(3), "{}", stderr(&gone));
+}
+
+#[test]
+fn whoever_sets_a_scheduler_may_be_killed_at_any_write_and_all_requests_above_are_there() {
+    let Some(lab) = Lab::new(&[]) else {
+        return;
+    };
+    let device = lab.create(&["null", "--size", "8M", "--scheduler", "cfq"]);
+    assert_eq!(attribute(&device, "queue/nr_requests"), "128");
+    for n in 1.. {
+        let mut set = iosched_process();
+        set.args(["emulate", "set", &device, "noop", "--state-dir"]);
+        set.arg(lab.state_dir());
+        let run = traced::run(&mut set, |kind| kind == Kind::Write, n, Way::Kill);
+        wait_for("128 requests", || {
+            attribute(&device, "queue/nr_requests") == "128"
+        });
+        if run.hit.is_none() {
+            break;
+        }
+    }
+    lab.remove(&[&device]);
+    lab.assert_clean();
+}
+
+#[test]
+fn a_scheduler_whose_requests_the_queue_above_does_not_take_does_not_stay() {
+    let Some(lab) = Lab::new(&["mount"]) else {
+        return;
+    };
+    let device = lab.create(&["null", "--size", "8M", "--scheduler", "cfq"]);
+    let stand_in = lab.state_dir().join(".four");
+    fs::write(&stand_in, "4\n").unwrap();
+    let requests = device.replace("/dev/", "/sys/block/") + "/queue/nr_requests";
+    run("mount", &["--bind", stand_in.to_str().unwrap(), &requests]);
+    run("mount", &["-o", "remount,bind,ro", &requests]);
+    let set = lab.emulate(&["set", &device, "noop"]);
+    run("umount", &[&requests]);
+    let words = stderr(&set);
+    assert_eq!(set.status.code(), Some(1), "{words}");
+    let name = device.trim_start_matches("/dev/");
+    let cause = format!("cannot set queue/nr_requests of {name} as noop needs it");
+    assert!(in_one_line(&words).contains(&cause), "{words}");
+    assert!(words.contains("cfq stands inside"), "{words}");
+    assert_eq!(lab.only_disk()["scheduler"], "cfq");
+    let set = lab.emulate(&["set", &device, "noop"]);
+    assert!(set.status.success(), "{}", stderr(&set));
+    fs::remove_file(&stand_in).unwrap();
+    lab.remove(&[&device]);
+    lab.assert_clean();
+}
+
+#[test]
+fn a_disk_that_was_made_in_another_time_namespace_is_removed_from_here() {
+    let Some(lab) = Lab::new(&["unshare"]) else {
+        return;
+    };
+    let elsewhere = ["--time", "--boottime", "1000000", "--fork"];
+    let is_possible = Command::new("unshare").args(elsewhere).arg("true").output();
+    if !is_possible.unwrap().status.success() {
+        return lacks("time namespaces (Linux 5.6, util-linux 2.36)");
+    }
+    let mut create = Command::new("unshare");
+    create
+        .args(elsewhere)
+        .arg(iosched_process().get_program())
+        .args(["emulate", "create", "null", "--size", "8M", "--state-dir"])
+        .arg(lab.state_dir());
+    let created = create.output().unwrap();
+    assert!(created.status.success(), "{}", stderr(&created));
+    let device = stdout(&created).trim_end().to_owned();
+    lab.remove(&[&device]);
+    lab.assert_clean();
 }
