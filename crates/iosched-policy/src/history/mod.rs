@@ -86,6 +86,9 @@ pub struct DiskChange {
     /// Of an undo: the state that it found, so that an undo that was cut short knows what somebody set since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<QueueState>,
+    /// Of an undo that changes the scheduler: the state with the new one, before any other value was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switched: Option<QueueState>,
 }
 
 /// Why the history could not be kept, or a change not taken back.
@@ -308,7 +311,9 @@ fn check_permitted(path: &Path) -> Result<(), HistoryError> {
 }
 
 fn read(path: &Path) -> Option<Entry> {
-    durable::read_entry(path, SCHEMA).ok()
+    let entry: Entry = durable::read_entry(path, SCHEMA).ok()?;
+    // Another number would have another change taken back, and be written elsewhere.
+    (Some(entry.id) == id_of(path)).then_some(entry)
 }
 
 /// The number of the change that a file is of.
@@ -369,6 +374,7 @@ fn new_entry(
         before,
         after: None,
         found: None,
+        switched: None,
     });
     Ok(Entry {
         schema,
@@ -408,12 +414,18 @@ impl DiskChange {
     }
 
     /// The state of the disk now, if that is neither what an undo found nor on the way to what it wanted: on the way, the
-    /// scheduler is the one wanted. Then somebody chose it since.
+    /// scheduler is the one wanted, and each value the one before or the one wanted. Then somebody chose it since.
     fn set_since(&self, host: &Host) -> Option<QueueState> {
         let found = self.found.as_ref()?;
         let now = QueueState::read(&host.sysfs(), &self.before.device).ok()?;
-        let is_ours = now.deciding() == self.before.state.deciding() || now == *found;
-        (!is_ours).then_some(now)
+        let wanted = &self.before.state;
+        let has_scheduler = |state: &QueueState| state.deciding() == wanted.deciding();
+        // An undo that was cut short right after the switch may not have come to say what that left.
+        let old = [self.switched.as_ref(), Some(found)].into_iter().flatten();
+        let mut old = old.filter(|old| has_scheduler(old));
+        let is_on_the_way =
+            has_scheduler(&now) && old.next().is_none_or(|old| now.is_between(old, wanted));
+        (!is_on_the_way && now != *found).then_some(now)
     }
 }
 
@@ -526,7 +538,8 @@ mod tests {
     fn what_came_after_and_cannot_be_read_keeps_an_undo_from_taking_the_one_before() {
         let newer = |text: &str| text.replace("\"schema\":1", "\"schema\":3");
         let cut = |text: &str| text[..120].to_owned();
-        let spoil: [&dyn Fn(&str) -> String; 2] = [&newer, &cut];
+        let renumbered = |text: &str| text.replace("\"id\":2", "\"id\":18446744073709551615");
+        let spoil: [&dyn Fn(&str) -> String; 3] = [&newer, &cut, &renumbered];
         for spoil in spoil {
             let (dir, host) = machine(&[]);
             write(dir.path(), "etc/x", "0");

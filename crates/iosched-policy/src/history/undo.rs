@@ -10,6 +10,7 @@ use iosched_experiment::journal::{self, Foreseen, SavedDisk, Undone};
 use iosched_machine::durable::Prepared;
 use iosched_machine::host::Host;
 use iosched_machine::lock::{self, Lock};
+use iosched_switch::QueueState;
 use serde::Serialize;
 
 use super::{
@@ -169,7 +170,7 @@ impl Turn {
         let undo = Change::of(self.host(), undo.clone());
         let ending = Ending::prepare(self.host(), &undo, &entry)?;
         install_all(self.host(), &files)?;
-        let mut taken = self.end(&undo, entry, ending)?;
+        let mut taken = self.end(undo, entry, ending)?;
         taken.was_cut_short = true;
         taken.files.retain(|path| !left_alone.contains(path));
         taken.left_alone = left_alone;
@@ -188,13 +189,18 @@ impl Turn {
             undo.forget();
             return Err(error.into());
         }
-        let mut taken = self.end(&undo, entry, ending)?;
+        let mut taken = self.end(undo, entry, ending)?;
         taken.left_alone = left_alone;
         Ok(taken)
     }
 
     /// What comes after the files: programs are told, disks put back, and both entries say so.
-    fn end(&self, undo: &Change, entry: Entry, ending: Ending) -> Result<TakenBack, HistoryError> {
+    fn end(
+        &self,
+        mut undo: Change,
+        entry: Entry,
+        ending: Ending,
+    ) -> Result<TakenBack, HistoryError> {
         let host = self.host();
         // What was made for files that are gone: by an undo that was cut short, or because the change was, before it.
         let gone = undo
@@ -208,8 +214,11 @@ impl Turn {
         }
         announce(host, &self.scope()?, &undo.entry.files, self.stop())?;
         let same_boot = undo.entry.boot_id == journal::boot_id(host)?;
-        let disks = undo.entry.disks.iter().filter(|_| host.is_live());
-        let disks: Vec<Undone> = disks.map(|disk| put_back(host, disk, same_boot)).collect();
+        let disks = 0..undo.entry.disks.len();
+        let disks = disks.filter(|_| host.is_live());
+        let disks: Vec<Undone> = disks
+            .map(|disk| put_back(host, &mut undo, disk, same_boot))
+            .collect();
         let paths = undo.entry.files.iter().map(|change| change.path.clone());
         let files: Vec<PathBuf> = paths.collect();
         if disks.iter().all(Undone::is_settled) {
@@ -232,16 +241,35 @@ impl Turn {
     }
 }
 
-/// Puts a disk back, unless somebody set it since an undo of it was cut short.
-fn put_back(host: &Host, disk: &DiskChange, same_boot: bool) -> Undone {
-    let is_same = same_boot && disk.before.is_still_there(host).unwrap_or(false);
-    match disk.set_since(host).filter(|_| is_same) {
-        Some(now) => Undone::ChangedSince {
-            device: disk.before.device.clone(),
+/// Puts a disk of an undo back, unless somebody set it since an undo of it was cut short. What it is on the way is noted
+/// where it can be: should this be cut short, the next one knows what is ours.
+fn put_back(host: &Host, undo: &mut Change, disk: usize, same_boot: bool) -> Undone {
+    let DiskChange { before, .. } = undo.entry.disks[disk].clone();
+    let is_same = same_boot && before.is_still_there(host).unwrap_or(false);
+    let set_since = undo.entry.disks[disk].set_since(host);
+    if let Some(now) = set_since.filter(|_| is_same) {
+        return Undone::ChangedSince {
+            device: before.device,
             scheduler: now.deciding(),
-        },
-        None => disk.before.undo(host, same_boot),
+        };
     }
+    let now = || QueueState::read(&host.sysfs(), &before.device).ok();
+    if now().is_some_and(|now| now.deciding() != before.state.deciding()) {
+        let scheduler = SavedDisk {
+            state: before.state.scheduler_alone(),
+            ..before.clone()
+        };
+        scheduler.undo(host, same_boot);
+        undo.entry.disks[disk].switched = now();
+        let _ = undo.save();
+    }
+    let undone = before.undo(host, same_boot);
+    if !undone.is_settled() {
+        // What it could not be given is tried again.
+        undo.entry.disks[disk].found = now();
+        let _ = undo.save();
+    }
+    undone
 }
 
 /// What was put back, for an error.
@@ -505,7 +533,7 @@ mod tests {
         let entry = taken_back_by(&undo.entry, &all);
         let ending = Ending::prepare(turn.host(), &undo, &entry).unwrap();
         fs::remove_dir_all(dir.path().join("var/lib/iosched/history")).unwrap();
-        let error = turn.end(&undo, entry, ending).unwrap_err().to_string();
+        let error = turn.end(undo, entry, ending).unwrap_err().to_string();
         let said = "change 1 is taken back (/etc/y, /etc/x), but that cannot be written in ";
         assert!(error.starts_with(said), "{error}");
     }
