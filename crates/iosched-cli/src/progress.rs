@@ -115,6 +115,9 @@ impl Observer for Progress {
                 "note: the kernel counts nothing for {disk} (queue/iostats is 0): there are no mean times (await), and its \
                  utilisation and what it read and wrote stand as 0"
             )),
+            Event::Moved { directory, now } => self.say(&format!(
+                "note: a load moved {directory}, in which it worked, to {now}: it is not removed"
+            )),
             Event::NoSplit { reason } => self.say(&format!(
                 "note: time in the queue and at the disk is not recorded apart: {reason}"
             )),

@@ -49,6 +49,13 @@ pub enum Event<'a> {
         /// Kernel name.
         disk: &'a str,
     },
+    /// The loads moved the directory that they worked in: it was not removed.
+    Moved {
+        /// Where it was made.
+        directory: &'a str,
+        /// Where it is.
+        now: &'a str,
+    },
     /// Where requests spend their time is not recorded, or no longer.
     NoSplit {
         /// The cause, as a clause of the message.

@@ -9,8 +9,8 @@ use std::process::{Command, Output, Stdio};
 
 use crate::common::bench::{Bench, nobody};
 use crate::common::{
-    can_use_loop_devices, has_fio, iosched, iosched_process, lossy, processes_with, quoted, run,
-    wait_until,
+    can_use_loop_devices, has_fio, in_one_line, iosched, iosched_process, lossy, processes_with,
+    quoted, run, wait_until,
 };
 
 #[test]
@@ -217,6 +217,40 @@ fn what_is_removed_at_the_end_is_what_the_loads_user_may_remove() {
         "{}",
         lossy(&output.stderr)
     );
+}
+
+#[test]
+fn a_load_that_closes_the_target_or_moves_its_directory_is_named() {
+    let Some(bench) = Bench::new() else { return };
+    let theirs = bench.path("theirs");
+    fs::create_dir(&theirs).unwrap();
+    chown(&theirs, Some(nobody().0), Some(nobody().1)).unwrap();
+    let tune = |attack: &str| {
+        let load = format!("command: sh: {attack}; true");
+        let output = bench.tune(&theirs, &["--load", &load, "--user", "nobody"]);
+        let _ = fs::remove_dir_all(bench.records.path().join("r"));
+        let said = in_one_line(&(lossy(&output.stdout) + &lossy(&output.stderr)));
+        (output.status.code(), said)
+    };
+    let (code, said) = tune(&format!("chmod 0 {theirs}"));
+    assert_eq!(code, Some(8), "{said}");
+    assert!(
+        said.contains(&format!("error: nobody may not enter {theirs}")),
+        "{said}"
+    );
+    let way_out = format!("let them in (chmod u+rwx {theirs}), then run iosched restore");
+    assert!(said.contains(&way_out), "{said}");
+    fs::set_permissions(&theirs, Permissions::from_mode(0o755)).unwrap();
+    iosched().arg("restore").assert().success();
+    assert_eq!(fs::read_dir(&theirs).unwrap().count(), 0);
+
+    let (code, said) = tune(&format!("mv {theirs}/.iosched-* {theirs}/elsewhere"));
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        said.contains(&format!("note: a load moved {theirs}/.iosched-")),
+        "{said}"
+    );
+    assert!(said.contains(&format!("to {theirs}/elsewhere: it is not removed")));
 }
 
 #[test]

@@ -1046,12 +1046,26 @@ fn remove_directory(
         },
         Err(error) if is_of_others(&error) => Undone::Failed {
             thing: path.display().to_string(),
-            cause: format!(
-                "{error}: it is not the load's to remove; remove or unmount it as root, then run iosched restore"
-            ),
+            cause: match shut_out(path, user) {
+                Some((user, above)) => format!(
+                    "{user} may not enter {0} any more: let them in (chmod u+rwx {0}), then run iosched restore",
+                    above.display()
+                ),
+                None => format!(
+                    "{error}: it is not the load's to remove; remove or unmount it as root, then run iosched restore"
+                ),
+            },
         },
         Err(error) => failed(error),
     })
+}
+
+/// The user who may not enter the directory above one of ours, and that directory.
+fn shut_out<'a>(path: &'a Path, user: Option<&'a User>) -> Option<(&'a str, &'a Path)> {
+    let (user, above) = (user?, path.parent()?);
+    let entered = as_user(Some(user), || above.join(".").metadata());
+    let is_kept_out = entered.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
+    is_kept_out.then_some((&*user.name, above))
 }
 
 /// Somebody else's file, or something mounted, that came into a directory of ours.

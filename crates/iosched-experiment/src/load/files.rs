@@ -8,6 +8,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use iosched_machine::beneath::{self, Directory};
+use iosched_machine::path_trust::{self, Trusted, WayError};
 use iosched_machine::process::{Stop, User, as_user};
 use rustix::fs::Mode;
 
@@ -20,16 +21,39 @@ pub(super) fn make_directory(path: &Path, user: Option<&User>) -> io::Result<()>
 }
 
 /// Makes a directory that only the load's user may enter, and that is not there. Where that user may make none, root
-/// does, in a directory that it reaches by no link.
+/// does, in a directory that it reaches by no link, and that nobody else can put in the place of another one of root's.
 pub(crate) fn make_new_directory(path: &Path, user: Option<&User>) -> io::Result<()> {
     let create = || DirBuilder::new().mode(0o700).create(path);
     match (as_user(user, create), user) {
         (Err(error), Some(user)) if error.kind() == io::ErrorKind::PermissionDenied => {
+            check_stays(path.parent().unwrap_or(path), user)?;
             let (above, name) = beneath::split(path)?;
             above.create_directory(name)?;
             give_away(&above, name, user)
         }
         (made, _) => made,
+    }
+}
+
+/// Refuses a directory in which a user may make none, and which somebody but root may rename.
+fn check_stays(above: &Path, user: &User) -> io::Result<()> {
+    let root = Trusted {
+        runner: 0,
+        invoker: None,
+    };
+    match path_trust::check_way(above, root) {
+        Ok(()) => Ok(()),
+        Err(WayError::Unusable { source, .. }) => Err(source),
+        Err(WayError::Danger { at, danger }) => {
+            let (user, above) = (&user.name, above.display());
+            let (who, at) = (danger.who(), at.display());
+            Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                format!(
+                    "{user} may make no directory there, and root makes none in {above}, which {who} can rename in {at}"
+                ),
+            ))
+        }
     }
 }
 
@@ -85,4 +109,42 @@ pub(super) fn read_files(directory: &Path, user: Option<&User>, stop: &Stop) -> 
         }
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+
+    use super::*;
+
+    #[test]
+    fn root_makes_no_directory_where_the_user_can_put_another_one_of_roots() {
+        if !iosched_testing::is_root() {
+            return;
+        }
+        let nobody = User::find("nobody").unwrap().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let make = |name: &str, owner: u32| {
+            let path = dir.path().join(name);
+            fs::create_dir(&path).unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+            chown(&path, Some(owner), None).unwrap();
+            path
+        };
+        make("theirs", nobody.uid);
+        for target in ["roots", "theirs/roots"] {
+            let run = make(target, 0).join("run");
+            let made = make_new_directory(&run, Some(&nobody));
+            let is_trusted = target == "roots";
+            assert_eq!(made.is_ok(), is_trusted, "{target}: {made:?}");
+            assert_eq!(run.exists(), is_trusted, "{target}");
+            if is_trusted {
+                assert_eq!(run.metadata().unwrap().uid(), nobody.uid);
+            } else {
+                let error = made.unwrap_err().to_string();
+                assert!(error.contains("nobody can rename in "), "{error}");
+            }
+        }
+    }
 }

@@ -135,6 +135,7 @@ pub fn run(
         mark: Instant::now(),
     };
     let made = site.make(&mut claim, options.user.as_ref(), stop);
+    let (held, made) = made.map_or_else(|error| (None, Err(error)), |held| (held, Ok(())));
     let outcome = made.and_then(|()| runner.all_trials());
     let outcome = outcome.or_else(|error| runner.end_of_time(error));
     // The disks first: whatever a load needs to tidy up, or keeps us from tidying up, no scheduler waits for it.
@@ -153,6 +154,12 @@ pub fn run(
     }
     permission::note_what_is_left(host, recorder);
     observer.event(&Event::Restored { undone: &undone });
+    if let Some((directory, now)) = held.and_then(|held| held.moved()) {
+        observer.event(&Event::Moved {
+            directory: &directory,
+            now: &now,
+        });
+    }
     let is_gone = undone.iter().any(|one| matches!(one, Undone::Gone { .. }));
     let ended =
         outcome.map_err(|error| say_what_ended_it(error, is_gone, &plan, recorder.directory()));
@@ -328,6 +335,8 @@ impl Runner<'_> {
         let trial = match self.trial(slot, sequence) {
             Err(RunError::Load(error)) if !error.is_stopped() => {
                 self.save_failure(slot, sequence, &error)?;
+                // That says more than what could not be done in there.
+                check_way(&self.plan.target, self.options.user.as_ref())?;
                 return Err(error.into());
             }
             trial => trial?,

@@ -1,13 +1,15 @@
 //! Where the loads of a run work: a directory of our own, which may be on a file system of our own, or
 //! the target itself.
 
-use std::fs::File;
+use std::fs::{self, File};
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use iosched_machine::file_system::OwnFileSystem;
 use iosched_machine::host::Host;
 use iosched_machine::process::{Stop, User};
 use iosched_machine::user_files;
+use rustix::fs::{Mode, OFlags, fstat};
 
 use super::{RunError, check_way};
 use crate::journal::{OwnedResources, TargetMount};
@@ -102,17 +104,44 @@ impl Site {
         claim: &mut Option<File>,
         user: Option<&User>,
         stop: &Stop,
-    ) -> Result<(), RunError> {
+    ) -> Result<Option<Held>, RunError> {
         if let Some(file_system) = &self.file_system {
             drop(claim.take());
             file_system.make(user, stop)?;
         }
         let Some(directory) = &self.directory else {
-            return Ok(());
+            return Ok(None);
         };
         files::make_new_directory(directory, user).map_err(|source| RunError::Io {
             path: directory.clone(),
             source,
-        })
+        })?;
+        // One on a file system of our own would be kept from being unmounted.
+        let is_unmounted = self.file_system.is_some();
+        Ok(Held::of(directory).filter(|_| !is_unmounted))
+    }
+}
+
+/// The directory of a run, wherever its loads move it.
+pub(super) struct Held {
+    path: PathBuf,
+    file: OwnedFd,
+}
+
+impl Held {
+    fn of(path: &Path) -> Option<Held> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let file = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+        let path = path.to_owned();
+        Some(Held { path, file })
+    }
+
+    /// Where it was made and where it is now, if it is there still, and not where it was made.
+    pub(super) fn moved(&self) -> Option<(String, String)> {
+        let is_removed = fstat(&self.file).ok()?.st_nlink == 0;
+        let file = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let now = fs::read_link(file).ok()?;
+        let in_words = |path: &Path| path.display().to_string();
+        (!is_removed && now != self.path).then(|| (in_words(&self.path), in_words(&now)))
     }
 }
