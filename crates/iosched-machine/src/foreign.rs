@@ -13,6 +13,7 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
+use crate::clock::LATEST;
 use crate::regular_file::open_to_read;
 
 pub use crate::regular_file::too_large;
@@ -136,9 +137,7 @@ impl Unit {
         match key {
             _ if FREE.contains(&key) => Unit::Any,
             _ if key.ends_with("_per_s") || RATES.contains(&key) => Unit::Rate,
-            _ if key.ends_with("_unix_s") => Unit::Seconds {
-                most: 100.0 * MOST_SECONDS,
-            },
+            _ if key.ends_with("_unix_s") => Unit::Seconds { most: LATEST },
             _ if key.ends_with("_s") => Unit::Seconds { most: MOST_SECONDS },
             _ if key.ends_with("_ns") || key.ends_with("_ns_per_io") => Unit::Nanoseconds,
             _ => Unit::Amount,
