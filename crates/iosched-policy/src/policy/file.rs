@@ -198,6 +198,9 @@ impl Policy {
     }
 }
 
+/// The most tunables of a rule: schedulers have up to some twenty, and each is held against all before it.
+const MOST_TUNABLES: usize = 64;
+
 /// A rule whose values mean something; else where and why not.
 fn check(file: &str, text: RuleText, line: usize) -> Result<Rule, (usize, String)> {
     if text.name.get_ref().trim().is_empty() {
@@ -209,6 +212,10 @@ fn check(file: &str, text: RuleText, line: usize) -> Result<Rule, (usize, String
     let scheduler = text.scheduler.get_ref();
     let mut arm = Arm::new(scheduler, [])
         .map_err(|error| (text.scheduler.span().start, error.to_string()))?;
+    if let Some((_, value)) = text.tunables.iter().nth(MOST_TUNABLES) {
+        let message = format!("more than {MOST_TUNABLES} tunables: no scheduler has so many");
+        return Err((value.span().start, message));
+    }
     for (name, value) in &text.tunables {
         let written = word_of(name, value, file).map_err(|why| (value.span().start, why))?;
         let words = arm
@@ -345,6 +352,15 @@ scheduler = "none"
                 "p.toml:5:27: fifo_batch = 1.5: a tunable takes a whole number",
             ),
             (
+                with_tunable(
+                    &(0..65)
+                        .map(|at| format!("t{at} = 1"))
+                        .collect::<Vec<_>>()
+                        .join(", "),
+                ),
+                "p.toml:5:",
+            ),
+            (
                 with_tunable("fifo_batch = true"),
                 "p.toml:5:27: fifo_batch = true: it is not on or off",
             ),
@@ -383,6 +399,13 @@ scheduler = "none"
             (
                 rule("match = { serial = \"a|b\" }\nscheduler = \"bfq\""),
                 "p.toml:3:9: `|` cannot stand",
+            ),
+            (
+                rule(&format!(
+                    "match = {{ serial = \"{}\" }}\nscheduler = \"bfq\"",
+                    "s".repeat(1001)
+                )),
+                "p.toml:3:9: a pattern has at most 1000 bytes",
             ),
             (
                 rule("match = { seriall = \"s\" }\nscheduler = \"bfq\""),

@@ -73,6 +73,9 @@ const TRANSPORTS: [(Transport, Option<&str>); 14] = [
     (Transport::Scsi, None),
 ];
 
+/// The longest pattern: a rule's line in udev's file may have one of each kind.
+const LONGEST_PATTERN: usize = 1000;
+
 /// What a role is called.
 const ROLES: [&str; 5] = ["raid", "lvm", "crypt", "cache", "plain"];
 
@@ -211,6 +214,9 @@ impl Match {
             // To udev a property that a disk lacks is empty.
             if pattern.is_empty() {
                 return Err("\"\" would match disks that have none: say which are meant".into());
+            }
+            if pattern.len() > LONGEST_PATTERN {
+                return Err(format!("a pattern has at most {LONGEST_PATTERN} bytes"));
             }
             if let Some(bad) = pattern
                 .chars()

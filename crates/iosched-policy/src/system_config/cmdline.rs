@@ -222,9 +222,21 @@ fn is_parameters(line: &str) -> bool {
     !line.is_empty() && !line.starts_with('#')
 }
 
+/// The longest line that any kernel takes is a small part of that (`COMMAND_LINE_SIZE`).
+const LONGEST: usize = 64 << 10;
+
+/// What the running kernel was given; nothing where that is longer than any kernel takes, as in a copied tree.
+pub(crate) fn of_this_boot(host: &Host) -> String {
+    let mut line = lossy::read(host.proc("cmdline")).unwrap_or_default();
+    if line.len() > LONGEST {
+        line.clear();
+    }
+    line
+}
+
 /// The value of `elevator=` that this boot was given last, which is the one that counts.
 pub(crate) fn given_at_boot(host: &Host) -> Option<String> {
-    let line = lossy::read(host.proc("cmdline")).unwrap_or_default();
+    let line = of_this_boot(host);
     let words = std::iter::successors(find_parameter(&line, 0), |word| {
         find_parameter(&line, word.end)
     });
@@ -307,6 +319,17 @@ pub(super) fn variable(text: &str, name: &str) -> Option<String> {
 mod tests {
     use super::*;
     use crate::system_config::parameter::{PARAMETER, with_parameter};
+    use crate::system_config::testing::{machine, write};
+
+    #[test]
+    fn no_kernel_was_given_megabytes() {
+        let (dir, host) = machine(&[]);
+        for (length, expected) in [(4000, Some("noop")), (6_500_000, None)] {
+            let line = "quiet ".repeat(length / 6) + "elevator=noop\n";
+            write(dir.path(), "proc/cmdline", &line);
+            assert_eq!(given_at_boot(&host).as_deref(), expected, "{length}");
+        }
+    }
 
     #[test]
     fn a_parameter_is_set_once_and_every_other_one_kept() {

@@ -12,10 +12,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use iosched_machine::host::Host;
-use iosched_machine::lossy;
 
 use super::shell::{self, Environment, Place, Rights, UNKNOWN, Write};
 use super::{files_of, is_executable, text_of};
+use crate::system_config::cmdline;
 
 /// Where units are, the first wins (systemd.unit(5)). What generators make is there once the machine has booted: its next
 /// boot makes the same.
@@ -111,7 +111,7 @@ impl<'a> Units<'a> {
         Units {
             host,
             listed: DIRECTORIES.iter().filter_map(list).collect(),
-            command_line: lossy::read(host.proc("cmdline")).unwrap_or_default(),
+            command_line: cmdline::of_this_boot(host),
             started: OnceCell::new(),
         }
     }

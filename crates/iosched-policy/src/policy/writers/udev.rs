@@ -22,6 +22,7 @@ use super::systemd::{self, Sure};
 use super::truth::Truth;
 use super::{Writer, WriterKind, files_of, text_of};
 use crate::policy::matching::KnownDisk;
+use crate::system_config::cmdline;
 use crate::system_config::identity::Properties;
 use crate::system_config::pattern::is_like_any;
 
@@ -259,7 +260,7 @@ impl Event<'_> {
 
     /// True if the kernel was given the key of `IMPORT{cmdline}="key"`, which becomes a property then.
     fn import_from_command_line(&mut self, key: &str) -> bool {
-        let line = lossy::read(self.host.proc("cmdline")).unwrap_or_default();
+        let line = cmdline::of_this_boot(self.host);
         let value = line
             .split_whitespace()
             .filter_map(|word| match word.split_once('=') {

@@ -135,7 +135,7 @@ impl Shell<'_> {
                         self.exported.insert(name.to_owned());
                     }
                     if let Some(value) = value {
-                        self.variables.insert(name.to_owned(), value.to_owned());
+                        self.keep(name, value.to_owned());
                     }
                 }
                 Outcome::of(Truth::Yes)

@@ -233,6 +233,12 @@ impl Outcome {
 /// Commands that are followed of one program, with all the scripts that it runs.
 const MOST_COMMANDS: usize = 20_000;
 
+/// So many bytes that are copied or put together count as a command: a short script can ask for gigabytes.
+const BYTES_OF_COMMAND: usize = 4096;
+
+/// What a variable takes besides its name and its text, about.
+const BYTES_OF_VARIABLE: usize = 64;
+
 /// Scripts, functions and shells within each other.
 const DEEPEST: usize = 12;
 
@@ -397,9 +403,31 @@ impl<'a> Shell<'a> {
         outcome
     }
 
+    /// Counts bytes that are copied or put together.
+    fn spend(&mut self, bytes: usize) {
+        self.commands += bytes / BYTES_OF_COMMAND;
+    }
+
+    /// True once no more is followed.
+    fn is_spent(&self) -> bool {
+        self.commands > MOST_COMMANDS
+    }
+
+    fn keep(&mut self, name: &str, value: String) -> Option<String> {
+        self.spend(value.len());
+        self.variables.insert(name.to_owned(), value)
+    }
+
+    fn copy_of_variables(&mut self) -> BTreeMap<String, String> {
+        let variables = self.variables.iter();
+        let bytes = variables.map(|(name, value)| name.len() + value.len() + BYTES_OF_VARIABLE);
+        self.spend(bytes.sum());
+        self.variables.clone()
+    }
+
     /// Carries out something of which it is not known whether it is.
     fn in_doubt(&mut self, follow: impl FnOnce(&mut Self) -> Outcome) {
-        let before = self.variables.clone();
+        let before = self.copy_of_variables();
         let directory = self.directory.clone();
         self.doubts += 1;
         let left = follow(self).leaves;
@@ -448,6 +476,12 @@ impl<'a> Shell<'a> {
     }
 
     fn node(&mut self, node: &Node) -> Outcome {
+        if self.is_spent() {
+            return Outcome {
+                leaves: Leaves::Script,
+                ..Outcome::of(Truth::Unknown)
+            };
+        }
         let outcome = self.followed(node);
         if std::mem::take(&mut self.is_broken) {
             return Outcome {
@@ -509,7 +543,7 @@ impl<'a> Shell<'a> {
                 if !is_subshell {
                     return self.list(body);
                 }
-                let (variables, directory) = (self.variables.clone(), self.directory.clone());
+                let (variables, directory) = (self.copy_of_variables(), self.directory.clone());
                 let outcome = self.up_to(Leaves::Script, |shell| shell.list(body));
                 (self.variables, self.directory) = (variables, directory);
                 outcome
@@ -605,7 +639,7 @@ impl<'a> Shell<'a> {
         self.looped(|shell| {
             for turn in turns {
                 let is_known = !turn.contains(UNKNOWN);
-                shell.variables.insert(name.to_owned(), turn);
+                shell.keep(name, turn);
                 let left = shell.up_to(Leaves::Turn, |shell| {
                     if is_known {
                         return shell.list(body);
@@ -623,12 +657,6 @@ impl<'a> Shell<'a> {
 
     fn command(&mut self, command: &Command) -> Outcome {
         self.commands += 1;
-        if self.commands > MOST_COMMANDS {
-            return Outcome {
-                leaves: Leaves::Script,
-                ..Outcome::of(Truth::Unknown)
-            };
-        }
         let is_double_bracket = matches!(
             command.words.first().map(Vec::as_slice),
             Some([Piece::Text { text, .. }]) if text == "[["
@@ -648,7 +676,7 @@ impl<'a> Shell<'a> {
             } else {
                 UNKNOWN.to_string()
             };
-            let old = self.variables.insert(name.clone(), value);
+            let old = self.keep(name, value);
             let is_exported = self.exports_all || !words.is_empty();
             let is_new = is_exported && self.exported.insert(name.clone());
             before.push((name.clone(), old, is_new));
@@ -768,7 +796,8 @@ impl<'a> Shell<'a> {
 
     /// As another shell, which gets what is exported and gives nothing back.
     fn as_child(&mut self, dialect: Dialect, follow: impl FnOnce(&mut Self) -> Outcome) -> Outcome {
-        let (variables, functions) = (self.variables.clone(), std::mem::take(&mut self.functions));
+        let variables = self.copy_of_variables();
+        let functions = std::mem::take(&mut self.functions);
         let (exported, directory) = (self.exported.clone(), self.directory.clone());
         let before = (self.dialect, self.loops, self.frames, self.exports_all);
         self.variables.retain(|name, _| exported.contains(name));

@@ -536,6 +536,25 @@ fn a_script_without_end_is_left() {
     assert_eq!(written(&twice), [""; 0]);
 }
 
+#[test]
+fn what_a_script_copies_and_puts_together_is_bounded() {
+    let target = "echo bfq > /sys/block/sda/queue/scheduler\n";
+    // Each of these shells has a copy of all variables.
+    let chained = |count: usize| {
+        let lines = (1..count).map(|at| format!("x{at}=$(echo $x{})\n", at - 1));
+        lines.collect::<Vec<_>>().concat() + target
+    };
+    assert_eq!(written(&chained(300)), ["300:bfq"]);
+    assert_eq!(written(&chained(6000)), [""; 0]);
+    let long = format!("x={}\n", "a".repeat(60_000));
+    let kept: Vec<String> = (0..3000).map(|at| format!("y{at}=$x\n")).collect();
+    let kept = kept.concat();
+    assert_eq!(written(&format!("{long}{target}")), ["2:bfq"]);
+    assert_eq!(written(&format!("{long}{kept}{target}")), [""; 0]);
+    let words = " $x".repeat(10_000);
+    assert_eq!(written(&format!("{long}: {words}\n{target}")), [""; 0]);
+}
+
 proptest::proptest! {
     #[test]
     fn no_script_panics(text in "(if |then |fi|do |done|for x in |echo bfq|cd /sys/block|[a-z $(){}\"'`;&|<>=#\\n\\\\é*-]|/sys/block/sda|/queue/scheduler){0,16}") {

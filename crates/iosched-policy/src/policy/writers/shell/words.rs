@@ -61,10 +61,12 @@ impl Shell<'_> {
         found
     }
 
-    fn words_of(&self, field: Field) -> Vec<String> {
+    fn words_of(&mut self, field: Field) -> Vec<String> {
         let mut found = Vec::new();
-        let texts = if field.has_braces {
-            with_braces(&field.text)
+        let texts = if field.has_braces && !self.is_spent() {
+            let texts = with_braces(&field.text);
+            self.spend(texts.iter().map(String::len).sum());
+            texts
         } else {
             vec![field.text]
         };
@@ -165,6 +167,15 @@ impl Shell<'_> {
     }
 
     fn expanded(&mut self, expansion: &Expansion) -> String {
+        if self.is_spent() {
+            return UNKNOWN.to_string();
+        }
+        let text = self.value_of(expansion);
+        self.spend(text.len());
+        text
+    }
+
+    fn value_of(&mut self, expansion: &Expansion) -> String {
         match expansion {
             Expansion::Variable(name) => self.variable(name).unwrap_or_default(),
             Expansion::Conditional {
@@ -185,7 +196,7 @@ impl Shell<'_> {
                     (Some(value), Gives::Default | Gives::AssignedDefault) => value,
                     (None, Gives::AssignedDefault) => {
                         let value = self.text_of_word(word);
-                        self.variables.insert(name.clone(), value.clone());
+                        self.keep(name, value.clone());
                         value
                     }
                     (Some(_), Gives::Alternative) | (None, Gives::Default) => {
@@ -202,7 +213,7 @@ impl Shell<'_> {
                 cut(&value, *how, &pattern)
             }
             Expansion::Output(text) => {
-                let (variables, directory) = (self.variables.clone(), self.directory.clone());
+                let (variables, directory) = (self.copy_of_variables(), self.directory.clone());
                 self.has_failed = false;
                 let outcome = self.deeper(0, |shell| {
                     shell.up_to(Leaves::Script, |shell| shell.text(text))
