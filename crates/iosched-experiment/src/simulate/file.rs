@@ -64,16 +64,26 @@ pub fn open(path: &Path) -> Result<Box<dyn BufRead + Send>, FileError> {
 }
 
 /// What is in `input`, decompressed if need be.
-pub fn decompressed(
+pub fn decompressed(input: impl BufRead + Send + 'static) -> io::Result<Box<dyn BufRead + Send>> {
+    decompressed_among(1, input)
+}
+
+/// The same of one of so many files that are read at a time, and have the memory of one.
+pub(crate) fn decompressed_among(
+    files: usize,
     mut input: impl BufRead + Send + 'static,
 ) -> io::Result<Box<dyn BufRead + Send>> {
+    let window = LARGEST_WINDOW / u64::try_from(files.max(1)).unwrap_or(u64::MAX);
     let head = input.fill_buf()?;
     let gzip = head.starts_with(&[0x1f, 0x8b]);
     let zstandard = head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]);
     Ok(if gzip {
         Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(input)))
     } else if zstandard {
-        Box::new(BufReader::with_capacity(BUFFER, Zstandard::new(input)))
+        Box::new(BufReader::with_capacity(
+            BUFFER,
+            Zstandard::new(input, window),
+        ))
     } else {
         Box::new(input)
     })
@@ -93,9 +103,9 @@ struct Zstandard<R> {
 }
 
 impl<R: BufRead> Zstandard<R> {
-    fn new(input: R) -> Zstandard<R> {
+    fn new(input: R, window: u64) -> Zstandard<R> {
         let mut decoder = FrameDecoder::new();
-        decoder.set_max_window_size(LARGEST_WINDOW);
+        decoder.set_max_window_size(window);
         Zstandard { input, decoder }
     }
 
@@ -253,6 +263,20 @@ mod tests {
             }
             Ok(buffer.len())
         }
+    }
+
+    #[test]
+    fn files_that_are_read_at_a_time_have_the_memory_of_one() {
+        // A frame that refers back by up to 8 MiB, and holds one byte.
+        let frame = b"\x28\xb5\x2f\xfd\x00\x68\x09\x00\x00x";
+        let read = |files: usize| {
+            let mut text = String::new();
+            let input = std::io::Cursor::new(frame.to_vec());
+            let read = decompressed_among(files, input)?.read_to_string(&mut text);
+            read.map(|_| text)
+        };
+        assert_eq!(read(16).unwrap(), "x");
+        assert!(read(17).is_err());
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub enum ReplayError {
     Trace { path: PathBuf, cause: ReadError },
     #[error("{} holds no access", path.display())]
     Empty { path: PathBuf },
+    #[error("{} is one of more than {most} files of a recording", path.display())]
+    TooManyFiles { path: PathBuf, most: usize },
     #[error("{} is of {count} devices: {names}", path.display())]
     SeveralDevices {
         path: PathBuf,
@@ -112,6 +114,9 @@ impl Failure for ReplayError {
             ReplayError::TooLong { .. } => Some(
                 "look at the first and the last line: times of one clock are wanted".to_owned(),
             ),
+            ReplayError::TooManyFiles { .. } => {
+                Some("blkparse puts them together into one file".to_owned())
+            }
             _ => self.passes_on()?.hint(),
         }
     }

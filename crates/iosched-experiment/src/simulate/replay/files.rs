@@ -10,7 +10,10 @@ use iosched_sim::trace::{Format, Merge, Records};
 
 use super::error::ReplayError;
 use super::meter::{Meter, Metered};
-use crate::simulate::file::{FileError, decompressed};
+use crate::simulate::file::{FileError, decompressed_among};
+
+/// The most files of one recording, one per CPU: each has buffers of some 350 KiB.
+const MOST_FILES: usize = 1024;
 
 /// What a trace is read from.
 pub(super) type Source = Box<dyn BufRead + Send>;
@@ -47,6 +50,12 @@ impl Files {
             let path = path.to_owned();
             return Err(ReplayError::Empty { path });
         }
+        if files.paths.len() > MOST_FILES {
+            return Err(ReplayError::TooManyFiles {
+                path: path.to_owned(),
+                most: MOST_FILES,
+            });
+        }
         Ok(files)
     }
 
@@ -67,7 +76,8 @@ impl Files {
                 inner: file,
                 meter: Arc::clone(meter),
             };
-            let source = decompressed(BufReader::with_capacity(1 << 16, metered));
+            let input = BufReader::with_capacity(1 << 16, metered);
+            let source = decompressed_among(self.paths.len(), input);
             let source = source.map_err(|cause| open_failed(path, cause))?;
             let records =
                 Records::new(source, self.format).map_err(|cause| ReplayError::Trace {
@@ -132,6 +142,22 @@ fn cpu_and_ending(text: &str) -> Option<(u32, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_recording_has_no_more_files_than_machines_have_cpus() {
+        let dir = tempfile::tempdir().unwrap();
+        let add =
+            |cpu: usize| fs::write(dir.path().join(format!("a.blktrace.{cpu}")), "x").unwrap();
+        (0..MOST_FILES).for_each(add);
+        let found = || Files::find(&dir.path().join("a"), None);
+        assert_eq!(found().unwrap().paths().len(), MOST_FILES);
+        add(MOST_FILES);
+        let error = found().unwrap_err().to_string();
+        assert!(
+            error.ends_with("is one of more than 1024 files of a recording"),
+            "{error}"
+        );
+    }
 
     #[test]
     fn the_files_of_all_cpus_belong_together() {
