@@ -469,8 +469,8 @@ impl OwnFileSystem {
         }
     }
 
-    /// The devices of the machine whose file systems have its label, looked for once the first is wanted. Of device
-    /// mapper's, one that is suspended would not answer.
+    /// The devices of the machine whose file systems have its label, looked for once the first is wanted. What is surely
+    /// another device is not opened: it may not answer. Nor would one of device mapper's that is suspended.
     fn labelled<'a>(&'a self, host: &'a Host) -> impl Iterator<Item = PathBuf> + 'a {
         let look = || {
             let sysfs = host.sysfs();
@@ -485,7 +485,10 @@ impl OwnFileSystem {
             names
         };
         let found = host.is_live().then_some(look).into_iter();
-        let nodes = found.flat_map(|look| look()).map(|name| host.dev(&name));
+        let may_be_it =
+            |name: &String| !matches!(self.recognise(host, name), Recognition::Another(_));
+        let names = found.flat_map(|look| look()).filter(may_be_it);
+        let nodes = names.map(|name| host.dev(&name));
         nodes.filter(|node| *node != self.node && self.is_on(node))
     }
 

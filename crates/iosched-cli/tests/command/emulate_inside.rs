@@ -7,13 +7,14 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 
 use iosched_machine::capture;
+use iosched_machine::file_system::{FileSystemKind, OwnFileSystem};
 use iosched_machine::host::Host;
 use iosched_testing::lacks;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::lab::{Lab, attribute, stderr, stdout, wait_for};
 use crate::common::traced::{self, Kind, Way};
-use crate::common::{in_one_line, iosched_process, processes_with, run};
+use crate::common::{LoopDevice, in_one_line, iosched_process, processes_with, run, wait_until};
 
 /// Aligned as direct I/O wants it.
 #[repr(align(4096))]
@@ -203,6 +204,27 @@ fn a_server_that_does_not_answer_keeps_no_list_from_being_shown() {
     wait_for("the server to answer again", || {
         lab.only_disk()["condition"] == "running"
     });
+    lab.remove(&[&device]);
+    lab.assert_clean();
+}
+
+#[test]
+fn a_disk_that_does_not_answer_keeps_nobody_from_looking_for_another() {
+    let Some(lab) = Lab::new(&[]) else {
+        return;
+    };
+    let host = Host::live();
+    let gone = LoopDevice::new(8 << 20);
+    let of_a_run = OwnFileSystem::choose(&host, &gone.name, FileSystemKind::Ext4);
+    drop(gone);
+    let device = lab.create(&["null", "--size", "64M", "--scheduler", "cfq"]);
+    let server = Pid::from_raw(lab.server_pid().parse().unwrap()).unwrap();
+    kill_process(server, Signal::STOP).unwrap();
+    let looking = thread::spawn(move || of_a_run.bearer(&host));
+    let is_found = wait_until(|| looking.is_finished());
+    kill_process(server, Signal::CONT).unwrap();
+    looking.join().unwrap();
+    assert!(is_found, "{device} was waited for");
     lab.remove(&[&device]);
     lab.assert_clean();
 }
