@@ -13,6 +13,7 @@ mod streams;
 mod undone;
 mod values;
 
+use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
 use args::{Cli, Command};
@@ -26,7 +27,10 @@ use iosched_machine::program_path;
 fn main() -> ExitCode {
     commands::survive_limits();
     trust_path();
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(told) => return tell(&told),
+    };
     let output = output::Output::new(cli.json, cli.quiet);
     match run(cli, &output) {
         Ok(_) if output.lost().is_some() => {
@@ -39,6 +43,19 @@ fn main() -> ExitCode {
             output.failure(failure.as_ref());
             ExitCode::from(failure.exit_code())
         }
+    }
+}
+
+/// Prints help, the version, or what is wrong with the arguments.
+fn tell(told: &clap::Error) -> ExitCode {
+    let written = told.print().and_then(|()| std::io::stdout().flush());
+    match written {
+        Err(cause) if !told.use_stderr() && cause.kind() != ErrorKind::BrokenPipe => {
+            let output = output::Output::new(false, false);
+            output.warn(&format!("error: the result could not be written: {cause}"));
+            ExitCode::from(iosched_machine::failure::exit::FAILURE)
+        }
+        _ => ExitCode::from(u8::try_from(told.exit_code()).unwrap_or(u8::MAX)),
     }
 }
 

@@ -1,5 +1,7 @@
 //! What `--help` says, of every command: within the terminal, and with examples.
-use std::process::Command;
+use std::process::{Command, Stdio};
+
+use crate::common::iosched_process;
 
 fn help(command: &[&str], columns: usize) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_iosched"))
@@ -49,5 +51,24 @@ fn every_command_has_examples_and_keeps_within_the_terminal() {
     check(&[], &mut seen);
     for known in ["tune", "emulate create", "conform", "undo"] {
         assert!(seen.iter().any(|name| name == known), "{known}: {seen:?}");
+    }
+}
+
+#[test]
+fn help_that_cannot_be_written_is_an_error() {
+    for arguments in [&["--help"][..], &["--version"], &["tune", "--help"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+        let mut command = iosched_process();
+        command.args(arguments).stdout(full.unwrap());
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(
+            said.contains("error: the result could not be written"),
+            "{said}"
+        );
+        let mut command = iosched_process();
+        command.args(arguments).stdout(Stdio::null());
+        assert!(command.status().unwrap().success(), "{arguments:?}");
     }
 }
