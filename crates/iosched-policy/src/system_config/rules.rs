@@ -96,8 +96,15 @@ pub(crate) fn text(rules: &[Rule]) -> String {
     text
 }
 
+/// The longest comment. Older versions of udev read 16 383 characters of a line (`UTIL_LINE_SIZE`), and take the rest for
+/// a rule of its own.
+const LONGEST_COMMENT: usize = 1000;
+
 fn push_rule(text: &mut String, rule: &Rule, label: &str) {
-    let line = |words: &str| words.replace(char::is_control, " ");
+    let line = |words: &str| {
+        let words: String = words.chars().take(LONGEST_COMMENT).collect();
+        words.replace(char::is_control, " ")
+    };
     let _ = writeln!(text, "# {}", line(&rule.name));
     if !rule.remark.is_empty() {
         let _ = writeln!(text, "# {}", line(&rule.remark));
@@ -190,6 +197,21 @@ mod tests {
             arm: Arm::parse(arm).unwrap(),
             old_name: None,
         }
+    }
+
+    #[test]
+    fn nothing_that_somebody_wrote_makes_a_line_longer_than_udev_reads() {
+        let long = "x".repeat(16_381) + "RUN+=\"/bin/x\"";
+        let rule = Rule {
+            name: long.clone(),
+            remark: long,
+            conditions: Vec::new(),
+            arm: Arm::parse("bfq").unwrap(),
+            old_name: None,
+        };
+        let text = text(&[rule]);
+        assert!(text.contains("# xxx"));
+        assert!(!text.contains("RUN+="), "{}", &text[..200]);
     }
 
     #[test]
