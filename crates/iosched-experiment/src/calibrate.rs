@@ -9,6 +9,7 @@
 //!   and trials that it takes to find it.
 //! - *Looking on*: arms that are all the same, looked at after every round; by t intervals for as many
 //!   rounds as a tune may take, and by the race for `LOOKING_ROUNDS`.
+//! - *The oracle*: the same race, in the cases of the mix, where the noise is known and need not be estimated.
 //! - *The fixed design*: all arms in a number of rounds chosen before, paired t intervals corrected over
 //!   arms. Its number is the smallest that is correct as often as the race in every case of the mix.
 
@@ -49,6 +50,8 @@ pub struct Calibration {
     pub nobody: Vec<Row>,
     /// Cases of the mix.
     pub mix: Vec<Row>,
+    /// The race in the cases of the mix, in their order, by an oracle that knows the noise.
+    pub oracle: Vec<Rates>,
     /// Looked at after every round.
     pub looking: Vec<Looking>,
     /// The fixed design that does as well as the race; `None` if no number of rounds up to
@@ -137,6 +140,7 @@ pub fn calibrate(settings: &Settings, progress: Progress<'_>) -> Calibration {
         })
         .collect();
     let mix_rows = rows.split_off(nobody.len());
+    let oracle = oracle(settings, &mix, progress);
     let looking = looking(settings, progress);
     let fixed = fixed_design(settings, &mix_rows, progress);
     Calibration {
@@ -145,6 +149,7 @@ pub fn calibrate(settings: &Settings, progress: Progress<'_>) -> Calibration {
         rules: settings.rules,
         nobody: rows,
         mix: mix_rows,
+        oracle,
         looking,
         fixed,
     }
@@ -201,6 +206,18 @@ fn mix() -> Vec<Case> {
         }
     }
     cases
+}
+
+fn oracle(settings: &Settings, mix: &[Case], progress: Progress<'_>) -> Vec<Rates> {
+    let knowing = |case: &Case| {
+        let rules = Rules {
+            known_noise: Some(case.size),
+            ..settings.rules
+        };
+        (*case, Method::Race(rules))
+    };
+    let jobs: Vec<_> = mix.iter().map(knowing).collect();
+    run_all(settings, &jobs, progress)
 }
 
 fn looking(settings: &Settings, progress: Progress<'_>) -> Vec<Looking> {
@@ -304,6 +321,7 @@ impl Calibration {
         self.nobody_table(&mut text);
         self.looking_table(&mut text);
         self.mix_table(&mut text);
+        self.oracle_table(&mut text);
         self.fixed_paragraph(&mut text);
         text
     }
@@ -391,15 +409,10 @@ impl Calibration {
             "false"
         );
         for row in &self.mix {
-            let difference = match row.case.truth {
-                Truth::OneBetter(ratio) | Truth::TwoBetter(ratio) => 100.0 * (ratio - 1.0),
-                Truth::AllEqual => 0.0,
-            };
             let _ = write!(
                 text,
-                "{:>3.0} % {:>4.0} % {:>5} {:>5} {:>6} {:>4} {:>5.1}",
-                difference,
-                100.0 * row.case.size,
+                "{} {:>5} {:>5} {:>6} {:>4} {:>5.1}",
+                difference_and_noise(&row.case),
                 percent(row.race.correct),
                 percent(row.race.false_winner),
                 row.race.rounds_median,
@@ -415,6 +428,29 @@ impl Calibration {
                 );
             }
             text.push('\n');
+        }
+    }
+
+    fn oracle_table(&self, text: &mut String) {
+        text.push_str(
+            "\nThe oracle: the same rule, where the noise is known and need not be estimated.\n\n",
+        );
+        let _ = writeln!(
+            text,
+            "{:<12} {:^16} {:^16}\n{:>5} {:>6} {:>9} {:>6} {:>9} {:>6} {:>6}",
+            "", "iosched", "oracle", "diff.", "noise", "right", "trial", "right", "trial", "ratio"
+        );
+        for (row, oracle) in self.mix.iter().zip(&self.oracle) {
+            let _ = writeln!(
+                text,
+                "{} {:>9} {:>6.1} {:>9} {:>6.1} {:>6.2}",
+                difference_and_noise(&row.case),
+                percent(row.race.correct),
+                row.race.mean_trials,
+                percent(oracle.correct),
+                oracle.mean_trials,
+                row.race.mean_trials / oracle.mean_trials,
+            );
         }
     }
 
@@ -437,6 +473,14 @@ impl Calibration {
             }
         }
     }
+}
+
+fn difference_and_noise(case: &Case) -> String {
+    let difference = match case.truth {
+        Truth::OneBetter(ratio) | Truth::TwoBetter(ratio) => 100.0 * (ratio - 1.0),
+        Truth::AllEqual => 0.0,
+    };
+    format!("{difference:>3.0} % {:>4.0} %", 100.0 * case.size)
 }
 
 fn percent(rate: f64) -> String {

@@ -533,6 +533,29 @@ mod tests {
         assert!(rates.rounds_median <= 5, "{rates:?}");
     }
 
+    #[test]
+    fn an_oracle_that_knows_the_noise_is_right_and_takes_fewer_trials() {
+        let hard = case(4, Truth::OneBetter(1.1), Noise::Normal);
+        let knowing = Rules {
+            known_noise: Some(hard.size),
+            ..Rules::default()
+        };
+        let oracle = run(hard, Method::Race(knowing), 60, 1).rates(hard.truth);
+        let rates = race(hard, 60);
+        assert!(oracle.correct >= 0.9, "{oracle:?}");
+        assert!(
+            oracle.mean_trials < rates.mean_trials,
+            "{oracle:?} {rates:?}"
+        );
+    }
+
+    /// With the chance of the least likely pair for that of all of them they took eight rounds.
+    #[test]
+    fn arms_that_are_all_the_same_are_given_up_soon() {
+        let rates = race(case(8, Truth::AllEqual, Noise::Normal), 60);
+        assert!(rates.rounds_median <= 6, "{rates:?}");
+    }
+
     /// Just above the margin it would be wrong of the other arm, just below it is right of both.
     #[test]
     fn what_is_called_near_the_best_is_within_the_margin_of_it() {

@@ -6,7 +6,7 @@
 
 use super::pairs::{Pairs, Pooled, Precision};
 use super::{ArmStanding, ArmState, Better, Contest, Design, Race, Rules, Stopped, Verdict};
-use crate::distribution::student_t_cdf;
+use crate::distribution::{normal_cdf, normal_quantile, student_t_cdf};
 use crate::interval::Interval;
 use crate::sequence;
 
@@ -49,6 +49,7 @@ impl Referee {
             precision: Precision {
                 level: (1.0 - rules.confidence) / ((race.arms - 1) * families) as f64,
                 resolution: rules.resolution,
+                known_sd: rules.known_noise.map(|noise| noise * 2f64.sqrt()),
                 anytime: rules.design == Design::Sequential,
             },
             margin: rules.margin.ln(),
@@ -294,7 +295,9 @@ impl Field {
             && self
                 .rounds_needed(&arms, pooled)
                 .is_none_or(|needed| needed >= PATIENCE * rounds);
-        let is_hopeless = || settled && self.chance(&arms, pooled) < referee.rules.hopeless;
+        let least_chance = referee.rules.hopeless;
+        let is_hopeless =
+            || settled && least_chance > 0.0 && self.chance(&arms, pooled) < least_chance;
         let because = if rounds >= referee.last_look {
             Stopped::Budget
         } else if is_enough || is_hopeless() {
@@ -367,8 +370,8 @@ impl Field {
     /// The chance that the race is decided when its budget is spent, if it goes on as it began.
     ///
     /// Deciding means that one arm beats each other one, or that each two are within the margin; and
-    /// that the arm, or one of these, beats a baseline that has left. For each of these the least likely
-    /// pair bounds the chance from above.
+    /// that the arm, or one of these, beats a baseline that has left. The chance to beat each other one is
+    /// that of [`all_of`]; for the rest the least likely pair bounds the chance from above.
     fn chance(&self, arms: &[usize], pooled: Pooled) -> f64 {
         let margin = self.referee.margin;
         let mut equal: f64 = if arms.len() > 1 { 1.0 } else { 0.0 };
@@ -383,7 +386,7 @@ impl Field {
                 _ => 1.0,
             };
             one_beats_baseline = one_beats_baseline.max(beats_baseline);
-            let mut wins_all = beats_baseline;
+            let mut beats = Vec::with_capacity(arms.len());
             for &b in arms.iter().filter(|&&b| b != a) {
                 let Some(at_end) = self.predict(a, b, pooled) else {
                     return 1.0;
@@ -395,9 +398,9 @@ impl Field {
                     0.0
                 };
                 equal = equal.min(inside);
-                wins_all = wins_all.min(at_end.above(at_end.half_width));
+                beats.push(at_end.above(at_end.half_width));
             }
-            wins.push(wins_all);
+            wins.push(all_of(&beats).min(beats_baseline));
         }
         equal.min(one_beats_baseline) + wins.iter().sum::<f64>()
     }
@@ -411,7 +414,7 @@ impl Field {
             mean: self.pairs.mean(a, b).unwrap_or(0.0),
             scale: self.pairs.sd(a, b)
                 * (left as f64 / ((seen + left) as f64 * seen as f64)).sqrt(),
-            df: (seen - 1) as f64,
+            df: self.pairs.df(a, b),
             half_width: self.pairs.half_width(a, b, pooled, seen + left),
         })
     }
@@ -454,8 +457,66 @@ impl Prediction {
     }
 }
 
+/// The chance that an arm beats each other one, from the chances to beat this one and that one.
+///
+/// Two leads of the same arm share its own trials: with arms about equally noisy their correlation is 1/2. Given what
+/// is shared, a normal `x`, they are independent (Dunnett 1955), so that the chance is the mean over `x` of the
+/// product; the sum over steps of a half has an error below 1e-6. Where the least of the chances is too small to
+/// matter it stands for that of all, which it bounds from above.
+fn all_of(chances: &[f64]) -> f64 {
+    let least = chances.iter().copied().fold(1.0, f64::min);
+    if least < 1e-3 {
+        return least;
+    }
+    // One that is certain has no finite score.
+    let score = |chance: &f64| normal_quantile(chance.min(1.0 - 1e-12));
+    let scores: Vec<f64> = chances.iter().map(score).collect();
+    let (mut sum, mut weights) = (0.0, 0.0);
+    for step in -12..=12 {
+        let x = 0.5 * f64::from(step);
+        let weight = (-0.5 * x * x).exp();
+        let given_x = scores
+            .iter()
+            .map(|score| normal_cdf(2f64.sqrt() * score + x));
+        sum += weight * given_x.product::<f64>();
+        weights += weight;
+    }
+    sum / weights
+}
+
 fn every_two(arms: &[usize]) -> impl Iterator<Item = (usize, usize)> + '_ {
     arms.iter()
         .enumerate()
         .flat_map(|(index, &a)| arms[index + 1..].iter().map(move |&b| (a, b)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::all_of;
+
+    // Of n equally good arms each is the best with a chance of 1/n, and beats each other one with 1/2.
+    #[test]
+    fn the_chance_to_beat_all_knows_that_leads_share_the_arm() {
+        for (chances, expected) in [
+            (&[0.37][..], 0.37),
+            (&[0.5, 0.5], 1.0 / 3.0),
+            (&[0.5, 0.5, 0.5], 0.25),
+            (&[0.5; 7], 0.125),
+            (&[0.0, 0.9], 0.0),
+            (&[1.0, 0.2], 0.2),
+            (&[1.0, 1.0], 1.0),
+        ] {
+            let chance = all_of(chances);
+            assert!(
+                (chance - expected).abs() < 1e-6,
+                "{chances:?}: {chance}, not {expected}"
+            );
+        }
+    }
+
+    #[test]
+    fn beating_all_is_less_likely_than_beating_the_strongest() {
+        let all = all_of(&[0.1, 0.2, 0.6]);
+        assert!(all < 0.1 && all > 0.1 * 0.2 * 0.6, "{all}");
+    }
 }

@@ -107,6 +107,9 @@ pub struct Rules {
     pub hopeless: f64,
     /// The smallest relative standard deviation of a difference that is believed: 0.001 is 0.1 %.
     pub resolution: f64,
+    /// The standard deviation of the logarithm of a trial, for an oracle that knows it: what a race would take that need
+    /// not estimate it. `None` for everybody else.
+    pub known_noise: Option<f64>,
     /// What has to be known before the race ends.
     pub until: Until,
 }
@@ -119,8 +122,9 @@ impl Default for Rules {
             design: Design::Sequential,
             min_rounds: 3,
             budget_rounds: 30,
-            hopeless: 0.08, // most hopeless races end after nine rounds; see docs/statistics.md
+            hopeless: 0.08, // most hopeless races end after six rounds; see docs/statistics.md
             resolution: 0.001, // below it, nothing that runs on a shared machine repeats itself
+            known_noise: None,
             until: Until::Overall,
         }
     }

@@ -19,6 +19,8 @@ pub(super) struct Precision {
     pub(super) level: f64,
     /// The smallest standard deviation of a difference that we believe, on the log scale.
     pub(super) resolution: f64,
+    /// The standard deviation of a difference, where it is not estimated.
+    pub(super) known_sd: Option<f64>,
     /// True if the intervals must hold however often one looks; false for one look.
     pub(super) anytime: bool,
 }
@@ -146,6 +148,9 @@ impl Pairs {
             };
             critical * (variance / rounds as f64).sqrt()
         };
+        if let Some(known_sd) = precision.known_sd {
+            return width(known_sd.powi(2), KNOWN_DF);
+        }
         let own = width(own_variance, own_df);
         if !precision.anytime {
             return own;
@@ -159,8 +164,15 @@ impl Pairs {
 
     /// The standard deviation of one difference between `a` and `b`, as used for forecasts.
     pub(super) fn sd(&self, a: usize, b: usize) -> f64 {
-        let sd = self.sums(a, b).variance().sqrt();
+        let own = self.sums(a, b).variance().sqrt();
+        let sd = self.precision.known_sd.unwrap_or(own);
         sd.max(self.precision.resolution)
+    }
+
+    /// The degrees of freedom of [`sd`](Pairs::sd).
+    pub(super) fn df(&self, a: usize, b: usize) -> f64 {
+        let own = self.sums(a, b).n.saturating_sub(1) as f64;
+        self.precision.known_sd.map_or(own, |_| KNOWN_DF)
     }
 
     /// The noise of a difference, over all pairs: the mean of their variances, weighted by their
@@ -188,6 +200,9 @@ impl Pairs {
         &self.sums[a.min(b) * self.arms + a.max(b)]
     }
 }
+
+/// Degrees of freedom of a standard deviation that is known: Student's t is the normal distribution then.
+const KNOWN_DF: f64 = 1e6;
 
 /// The pool is trusted with at most this many times the degrees of freedom of the pair itself: with
 /// more, many quiet arms would vouch for a noisy one.
