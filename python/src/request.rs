@@ -121,6 +121,7 @@ impl Request {
             initial: self.initial,
             queue_depth: self.disk.queue_depth,
             device_limit: self.device_limit,
+            emulated: false,
             nr_requests: self.nr_requests,
             max_sectors: self
                 .max_sectors_kb

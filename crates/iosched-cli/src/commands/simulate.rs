@@ -121,6 +121,11 @@ pub(crate) struct SimulateArgs {
     #[arg(long)]
     scsi: bool,
 
+    /// The host around the disk is as around a disk of `iosched emulate`: the loop driver gives it
+    /// nothing else while it flushes, and the server takes in what is written page by page
+    #[arg(long, conflicts_with = "cpus")]
+    emulated: bool,
+
     /// Let requests of none, mq-deadline, kyber and bfq cost time on this many processors, as on a machine
     /// with a fast drive [default: they cost none]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
@@ -265,6 +270,7 @@ fn wanted(args: &SimulateArgs) -> Result<SimulationRequest, Box<dyn Failure>> {
         } else {
             Attachment::TagOnly
         },
+        emulated: args.emulated,
         hardware_queues: args
             .hardware_queues
             .and_then(|queues| usize::try_from(queues).ok()),

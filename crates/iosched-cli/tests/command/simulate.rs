@@ -38,6 +38,34 @@ fn schedulers_are_compared_and_cfq_streams_where_the_others_seek() {
 }
 
 #[test]
+fn around_an_emulated_disk_reads_wait_for_flushes() {
+    let dir = tempfile::tempdir().unwrap();
+    let load = load(
+        &dir,
+        "[log]\nrw=write\nfdatasync=1\n[reader]\nrw=randread\n",
+    );
+    let reads = |more: &[&str]| {
+        let simulate = [
+            "simulate",
+            "--json",
+            "--disk",
+            "ssd-sata",
+            "--scheduler",
+            "noop,none",
+        ];
+        let output = answer(&[&simulate[..], &["--until", "1", "--load", &load], more].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let runs = result["runs"].as_array().unwrap().iter();
+        runs.map(|run| run["total"]["read"]["accesses"].as_u64().unwrap())
+            .collect::<Vec<_>>()
+    };
+    for (plain, emulated) in reads(&[]).into_iter().zip(reads(&["--emulated"])) {
+        assert!(emulated > 0 && emulated * 2 < plain, "{emulated} {plain}");
+    }
+}
+
+#[test]
 fn the_events_of_a_run_are_followed_to_the_last_decision() {
     let dir = tempfile::tempdir().unwrap();
     let load = load(

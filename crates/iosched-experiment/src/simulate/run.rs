@@ -162,6 +162,9 @@ pub struct SimulationRequest {
     pub queue_depth: Option<usize>,
     /// Commands that the disk accepts, if not as many as the driver sends.
     pub device_limit: Option<usize>,
+    /// The host around the disk is as around an emulated one ([`HostTimes::emulated`]); not with
+    /// processors.
+    pub emulated: bool,
     /// Requests of each kind that may exist.
     pub nr_requests: Option<usize>,
     /// Longest request.
@@ -586,6 +589,7 @@ impl Plan {
             hardware_queues: wanted.hardware_queues(),
             processors: wanted.processors,
             wbt_lat: wanted.wbt_lat,
+            flushes_alone: wanted.emulated,
             ..MultiQueueSettings::default()
         };
         let scheduler = build(&self.specs[index], &kernel, &self.initial)?;
@@ -601,6 +605,7 @@ impl Plan {
             },
             host: match wanted.processors {
                 Some(_) => HostTimes::fast(),
+                None if wanted.emulated => HostTimes::emulated(),
                 None => HostTimes::default(),
             },
             multi_queue: settings,

@@ -99,6 +99,21 @@ impl Default for HostTimes {
 }
 
 impl HostTimes {
+    /// Around an emulated disk, as recorded of Linux 6.18 with the server of this project. The way to the
+    /// server and back is part of the disk's time: the server answers as much earlier as it takes.
+    pub const fn emulated() -> HostTimes {
+        HostTimes {
+            completion: Nanos::ZERO,
+            wakeup: Nanos::from_micros(20),
+            after_flush: Nanos::from_micros(40),
+            tag_wakeup: Nanos::from_micros(10),
+            worker: Nanos::from_micros(10),
+            page_copy: Nanos::from_micros(1),
+            page_to_drive: Nanos::new(3500),
+            completion_gap: Nanos::ZERO,
+        }
+    }
+
     /// Of a fast machine with a fast drive, besides what its processors take for each request
     /// ([`MultiQueueSettings::processors`]): a single 4 KiB read takes 68 µs where the drive takes 60
     /// (ICPE 2024 artifact of Ren and others).

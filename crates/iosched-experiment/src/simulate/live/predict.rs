@@ -40,19 +40,6 @@ const MAX_KIB: usize = 1024;
 /// the loop driver's limit.
 const SCATTERED_KIB: usize = 512;
 
-/// The machine's own times around an emulated disk. The way to the disk's server and back is part of
-/// the disk's time: the server answers as much earlier as it takes.
-const EMULATED: HostTimes = HostTimes {
-    completion: Nanos::ZERO,
-    wakeup: Nanos::from_micros(20),
-    after_flush: Nanos::from_micros(40),
-    tag_wakeup: Nanos::from_micros(10),
-    worker: Nanos::from_micros(10),
-    page_copy: Nanos::from_micros(1),
-    page_to_drive: Nanos::new(3500),
-    completion_gap: Nanos::ZERO,
-};
-
 /// A machine that takes no time but for copying pages.
 const AT_ONCE: HostTimes = HostTimes {
     wakeup: Nanos::ZERO,
@@ -60,7 +47,7 @@ const AT_ONCE: HostTimes = HostTimes {
     tag_wakeup: Nanos::ZERO,
     worker: Nanos::ZERO,
     page_to_drive: Nanos::ZERO,
-    ..EMULATED
+    ..HostTimes::emulated()
 };
 
 /// The disk at its own speed, on a machine that takes no time, under the load of which it completes
@@ -216,7 +203,7 @@ fn setup(
         limits,
         host: HostTimes {
             completion_gap: machine.completion_gap(),
-            ..EMULATED
+            ..HostTimes::emulated()
         },
         multi_queue: MultiQueueSettings {
             kernel,
