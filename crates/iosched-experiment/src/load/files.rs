@@ -125,16 +125,16 @@ mod tests {
         }
         let nobody = User::find("nobody").unwrap().unwrap();
         let dir = tempfile::tempdir().unwrap();
-        let make = |name: &str, owner: u32| {
+        let owned_by = |name: &str, owner: u32| {
             let path = dir.path().join(name);
             fs::create_dir(&path).unwrap();
             fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
             chown(&path, Some(owner), None).unwrap();
             path
         };
-        make("theirs", nobody.uid);
+        owned_by("theirs", nobody.uid);
         for target in ["roots", "theirs/roots"] {
-            let run = make(target, 0).join("run");
+            let run = owned_by(target, 0).join("run");
             let made = make_new_directory(&run, Some(&nobody));
             let is_trusted = target == "roots";
             assert_eq!(made.is_ok(), is_trusted, "{target}: {made:?}");

@@ -320,6 +320,8 @@ scheduler = "none"
                 "match = {{ serial = \"s\" }}\nscheduler = \"mq-deadline\"\ntunables = {{ {tunable} }}"
             ))
         };
+        let many: Vec<_> = (0..65).map(|at| format!("t{at} = 1")).collect();
+        let many = many.join(", ");
         let cases = [
             (
                 "version = 2".to_owned(),
@@ -351,15 +353,7 @@ scheduler = "none"
                 with_tunable("fifo_batch = 1.5"),
                 "p.toml:5:27: fifo_batch = 1.5: a tunable takes a whole number",
             ),
-            (
-                with_tunable(
-                    &(0..65)
-                        .map(|at| format!("t{at} = 1"))
-                        .collect::<Vec<_>>()
-                        .join(", "),
-                ),
-                "p.toml:5:",
-            ),
+            (with_tunable(&many), "p.toml:5:"),
             (
                 with_tunable("fifo_batch = true"),
                 "p.toml:5:27: fifo_batch = true: it is not on or off",
