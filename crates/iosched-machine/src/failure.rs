@@ -174,7 +174,9 @@ impl Failure for SchedulerError {
             SchedulerError::Unknown { .. } | SchedulerError::NotFollowed { .. } => {
                 exit::NOT_OFFERED
             }
-            SchedulerError::Syntax { .. } | SchedulerError::Version { .. } => exit::USAGE,
+            SchedulerError::Syntax { .. }
+            | SchedulerError::Version { .. }
+            | SchedulerError::Twice { .. } => exit::USAGE,
             _ => exit::BAD_TUNABLE,
         }
     }

@@ -57,6 +57,9 @@ pub enum SchedulerError {
     /// What stands behind `kernel=` is no version.
     #[error("`{text}` is no version of a kernel, such as 6.1 or 6.12")]
     Version { text: String },
+    /// A variable of the kernel is given two values.
+    #[error("`{name}` is set twice{}", if name == before { String::new() } else { format!(": `{before}` is the same variable") })]
+    Twice { name: String, before: String },
     /// What was asked for is not of the form `name[:tunable=value,…]`.
     #[error("`{text}` is not of the form tunable=value with a whole number")]
     Syntax { text: String },
@@ -115,21 +118,25 @@ impl SchedulerSpec {
     }
 }
 
-/// Reads `name=value,…`.
+/// Reads `name=value,…`, no variable twice.
 pub fn parse_settings(text: &str) -> Result<Settings, SchedulerError> {
-    let parts = text.split(',').filter(|part| !part.is_empty());
-    parts
-        .map(|part| {
-            let syntax = || SchedulerError::Syntax {
-                text: part.to_owned(),
-            };
-            let (name, value) = part.split_once('=').ok_or_else(syntax)?;
-            Ok((
-                name.trim().to_owned(),
-                value.trim().parse().map_err(|_| syntax())?,
-            ))
-        })
-        .collect()
+    // bfq and cfq have one variable under two names.
+    let variable = |name: &str| name.trim_end_matches("_us").to_owned();
+    let mut settings = Settings::new();
+    for part in text.split(',').filter(|part| !part.is_empty()) {
+        let syntax = || SchedulerError::Syntax {
+            text: part.to_owned(),
+        };
+        let (name, value) = part.split_once('=').ok_or_else(syntax)?;
+        let name = name.trim().to_owned();
+        let mut before = settings.iter().map(|(name, _)| name);
+        if let Some(before) = before.find(|before| variable(before) == variable(&name)) {
+            let before = before.clone();
+            return Err(SchedulerError::Twice { name, before });
+        }
+        settings.push((name, value.trim().parse().map_err(|_| syntax())?));
+    }
+    Ok(settings)
 }
 
 /// The scheduler of this name.
@@ -250,5 +257,24 @@ impl Values {
             Some(_) => Nanos::from_micros(self.count(&micros)),
             None => Nanos::from_millis(self.count(name)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_variable_is_given_one_value() {
+        let said = |text| SchedulerSpec::parse(text).unwrap_err().to_string();
+        assert_eq!(
+            said("cfq:slice_idle=0,quantum=4,slice_idle=8"),
+            "`slice_idle` is set twice"
+        );
+        assert_eq!(
+            said("cfq:slice_idle=0,slice_idle_us=8000"),
+            "`slice_idle_us` is set twice: `slice_idle` is the same variable"
+        );
+        assert!(SchedulerSpec::parse("cfq:slice_idle=0,slice_sync=8").is_ok());
     }
 }
