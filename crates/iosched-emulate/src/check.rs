@@ -32,8 +32,10 @@ pub struct Check {
     pub id: String,
     /// Its device.
     pub device: String,
-    /// The scheduler that was active meanwhile.
+    /// The kernel's scheduler that was active meanwhile.
     pub scheduler: String,
+    /// The scheduler of ours inside, if there is one.
+    pub inside: Option<String>,
     /// How many reads of 4 KiB, at depth 1.
     pub reads: usize,
     /// What the model says that they took.
@@ -132,6 +134,7 @@ pub(super) fn check(
         id: place.id().to_owned(),
         device: device.to_owned(),
         scheduler: active(&scheduler).to_owned(),
+        inside: place.state().and_then(|state| state.scheduler),
         reads: pairs.len(),
         modelled_ns: spread(&|pair| signed(pair.served.modelled())),
         measured_ns: spread(&|pair| signed(pair.measured)),

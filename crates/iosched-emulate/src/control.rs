@@ -1,5 +1,6 @@
 //! Emulated disks from outside: made, listed, changed and removed by other processes than their server.
 
+use std::cmp::Reverse;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write as _};
 use std::num::NonZeroU32;
@@ -446,14 +447,17 @@ pub fn remove_each(state_dir: &Path, names: &[String], force: bool) -> Removal {
     removal
 }
 
-/// Takes away all emulated disks and what killed servers have left: one that cannot be removed keeps no other.
+/// Takes away all emulated disks and what killed servers have left: one that cannot be removed keeps no other. The
+/// newest goes first, since a disk that stands over another was made after it.
 ///
 /// # Errors
 /// Their directory cannot be read.
 pub fn remove_all(state_dir: &Path, force: bool) -> Result<Removal, EmulateError> {
     let host = Host::live();
     let mut removal = Removal::default();
-    for place in Place::all(state_dir)? {
+    let mut places = Place::all(state_dir)?;
+    places.sort_by_cached_key(|place| Reverse(place.made()));
+    for place in places {
         removal.add(place.id(), remove_place(&host, &place, force));
     }
     removal.delete_unfinished(state_dir);

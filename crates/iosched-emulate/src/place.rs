@@ -16,6 +16,7 @@ use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use iosched_machine::host::Host;
 use iosched_machine::process::Owner;
@@ -201,6 +202,11 @@ impl Place {
 
     pub(super) fn id(&self) -> &str {
         &self.id
+    }
+
+    /// When the disk was made: its specification is written once.
+    pub(super) fn made(&self) -> Option<SystemTime> {
+        fs::metadata(self.dir.join(SPEC)).ok()?.modified().ok()
     }
 
     pub(super) fn dir(&self) -> &Path {

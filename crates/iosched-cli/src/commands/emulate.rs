@@ -130,11 +130,11 @@ struct CreateArgs {
     over: Option<String>,
 
     /// Commands under way below at a time, 1 to 32; default: what the disk takes, 32 at most
-    #[arg(long, value_name = "N", requires = "over", value_parser = parse_depth)]
+    #[arg(long, value_name = "N", requires = "over", conflicts_with = "model", value_parser = parse_depth)]
     depth: Option<usize>,
 
     /// Only read what is below: the device takes no writes
-    #[arg(long, requires = "over", conflicts_with_all = ["destroy_data", "size"])]
+    #[arg(long, requires = "over", conflicts_with_all = ["model", "destroy_data", "size"])]
     read_only: bool,
 
     /// Allow what is below to be written; name it again if it holds something. A file of zeros needs neither
@@ -142,6 +142,7 @@ struct CreateArgs {
         long,
         value_name = "DEVICE|FILE",
         requires = "over",
+        conflicts_with = "model", // clap asks for nothing that conflicts with what is there
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = ""
@@ -370,7 +371,9 @@ fn with_model(args: &CreateArgs, model: Model, server: PathBuf) -> Spec {
     spec.slow_down = args.slow_down;
     spec.scheduler.clone_from(&args.scheduler);
     spec.tags = args.tags;
-    spec.backing_dir.clone_from(&args.backing_dir);
+    // The server has another working directory.
+    let absolute = |dir: &PathBuf| std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
+    spec.backing_dir = args.backing_dir.as_ref().map(absolute);
     spec.seed = args.seed;
     spec
 }
@@ -625,9 +628,16 @@ fn compare(args: &CheckArgs, state_dir: &Path, output: &Output) -> Result<(), Em
 }
 
 fn report(check: &Check) -> String {
+    let inside = check.inside.as_ref();
     let mut text = format!(
-        "{} (/dev/{}): {} random reads of 4 KiB at depth 1, scheduler {}\n",
-        check.id, check.device, check.reads, check.scheduler
+        "{} (/dev/{}): {} random reads of 4 KiB at depth 1, scheduler {}{}\n",
+        check.id,
+        check.device,
+        check.reads,
+        check.scheduler,
+        inside.map_or(String::new(), |scheduler| format!(
+            " above {scheduler} inside"
+        ))
     );
     let micros = |ns: i64| format!("{:.1}", ns as f64 / 1e3);
     let row = |name: &str, spread: &Spread| {

@@ -406,6 +406,25 @@ fn all_disks_but_those_in_use_are_removed_and_one_that_is_starting_by_force() {
 }
 
 #[test]
+fn the_directory_for_the_data_is_named_from_where_one_is() {
+    let Some(lab) = Lab::new(&[]) else {
+        return;
+    };
+    let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+    fs::create_dir(dir.path().join("data")).unwrap();
+    let mut create = iosched_process();
+    create.current_dir(dir.path());
+    create.args(["emulate", "create", "null", "--size", "8M", "--backing-dir"]);
+    create.args(["data", "--state-dir"]).arg(lab.state_dir());
+    let output = create.output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let data = dir.path().join("data");
+    assert_eq!(lab.only_disk()["backing_dir"], data.to_str().unwrap());
+    lab.remove(&["--all"]);
+    lab.assert_clean();
+}
+
+#[test]
 fn what_cannot_be_made_is_refused_with_one_clear_error() {
     let Some(lab) = Lab::new(&[]) else {
         return;

@@ -845,6 +845,45 @@ fn what_a_disk_may_stand_over_is_what_the_document_says() {
     }
 }
 
+/// Disks that stand over one another go from the top, so that none is in use and nothing that was written is lost.
+#[test]
+fn all_disks_of_a_stack_are_removed_at_once() {
+    let Some(lab) = Lab::new(&[]) else {
+        return;
+    };
+    for force in [&[][..], &["--force"]] {
+        // By their names the lowest would be first, the top last but one.
+        let mut device = lab.create(&["fixed", "--size", "16M", "--scheduler", "noop"]);
+        for scheduler in ["deadline", "cfq"] {
+            device = lab.create(&[
+                "--over",
+                &device,
+                "--scheduler",
+                scheduler,
+                "--destroy-data",
+            ]);
+        }
+        let top = OpenOptions::new().write(true).open(&device).unwrap();
+        top.write_all_at(&[7; BLOCK], 0).unwrap();
+        drop(top);
+        let servers: Vec<String> = lab
+            .list()
+            .iter()
+            .map(|disk| format!("(pid {})", disk["server_pid"]))
+            .collect();
+        // udev may look into one for a moment, but none is kept by another's server.
+        wait_for("the end of whoever else looks at a disk", || {
+            let removed = lab.emulate(&[&["remove", "--all"], force].concat());
+            let words = stderr(&removed);
+            assert!(!words.contains("may not be on the medium"), "{words}");
+            let kept = servers.iter().find(|server| words.contains(*server));
+            assert_eq!(kept, None, "{words}");
+            removed.status.success() && lab.remains().is_empty()
+        });
+        lab.assert_clean();
+    }
+}
+
 #[test]
 fn what_makes_no_sense_is_refused_in_one_sentence() {
     let Some(lab) = Lab::new(&[]) else {
@@ -934,7 +973,6 @@ fn what_makes_no_sense_is_refused_in_one_sentence() {
             3,
             "there is no block device no-such-disk",
         ),
-        (vec!["create", "null", "--depth", "3"], 2, "--over"),
         (vec!["create"], 2, "MODEL|FILE"),
     ] {
         let output = lab.emulate(&args);
@@ -945,6 +983,29 @@ fn what_makes_no_sense_is_refused_in_one_sentence() {
         assert!(!missing.exists());
         lab.assert_clean();
     }
+}
+
+/// Also where a scheduler is to stand inside, which both take.
+#[test]
+fn what_is_for_a_disk_below_is_refused_with_a_model() {
+    let Some(lab) = Lab::new(&[]) else {
+        return;
+    };
+    for option in [&["--depth", "3"][..], &["--read-only"], &["--destroy-data"]] {
+        for scheduler in [&[][..], &["--scheduler", "noop"]] {
+            let output = lab.emulate(&[&["create", "null"], option, scheduler].concat());
+            let words = stderr(&output);
+            assert_eq!(output.status.code(), Some(2), "{option:?}: {words}");
+            assert!(words.contains(option[0]), "{words}");
+            lab.assert_clean();
+        }
+    }
+    let twice = ["--scheduler", "cfq:slice_idle=0,slice_idle=8"];
+    let output = lab.emulate(&[&["create", "null"], &twice[..]].concat());
+    let words = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{words}");
+    assert!(words.contains("`slice_idle` is set twice"), "{words}");
+    lab.assert_clean();
 }
 
 #[test]
