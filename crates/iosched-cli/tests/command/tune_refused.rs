@@ -201,6 +201,7 @@ fn an_old_name_among_the_arms_is_said_to_be_one() {
     };
     let note = "note: deadline is an old name: mq-deadline has taken its place\n";
     assert!(said("none,deadline").contains(note));
+    assert!(said("none,kernel/deadline").contains(note));
     assert!(!said("none,mq-deadline").contains("old name"));
 }
 

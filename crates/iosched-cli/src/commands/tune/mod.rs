@@ -27,7 +27,7 @@ use iosched_machine::host::Host;
 use iosched_machine::process::{Stop, User};
 use iosched_policy::set::{self, Settled};
 use iosched_report::{self as report, named::Names};
-use iosched_switch::{modern_name, renamed};
+use iosched_switch::{Arm, Layer, modern_name, renamed};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -355,12 +355,19 @@ impl Session<'_> {
 /// Says which schedulers have taken the place of those that were asked for by their old names.
 fn say_renamed(wanted: &PlanRequest, plan: &Plan, output: &Output) {
     let asked = wanted.arms.iter().chain(&wanted.baseline);
-    let asked: BTreeSet<&str> = asked.filter_map(|arm| arm.split(':').next()).collect();
-    let is_in_plan = |name: &str| plan.arms.iter().any(|arm| arm.scheduler == name);
-    for old in asked.into_iter().filter(|name| !is_in_plan(name)) {
-        if let Some(note) = modern_name(old).and_then(|given| renamed(old, given)) {
-            output.warn(&format!("note: {note}"));
-        }
+    let asked = asked.filter_map(|arm| Arm::parse(arm).ok());
+    // One that is served keeps its name, and may stand beside the kernel's.
+    let is_in_plan = |asked: &Arm| {
+        let kernels = asked.layer == Some(Layer::Kernel);
+        let mut arms = plan.arms.iter().filter(|arm| !(kernels && arm.is_served()));
+        arms.any(|arm| arm.scheduler == asked.scheduler)
+    };
+    let renamed: BTreeSet<String> = asked
+        .filter(|asked| !is_in_plan(asked))
+        .filter_map(|asked| renamed(&asked.scheduler, modern_name(&asked.scheduler)?))
+        .collect();
+    for note in renamed {
+        output.warn(&format!("note: {note}"));
     }
 }
 
