@@ -54,7 +54,20 @@ fn help_names_every_option_and_what_cannot_be_is_refused_with_a_hint() {
 fn a_dry_run_writes_nothing_and_its_simulation_is_accepted() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let document = fs::read_to_string(root.join("docs/write-ups.md")).unwrap();
     for (number, disks) in [("1", 1), ("2", 2), ("3", 1), ("4", 1)] {
+        // Its page begins with what the document tells of it.
+        let told = document.split_once(&format!("\n## {number}. ")).unwrap().1;
+        for part in [
+            "What they had.",
+            "What they did.",
+            "What they got.",
+            "What we run.",
+        ] {
+            let begins = told.split("\n## ").next().unwrap();
+            assert!(begins.contains(&format!("**{part}**")), "{number}: {part}");
+        }
         for size in [&[][..], &["--full"]] {
             let arguments = [&[number, "--dry-run", "--out", out.to_str().unwrap()], size].concat();
             let output = write_up(real(), &arguments);
@@ -152,6 +165,21 @@ fn the_table_has_theirs_beside_ours_and_nothing_is_overwritten() {
     for by in ["one run each", "three runs with points", "tune"] {
         assert_eq!(concluded(by), 2, "{by}: {table}");
     }
+    // Ratios have two decimals, theirs and ours.
+    let ratios: Vec<&str> = table
+        .split([' ', '(', ')', '-'])
+        .filter(|word| word.chars().all(|c| c.is_ascii_digit() || c == '.'))
+        .filter(|word| word.contains('.'))
+        .collect();
+    assert!(ratios.len() >= 8, "{table}");
+    for ratio in ratios {
+        assert_eq!(
+            ratio.split_once('.').unwrap().1.len(),
+            2,
+            "{ratio}: {table}"
+        );
+    }
+
     // Ratios are how many times as fast as the first arm, whatever decides a load.
     let report = iosched()
         .args(["report", "--json"])

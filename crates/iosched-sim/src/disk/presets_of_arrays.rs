@@ -8,6 +8,7 @@ const LEAVES_OUT: &[&str] = &[
     "failed members and rebuilding",
     "that two small writes to one row of parity wait for one another",
     "parity that several small writes of one row could share in the controller, but for what the cache puts together",
+    "the controller's links and the speed of its memory: what the cache answers takes as long for a megabyte as for a block",
 ];
 
 const STRUCTURE: &str = "structure: writes acknowledged from battery-backed memory in microseconds, emptied between two water marks \
@@ -30,6 +31,19 @@ pub(super) fn arrays(drives: &[Model]) -> Vec<Model> {
             "five 7200 rpm drives as RAID 5, written through: no battery",
             &["members: hdd-7200", "parity as Linux's md: left-symmetric"],
             parameters(Level::Raid5, &["hdd-7200"; 5], None),
+        ),
+        array(
+            "raid5-15k",
+            "twenty-three 15 000 rpm drives as RAID 5 behind a controller with 512 MiB of battery-backed cache: for the \
+             first database space of a write-up on SLES 11",
+            &[
+                "23 spinning disks: the write-up, which names neither drives nor level nor controller",
+                "members: hdd-15k, RAID 5, since 23 is odd, a cache as raid10-15k has it: our choice",
+                "parity as Linux's md: left-symmetric",
+                STRUCTURE,
+                CHOICE,
+            ],
+            parameters(Level::Raid5, &["hdd-15k"; 23], Some(cache(512 << 20))),
         ),
         array(
             "san-volume",
