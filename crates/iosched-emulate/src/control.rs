@@ -265,10 +265,8 @@ impl Status {
         let device = state
             .as_ref()
             .map(|state| loop_device::name(state.loop_number));
-        let counts = state.as_ref().filter(|_| is_alive).and_then(|_| {
-            let path = place.mount_point().join(filesystem::ASKERS_FILE);
-            ask_patiently(move || fs::read(path))
-        });
+        let counts = state.as_ref().filter(|_| is_alive);
+        let counts = counts.and_then(|_| ask_for_counts(place));
         let condition = match (is_alive, &state) {
             (true, Some(_)) if counts.is_some() => Condition::Running,
             (true, Some(_)) => Condition::NotAnswering,
@@ -369,7 +367,8 @@ pub fn served_by(host: &Host, device: &str) -> Option<ServedDisk> {
 /// Puts another scheduler inside this device; returns what is read back then.
 pub fn set_inside(host: &Host, device: &str, scheduler: &str) -> Result<String, EmulateError> {
     let state_dir = host.path(Path::new(spec::STATE_DIR));
-    let status = set(&state_dir, device, scheduler)?;
+    inside::check(scheduler)?;
+    let status = put(&find(&state_dir, device)?, scheduler)?;
     Ok(status.scheduler.unwrap_or_default())
 }
 
@@ -502,17 +501,31 @@ pub fn check(state_dir: &Path, name: &str, reads: usize, seed: u64) -> Result<Ch
     crate::check::check(&host, &place, &device, state.path_ns, reads, seed)
 }
 
-/// Puts another scheduler into a running disk that has one: what the old one holds is done first.
+/// Puts another scheduler into a running disk that has one: what the old one holds is done first. A server that does not
+/// answer is not waited for; who puts back what a run changed ([`set_inside`]) has more patience.
 pub fn set(state_dir: &Path, name: &str, scheduler: &str) -> Result<Status, EmulateError> {
     inside::check(scheduler)?;
     let place = find(state_dir, name)?;
+    if let Some(state) = place.state().filter(|_| place.is_alive())
+        && ask_for_counts(&place).is_none()
+    {
+        return Err(EmulateError::NotAnswering {
+            id: place.id().to_owned(),
+            pid: state.server_pid,
+        });
+    }
+    put(&place, scheduler)
+}
+
+/// [`set`] in a place, however long the server takes.
+fn put(place: &Place, scheduler: &str) -> Result<Status, EmulateError> {
     let gone = || EmulateError::Gone {
         id: place.id().to_owned(),
     };
     if !place.is_alive() {
         return Err(gone());
     }
-    let state = wait_for_state(&place)?.ok_or_else(gone)?;
+    let state = wait_for_state(place)?.ok_or_else(gone)?;
     if state.scheduler.is_none() {
         return Err(EmulateError::NoScheduler {
             id: place.id().to_owned(),
@@ -524,7 +537,7 @@ pub fn set(state_dir: &Path, name: &str, scheduler: &str) -> Result<Status, Emul
     if written.is_err() && !place.is_alive() {
         return Err(gone());
     }
-    written.map_err(|source| not_set(&place, &state, source))?;
+    written.map_err(|source| not_set(place, &state, source))?;
     let host = Host::live();
     let spec = place.spec();
     let tags = spec.map(|spec| spec.tags).unwrap_or_default();
@@ -543,7 +556,13 @@ pub fn set(state_dir: &Path, name: &str, scheduler: &str) -> Result<Status, Emul
             source,
         });
     }
-    Ok(Status::of(&host, &place))
+    Ok(Status::of(&host, place))
+}
+
+/// The server's counts of accesses; `None` if it does not answer.
+fn ask_for_counts(place: &Place) -> Option<std::io::Result<Vec<u8>>> {
+    let path = place.mount_point().join(filesystem::ASKERS_FILE);
+    ask_patiently(move || fs::read(path))
 }
 
 /// Why the server took no other scheduler: the only file that it writes for that is the state.

@@ -91,6 +91,9 @@ pub enum EmulateError {
     NoScheduler { id: String, model: String },
     #[error("the server of {id} is gone")]
     Gone { id: String },
+    /// It is stopped, or waits for something itself.
+    #[error("the server of {id} (pid {pid}) does not answer")]
+    NotAnswering { id: String, pid: i32 },
     /// There is no such model.
     #[error(transparent)]
     DiskFile(#[from] DiskFileError),
@@ -261,6 +264,9 @@ impl Failure for EmulateError {
                 Some(format!("{scheduler} stands inside still: {way}"))
             }
             EmulateError::NoRequests { inside, .. } => Some(format!("{inside} stands inside")),
+            EmulateError::NotAnswering { id, pid } => Some(format!(
+                "`kill -CONT {pid}` if it is stopped; `iosched emulate remove --force {id}` ends it"
+            )),
             EmulateError::Gone { .. } => {
                 Some("`iosched emulate remove --all` clears what it left".to_owned())
             }

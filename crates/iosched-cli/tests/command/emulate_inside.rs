@@ -183,7 +183,7 @@ fn a_scheduler_that_cannot_be_noted_does_not_come() {
 }
 
 #[test]
-fn a_server_that_does_not_answer_keeps_no_list_from_being_shown() {
+fn a_server_that_does_not_answer_keeps_neither_a_list_nor_a_switch_waiting() {
     let Some(lab) = Lab::new(&[]) else {
         return;
     };
@@ -192,7 +192,14 @@ fn a_server_that_does_not_answer_keeps_no_list_from_being_shown() {
     kill_process(server, Signal::STOP).unwrap();
     let listed = lab.emulate(&["list"]);
     let condition = lab.only_disk()["condition"].clone();
+    let set = lab.emulate(&["set", &device, "noop"]);
     kill_process(server, Signal::CONT).unwrap();
+    assert_eq!(set.status.code(), Some(1), "{}", stderr(&set));
+    assert!(
+        stderr(&set).contains(") does not answer"),
+        "{}",
+        stderr(&set)
+    );
     let (words, errors) = (stdout(&listed), stderr(&listed));
     assert!(listed.status.success(), "{errors}");
     let row = format!(
