@@ -14,9 +14,8 @@ use std::path::PathBuf;
 
 use iosched_experiment::analysis::Analysis;
 use iosched_experiment::record::Record;
-use iosched_experiment::simulate::conform;
+use iosched_experiment::simulate::conform::{self, ConformError};
 use iosched_experiment::simulate::initial::Initial;
-use iosched_experiment::simulate::recordings;
 use iosched_experiment::simulate::run::Plan;
 use iosched_experiment::simulate::settings::SchedulerRequest;
 use iosched_report::input::Recording;
@@ -99,7 +98,7 @@ fn conform_all(
     let followed = interruptibly(py, move || {
         let scheduler = match scheduler {
             Some(scheduler) => scheduler,
-            None => recorded_scheduler(&paths)?,
+            None => conform::recorded_scheduler(&paths).map_err(|failure| unclear(&failure))?,
         };
         let wanted = SchedulerRequest {
             scheduler,
@@ -127,24 +126,13 @@ fn conform_all(
     Ok((as_json(&followed)?, failures.collect()))
 }
 
-/// The one under which all of them were recorded.
-fn recorded_scheduler(paths: &[PathBuf]) -> Result<String, Failed> {
-    let recorded = recordings::named_schedulers(paths).map_err(|failure| Failed::of(&failure))?;
-    let hint = || Some("say which: scheduler=\"mq-deadline\"".to_owned());
-    match recorded.as_slice() {
-        [one] => Ok(one.clone()),
-        [] => Err(Failed {
-            message: "the recording does not say under which scheduler it was made".to_owned(),
-            hint: hint(),
-        }),
-        several => Err(Failed {
-            message: format!(
-                "the recordings are of several schedulers: {}",
-                several.join(", ")
-            ),
-            hint: hint(),
-        }),
+/// Why it is not clear under which scheduler they were recorded; a hint to say so names the argument, not the option.
+fn unclear(failure: &ConformError) -> Failed {
+    let mut failed = Failed::of(failure);
+    if let ConformError::Unnamed { .. } | ConformError::SeveralSchedulers { .. } = failure {
+        failed.hint = Some("say which: scheduler=\"mq-deadline\"".to_owned());
     }
+    failed
 }
 
 /// Writes the events of a recording into a Parquet file: the columns of docs/report.md. Memory does not grow with it.

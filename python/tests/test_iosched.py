@@ -129,6 +129,8 @@ def test_a_record_has_its_trials_and_its_analysis():
         (lambda: iosched.read_trace(REPOSITORY / "docs/example-record"), "no recording", "read_record"),
         (lambda: iosched.read_record("no-record"), "no-record", None),
         (lambda: iosched.conform("no-recording"), "no-recording", None),
+        (lambda: iosched.conform(REPOSITORY / "python/iosched"), "iosched holds no recording", None),
+        (lambda: iosched.conform(REPOSITORY / "README.md"), "README.md does not read like a recording", None),
         (lambda: iosched.simulate(5), "load is a name or a path, not 5", None),
         (lambda: iosched.simulate(None), "load is a name or a path, not None", None),
         (lambda: iosched.simulate("no\udcffload"), "is no UTF-8", None),

@@ -283,6 +283,42 @@ fn what_cannot_be_done_is_said_with_its_reason_and_code() {
 }
 
 #[test]
+fn what_is_no_recording_and_what_names_no_scheduler_is_said_by_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let empty = dir.path().join("folder").display().to_string();
+    std::fs::create_dir(&empty).unwrap();
+    let cases = [
+        (
+            empty,
+            "holds no recording: no file below it is called or reads like one",
+        ),
+        (
+            write("nothing", ""),
+            "does not read like a recording: its first lines are no events",
+        ),
+        (
+            write("job.fio", "[job]\nrw=read\n"),
+            "does not read like a recording",
+        ),
+        (
+            write("silent.txt", "0.000 Q R 8 8 1 a a\n"),
+            "does not say under which scheduler it was made",
+        ),
+    ];
+    for (path, said) in cases {
+        let output = answer(&["conform", &path]);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(&format!("{path} {said}")), "{error}");
+    }
+}
+
+#[test]
 fn a_folder_is_followed_in_the_order_in_which_it_was_made_with_the_tunables_beside() {
     let dir = tempfile::tempdir().unwrap();
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../iosched-sim/tests/golden/");

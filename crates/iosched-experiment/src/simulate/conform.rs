@@ -37,8 +37,14 @@ pub enum ConformError {
     SingleQueue { path: PathBuf, scheduler: String },
     #[error("{} holds no recording: no file below it is called or reads like one", path.display())]
     EmptyFolder { path: PathBuf },
+    #[error("{} does not read like a recording: its first lines are no events", path.display())]
+    NoRecording { path: PathBuf },
     #[error("{} holds no decision of a scheduler: no line of it is an issue (D)", path.display())]
     Empty { path: PathBuf },
+    #[error("the recording {} does not say under which scheduler it was made", path.display())]
+    Unnamed { path: PathBuf },
+    #[error("the recordings are of several schedulers: {}", recorded.join(", "))]
+    SeveralSchedulers { recorded: Vec<String> },
 }
 
 impl Failure for ConformError {
@@ -56,7 +62,10 @@ impl Failure for ConformError {
             ConformError::SingleQueue { .. } => {
                 Some("follow it with noop, deadline or cfq".to_owned())
             }
-            ConformError::EmptyFolder { .. } => None,
+            ConformError::Unnamed { .. } => Some("say which: --scheduler mq-deadline".to_owned()),
+            ConformError::SeveralSchedulers { .. } => {
+                Some("follow one folder at a time, or say --scheduler NAME".to_owned())
+            }
             _ => Some(
                 "a recording has lines `time_us action rwbs sector nsectors pid comm owner`"
                     .to_owned(),
@@ -67,6 +76,37 @@ impl Failure for ConformError {
     fn exit_code(&self) -> u8 {
         self.passes_on().map_or(exit::USAGE, Failure::exit_code)
     }
+}
+
+/// The scheduler under which all of these were recorded, by what they say of themselves.
+///
+/// # Errors
+/// They say nothing of it, or several; there is no recording, of which that is said first.
+pub fn recorded_scheduler(paths: &[PathBuf]) -> Result<String, ConformError> {
+    let recorded = recordings::named_schedulers(paths)?;
+    if let [one] = recorded.as_slice() {
+        return Ok(one.clone());
+    }
+    if !recorded.is_empty() {
+        return Err(ConformError::SeveralSchedulers { recorded });
+    }
+    let (mut silent, mut other) = (None, None);
+    for path in paths {
+        let below: Vec<PathBuf> = recordings::below(path)?.into_iter().flatten().collect();
+        if below.is_empty() {
+            return Err(ConformError::EmptyFolder { path: path.clone() });
+        }
+        let is_one = |path: &PathBuf| recordings::reads_like_one(path);
+        let (mut ones, mut others) = below.into_iter().partition::<Vec<_>, _>(is_one);
+        silent = silent.or(ones.pop());
+        other = other.or(others.pop());
+    }
+    Err(match (silent, other) {
+        (Some(path), _) => ConformError::Unnamed { path },
+        (None, path) => ConformError::NoRecording {
+            path: path.unwrap_or_default(),
+        },
+    })
 }
 
 /// A decision where ours differs.

@@ -31,7 +31,7 @@ pub(super) fn below(path: &Path) -> Result<Vec<Vec<PathBuf>>, FileError> {
 
 /// The scheduler under which these were recorded, with tunables if they are ours: what the remarks at the beginning of
 /// the recordings say that say something, each once.
-pub fn named_schedulers(paths: &[PathBuf]) -> Result<Vec<String>, FileError> {
+pub(super) fn named_schedulers(paths: &[PathBuf]) -> Result<Vec<String>, FileError> {
     let mut names = Vec::new();
     for path in paths {
         for recording in below(path)?.into_iter().flatten() {
@@ -174,7 +174,7 @@ fn is_recording(path: &Path) -> bool {
 }
 
 /// True if there is an event among the first lines, and nothing else but remarks before it.
-fn reads_like_one(path: &Path) -> bool {
+pub(super) fn reads_like_one(path: &Path) -> bool {
     let Ok(mut lines) = Lines::open(path) else {
         return false;
     };

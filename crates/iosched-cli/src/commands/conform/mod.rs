@@ -75,26 +75,14 @@ pub(crate) struct ConformArgs {
     initial: Option<String>,
 }
 
-/// With which scheduler recordings are to be followed is not clear.
+/// `--scheduler` was given more than once.
 #[derive(Debug, thiserror::Error)]
-enum ConformArgsError {
-    #[error("recordings are followed with one scheduler at a time")]
-    Several,
-    #[error("the recordings are of several schedulers: {}", recorded.join(", "))]
-    Recorded { recorded: Vec<String> },
-    #[error("the recording does not say under which scheduler it was made")]
-    Unknown,
-}
+#[error("recordings are followed with one scheduler at a time")]
+struct SeveralSchedulersError;
 
-impl Failure for ConformArgsError {
+impl Failure for SeveralSchedulersError {
     fn hint(&self) -> Option<String> {
-        Some(match self {
-            ConformArgsError::Several => "give --scheduler once, or run it once for each".into(),
-            ConformArgsError::Recorded { .. } => {
-                "follow one folder at a time, or say --scheduler NAME".into()
-            }
-            ConformArgsError::Unknown => "say which: --scheduler mq-deadline".into(),
-        })
+        Some("give --scheduler once, or run it once for each".into())
     }
 
     fn exit_code(&self) -> u8 {
@@ -163,15 +151,8 @@ pub(crate) fn run(args: &ConformArgs, output: &Output) -> Outcome {
 fn scheduler(args: &ConformArgs) -> Result<String, Box<dyn Failure>> {
     match args.scheduler.as_slice() {
         [one] => Ok(one.clone()),
-        [_, _, ..] => Err(boxed(ConformArgsError::Several)),
-        [] => {
-            let recorded = recordings::named_schedulers(&args.traces).map_err(boxed)?;
-            match recorded.as_slice() {
-                [] => Err(boxed(ConformArgsError::Unknown)),
-                [one] => Ok(one.clone()),
-                _ => Err(boxed(ConformArgsError::Recorded { recorded })),
-            }
-        }
+        [_, _, ..] => Err(boxed(SeveralSchedulersError)),
+        [] => conform::recorded_scheduler(&args.traces).map_err(boxed),
     }
 }
 
