@@ -84,6 +84,18 @@ pub enum ReduceError {
         /// Which, and its value.
         cause: String,
     },
+    /// One clock was wrong: that of the machine that measured, or this one's.
+    #[error("the record {} was begun in the future: {} by the clock here", path.display(), days_from_now(*days))]
+    Future {
+        /// Its directory.
+        path: PathBuf,
+        /// From now.
+        days: f64,
+    },
+}
+
+fn days_from_now(days: f64) -> String {
+    format!("{days:.0} days from now")
 }
 
 impl Failure for ReduceError {
@@ -99,6 +111,7 @@ impl Failure for ReduceError {
             ReduceError::Kernel { .. } | ReduceError::Impossible { .. } => {
                 "it was damaged or edited: leave it out".into()
             }
+            ReduceError::Future { .. } => "if the clock here is wrong, set it right; else that of the machine that measured was: measure again there, or leave it out".into(),
         })
     }
 
@@ -107,12 +120,30 @@ impl Failure for ReduceError {
     }
 }
 
-/// The rows of a record; `path` is for errors.
+/// In seconds.
+const DAY: f64 = 86_400.0;
+
+/// How far the clocks of two machines may be apart, in days.
+const CLOCKS_APART: f64 = 1.0;
+
+/// The rows of a record, `now` in seconds since 1970; `path` is for errors.
 ///
 /// # Errors
-/// It has none, or says of itself what cannot be.
-pub fn rows(path: &Path, record: &Record, names: &Pseudonyms) -> Result<Vec<Row>, ReduceError> {
+/// It has none, says of itself what cannot be, or is of the future.
+pub fn rows(
+    path: &Path,
+    record: &Record,
+    names: &Pseudonyms,
+    now: f64,
+) -> Result<Vec<Row>, ReduceError> {
     let header = &record.header;
+    let days = (header.created_unix_s - now) / DAY;
+    if days > CLOCKS_APART {
+        return Err(ReduceError::Future {
+            path: path.into(),
+            days,
+        });
+    }
     let plan = &header.plan;
     let of_record = of_record(path, header, names)?;
     let mut rows = Vec::new();
@@ -156,7 +187,7 @@ fn of_record(path: &Path, header: &Header, names: &Pseudonyms) -> Result<Row, Re
             })?
         }
     };
-    let day = (header.created_unix_s / 86_400.0).floor();
+    let day = (header.created_unix_s / DAY).floor();
     if !(7305.0..84_006.0).contains(&day) {
         return Err(ReduceError::Impossible {
             path: path.into(),
@@ -605,8 +636,11 @@ mod tests {
         record
     }
 
+    /// Some days after the records here.
+    const NOW: f64 = 1_796_000_000.0;
+
     fn reduced(record: &Record) -> Vec<Row> {
-        rows(Path::new("r"), record, &Pseudonyms::new("key")).unwrap()
+        rows(Path::new("r"), record, &Pseudonyms::new("key"), NOW).unwrap()
     }
 
     #[test]
@@ -678,7 +712,7 @@ mod tests {
         let other = reduced(&other);
         assert_ne!(other[0].record, short[0].record);
         assert_eq!(other[0].machine, short[0].machine);
-        let elsewhere = rows(Path::new("r"), &record(3), &Pseudonyms::new("other")).unwrap();
+        let elsewhere = rows(Path::new("r"), &record(3), &Pseudonyms::new("other"), NOW).unwrap();
         assert_ne!(elsewhere[0].machine, short[0].machine);
         assert_eq!(elsewhere[0].record, short[0].record);
     }
@@ -758,7 +792,10 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused_with_the_reason() {
         type Spoil = fn(&mut Record);
-        let cases: [(&str, Spoil); 4] = [
+        let cases: [(&str, Spoil); 5] = [
+            ("in the future: 8 days from now", |record| {
+                record.header.created_unix_s = NOW + 8.0 * DAY;
+            }),
             ("no two arms with 3 rounds", |record| {
                 record.entries.truncate(6);
             }),
@@ -779,10 +816,13 @@ mod tests {
         for (expected, spoil) in cases {
             let mut record = record(4);
             spoil(&mut record);
-            let error = rows(Path::new("r"), &record, &Pseudonyms::new("")).unwrap_err();
+            let error = rows(Path::new("r"), &record, &Pseudonyms::new(""), NOW).unwrap_err();
             assert!(error.to_string().contains(expected), "{error}");
             assert!(error.hint().is_some());
         }
+        let mut record = record(4);
+        record.header.created_unix_s = NOW + 0.9 * DAY;
+        assert!(!reduced(&record).is_empty(), "clocks differ a little");
     }
 
     #[test]
@@ -860,7 +900,7 @@ mod tests {
                 });
                 spoil(trial);
             }
-            let found = rows(Path::new("r"), &record, &Pseudonyms::new("key"));
+            let found = rows(Path::new("r"), &record, &Pseudonyms::new("key"), NOW);
             match expected {
                 None => assert!(found.is_ok(), "{found:?}"),
                 Some(expected) => {

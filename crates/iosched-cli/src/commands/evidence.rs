@@ -13,9 +13,10 @@ use iosched_evidence::dataset::{
 use iosched_evidence::load_class::LoadClass;
 use iosched_evidence::pool::{self, Finding, Level, Question};
 use iosched_evidence::reduce;
-use iosched_evidence::row::{OWN, Row, Text};
+use iosched_evidence::row::{OWN, Row, Source, Text};
 use iosched_evidence::simulated;
 use iosched_experiment::record::Record;
+use iosched_machine::clock::unix_time;
 use iosched_machine::command_line::quoted_path;
 use iosched_machine::failure::{Failure, exit, in_a_sentence};
 use iosched_report::evidence as told;
@@ -212,11 +213,12 @@ impl LeftOut {
 fn add(args: &AddArgs, output: &Output) -> Outcome {
     let secret = dataset::pseudonyms(&args.to).map_err(boxed)?;
     let names = secret.names();
+    let now = unix_time();
     let mut rows = Vec::new();
     let mut bad: Vec<Box<dyn Failure>> = Vec::new();
     for path in &args.records {
         let read = Record::load(path).map_err(boxed);
-        match read.and_then(|record| reduce::rows(path, &record, &names).map_err(boxed)) {
+        match read.and_then(|record| reduce::rows(path, &record, &names, now).map_err(boxed)) {
             Ok(of_record) => rows.extend(of_record),
             Err(error) => bad.push(error),
         }
@@ -350,6 +352,23 @@ pub(crate) fn warn(dataset: &Dataset, output: &Output) {
     }
 }
 
+/// Tells of rows that are dated in the future, as those that an earlier version added. What was measured holds nevertheless.
+fn warn_of_future(at: &Path, rows: &[Row], output: &Output) {
+    let tomorrow = unix_time() / 86_400.0 + 1.0;
+    let is_late = |row: &&Row| row.source != Source::Simulated && f64::from(row.day) > tomorrow;
+    let late = || rows.iter().filter(is_late);
+    let Some(last) = late().map(|row| row.day).max() else {
+        return;
+    };
+    let records: BTreeSet<&str> = late().map(|row| &*row.record).collect();
+    output.warn(&format!(
+        "warning: {} has records of the future ({}, up to {}): a clock was wrong when they were made, or the one here is",
+        quoted_path(at),
+        records.len(),
+        told::date(last)
+    ));
+}
+
 fn warn_of(error: &dyn Failure, output: &Output) {
     let hint = error.hint();
     let hint = hint.map_or(String::new(), |hint| format!("; {hint}"));
@@ -372,6 +391,7 @@ fn merge(args: &MergeArgs, output: &Output) -> Outcome {
             return Err(boxed(read.unusable.swap_remove(at)));
         }
         left_out.extend(told_of(&read.unusable, output));
+        warn_of_future(path, &read.rows, output);
         rows.extend(read.rows);
         let other = match dataset::pseudonyms(path) {
             Ok(other) if other.is_new() => continue,
@@ -603,6 +623,7 @@ fn show(args: &ShowArgs, output: &Output) -> Outcome {
     };
     warn(&dataset, output);
     let rows = &dataset.rows;
+    warn_of_future(at, rows, output);
     let drives = args.model.as_deref().map(|model| drives(rows, model));
     let is_wanted = |question: &Question| {
         let of_drive = (

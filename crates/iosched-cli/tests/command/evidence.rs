@@ -490,7 +490,11 @@ fn a_damaged_file_is_named_the_rest_is_shown_and_nothing_is_merged() {
 #[test]
 fn records_that_cannot_be_are_refused_by_name() {
     type Edit = fn(&mut Value);
-    let cases: [(&str, Edit); 4] = [
+    let cases: [(&str, Edit); 5] = [
+        ("was begun in the future: ", |header| {
+            // The last day of 2199.
+            header["created_unix_s"] = json!(7_258_032_000.0);
+        }),
         ("has record schema 99; this iosched knows up to", |header| {
             header["schema"] = 99.into();
         }),
@@ -821,6 +825,33 @@ fn a_foreign_dataset_takes_the_place_of_no_machine() {
         rows
     };
     assert_eq!(rows(&all), rows(&own_at));
+}
+
+#[test]
+fn records_of_the_future_that_are_there_are_named_and_count() {
+    let dir = tempfile::tempdir().unwrap();
+    let size = Size {
+        machines: 2,
+        models: 1,
+        loads: 1,
+    };
+    let mut rows = Fleet::new(1, size).rows;
+    let late = rows[0].record.clone();
+    let of_late = |row: &&mut Row| row.record == late;
+    rows.iter_mut()
+        .filter(of_late)
+        .for_each(|row| row.day = 84_005); // the last day of 2199
+    let [at, all] = ["fleet", "all"].map(|name| dir.path().join(name));
+    dataset::add(&at, &dataset::pseudonyms(&at).unwrap(), &rows).unwrap();
+    let [at, all] = [&at, &all].map(|at| at.to_str().unwrap());
+    for args in [&["show", at][..], &["merge", at, "--to", all]] {
+        let output = run(&[&["evidence"], args].concat());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{said}");
+        let expected = "has records of the future (1, up to 2199-12-31): a clock was wrong";
+        assert_eq!(said.matches(expected).count(), 1, "{said}");
+    }
+    assert_eq!(json(&["evidence", "show", all])["rows"], rows.len());
 }
 
 #[test]
