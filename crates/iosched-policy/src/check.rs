@@ -45,6 +45,9 @@ pub struct Report {
     /// What [`advise`] says of each disk that has something else, by kernel name. It counts for no
     /// verdict.
     pub advised: BTreeMap<String, Vec<String>>,
+    /// How many times as good as what is active this machine may expect what is advised, by kernel name and arm: where other
+    /// machines measured both.
+    pub advised_ratios: BTreeMap<String, BTreeMap<String, Interval>>,
 }
 
 /// How bad it is; also the exit code.
@@ -150,13 +153,21 @@ pub fn check(host: &Host, policy: &Policy) -> Result<Report, DeployError> {
         Verdict::Good
     };
     let inventory = Inventory::read(host).map_err(DeployError::List)?;
+    let (mut advised, mut advised_ratios) = (BTreeMap::new(), BTreeMap::new());
+    for (device, differing) in advise::differing(host, &inventory) {
+        if !differing.expected.is_empty() {
+            advised_ratios.insert(device.clone(), differing.expected);
+        }
+        advised.insert(device, differing.should);
+    }
     Ok(Report {
         verdict,
         disks: found,
         not_in_force,
         dead_elevator,
         modules_kept_out,
-        advised: advise::differing(host, &inventory).into_iter().collect(),
+        advised,
+        advised_ratios,
     })
 }
 

@@ -268,12 +268,7 @@ fn metrics(report: &Report) -> String {
     );
     let ratios = measured().flat_map(|(disk, measured)| {
         measured.ratios.iter().flat_map(move |(load, ratio)| {
-            let bounds = [
-                ("lower", ratio.lower),
-                ("estimate", ratio.estimate),
-                ("upper", ratio.upper),
-            ];
-            bounds.map(|(bound, value)| {
+            bounds(ratio.lower, ratio.estimate, ratio.upper).map(|(bound, value)| {
                 let labels = [
                     ("device", &*disk.device),
                     ("rule", &disk.rule),
@@ -299,6 +294,20 @@ fn metrics(report: &Report) -> String {
             sample(&[("device", device), ("advised", &advised)], 1)
         }),
     );
+    let expected = report.advised_ratios.iter().flat_map(|(device, arms)| {
+        arms.iter().flat_map(move |(arm, ratio)| {
+            bounds(ratio.lower, ratio.estimate, ratio.upper).map(|(bound, value)| {
+                let labels = [("device", &**device), ("advised", arm), ("bound", bound)];
+                sample(&labels, value)
+            })
+        })
+    });
+    gauge(
+        &mut text,
+        "advised_ratio",
+        "How many times as good as the active scheduler this machine may expect the advised one, by what others measured.",
+        expected,
+    );
     gauge(
         &mut text,
         "policy_in_force",
@@ -306,6 +315,11 @@ fn metrics(report: &Report) -> String {
         [sample(&[], u8::from(report.not_in_force.is_empty()))],
     );
     text
+}
+
+/// An interval's numbers by the label of each.
+fn bounds(lower: f64, estimate: f64, upper: f64) -> [(&'static str, f64); 3] {
+    [("lower", lower), ("estimate", estimate), ("upper", upper)]
 }
 
 fn gauge(text: &mut String, name: &str, help: &str, samples: impl IntoIterator<Item = String>) {

@@ -18,7 +18,7 @@ use iosched_machine::device::{
 use iosched_machine::failure::{Failure, NO_SYSFS, exit};
 use iosched_machine::host::Host;
 use iosched_machine::visible;
-use iosched_policy::advise;
+use iosched_policy::advise::{self, Differing};
 use iosched_report as report;
 use serde::Serialize;
 use thiserror::Error;
@@ -180,7 +180,7 @@ struct Shown<'a> {
     /// How many were left out because nobody uses them.
     hidden: usize,
     /// What `advise` says of those that have something else.
-    differing: HashMap<String, Vec<String>>,
+    differing: HashMap<String, Differing>,
 }
 
 /// Named devices with all below and above them; or all devices except those that nobody uses.
@@ -334,7 +334,10 @@ fn listing<'a>(
             role: inventory.role(device),
             scheduled_by: scheduled_by(inventory, device),
             users: inventory.usage.direct(&device.name),
-            advised: shown.differing.get(&device.name).map(Vec::as_slice),
+            advised: shown
+                .differing
+                .get(&device.name)
+                .map(|it| it.should.as_slice()),
             served: ServedInside::of(host, device),
             attributes: args.verbose.then(|| attributes(host, device)),
         })
@@ -482,7 +485,7 @@ fn table(
     width: usize,
 ) -> String {
     let rows = rows(inventory, shown);
-    let advised = |device: &Device| Some(shown.differing.get(&device.name)?.join("/"));
+    let advised = |device: &Device| Some(shown.differing.get(&device.name)?.should.join("/"));
     let columns = Columns::of(&rows, advised, width);
     let heads = columns.middle(["SCHEDULER", "ADVICE", "ROT", "QUEUES"]);
     let mut lines = vec![cut(

@@ -282,6 +282,19 @@ fn what_many_machines_measured_goes_before_the_rule() {
         "{text}"
     );
     assert!(text.contains("as measured elsewhere"), "{text}");
+    // Monitoring is told how far.
+    let output = Command::new(env!("CARGO_BIN_EXE_iosched"))
+        .args(["check", "--prometheus", "--root"])
+        .arg(root.path())
+        .output()
+        .unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    for bound in ["lower", "estimate", "upper"] {
+        let ratio = &known["proposed"][0]["against_active"][bound];
+        let labels = format!("device=\"sda\",advised=\"{best}\",bound=\"{bound}\"");
+        let line = format!("iosched_advised_ratio{{{labels}}} {ratio}");
+        assert!(told.lines().any(|told| told == line), "{line}: {told}");
+    }
     // What has the best of them differs from nothing, whatever the rule of thumb says.
     let root = with_evidence(6, "6.12.3", best);
     let answer = json(root.path(), &["sda"]);

@@ -1,7 +1,7 @@
 //! What other machines measured of drives that are alike: the narrowest of model, family and class of which enough is known
 //! on this kernel series. Kernels are not mixed: what is known of others is named, and not used.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use iosched_evidence::dataset::RowFilter;
 use iosched_evidence::drive;
@@ -100,6 +100,16 @@ impl Known {
         let better = better.filter(|arm| !is_worse(arm) && !arm.has_surely_long_latencies(active));
         let better: Vec<String> = better.map(|arm| arm.arm.to_string()).collect();
         (!better.is_empty()).then_some(better)
+    }
+
+    /// The ratios of these arms to the active scheduler, as far as they are known.
+    pub(super) fn expected_of(&self, arms: &[String]) -> BTreeMap<String, Interval> {
+        let asked = self
+            .proposed
+            .iter()
+            .filter(|arm| arms.contains(&arm.arm.to_string()));
+        let ratios = asked.filter_map(|arm| Some((arm.arm.to_string(), arm.against_active?)));
+        ratios.collect()
     }
 
     /// True if the active scheduler was measured as it comes, or is one of the best as it was tuned: no rule of thumb is

@@ -9,7 +9,7 @@ pub mod elsewhere;
 pub mod rules;
 pub mod simulated;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +18,7 @@ use iosched_machine::command_line;
 use iosched_machine::device::{Device, Inventory, Kind, Role, User};
 use iosched_machine::host::Host;
 use iosched_sim::scheduler::KernelVersion;
+use iosched_stats::Interval;
 use serde::Serialize;
 
 pub use iosched_evidence::load_class::LoadClass;
@@ -68,6 +69,15 @@ pub struct Differs {
     pub should: Vec<String>,
     /// By what.
     pub by: Basis,
+}
+
+/// What is said of a disk that has another scheduler than it should, in brief.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Differing {
+    /// Each of these would do, with its tunables where it has any.
+    pub should: Vec<String>,
+    /// How many times as good as the active scheduler this machine may expect those of them that others measured beside it.
+    pub expected: BTreeMap<String, Interval>,
 }
 
 /// What an answer rests on.
@@ -173,7 +183,7 @@ pub fn disk(
 
 /// Disks that have another scheduler than they should, by kernel name, with what they should have for a load of which
 /// nothing is known. What cannot be read of the policy is not counted.
-pub fn differing(host: &Host, inventory: &Inventory) -> HashMap<String, Vec<String>> {
+pub fn differing(host: &Host, inventory: &Inventory) -> HashMap<String, Differing> {
     let policy = file::read(host).ok().flatten();
     let policy = policy.map(|(policy, _)| policy).unwrap_or_default();
     let is_measured = policy.rules.iter().any(is_of_measurement);
@@ -204,7 +214,15 @@ pub fn differing(host: &Host, inventory: &Inventory) -> HashMap<String, Vec<Stri
             elsewhere.as_ref(),
             &rule,
         )?;
-        Some((device.name.clone(), differs.should))
+        let known = elsewhere.and_then(|elsewhere| elsewhere.known);
+        let expected = known
+            .filter(|_| differs.by == Basis::MeasuredElsewhere)
+            .map(|known| known.expected_of(&differs.should));
+        let differing = Differing {
+            should: differs.should,
+            expected: expected.unwrap_or_default(),
+        };
+        Some((device.name.clone(), differing))
     });
     differing.collect()
 }
