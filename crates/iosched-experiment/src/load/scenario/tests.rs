@@ -1,4 +1,5 @@
 use iosched_sim::request::Op;
+use iosched_stats::race::{self, Better, Judge, Race, Verdict};
 use iosched_switch::Arm;
 
 use super::*;
@@ -185,4 +186,56 @@ fn what_cannot_be_simulated_is_refused() {
     }
     assert!(Scenario::parse("responsive").is_none());
     assert!(Scenario::parse("desktop:startz=1").unwrap().is_err());
+}
+
+/// A tune of the same arm twice, with chance of its own for each trial: in `tune --simulate` the arms of a round share
+/// their seed, so that the same arm twice differs in nothing.
+fn verdict_on_the_same_arm_twice(text: &str, model: &str, arm: &str, run: u64) -> Verdict {
+    let mut race = Race {
+        arms: 2,
+        baseline: 0,
+        loads: vec![race::Load::new(Better::Lower, Vec::new())],
+        withdrawn: Vec::new(),
+        rules: race::Rules::default(),
+    };
+    let mut judge = Judge::new(&race).unwrap();
+    let mut seeds = 1000 * run..;
+    while judge.standing().next.is_some() {
+        let mut value = || trial(text, model, arm, seeds.next().unwrap()).elapsed_s;
+        let round = vec![value(), value()];
+        race.loads[0].rounds.push(round);
+        judge.follow(&race).unwrap();
+    }
+    let contest = judge.standing().loads.remove(0);
+    contest.verdict
+}
+
+/// `IOSCHED_TEST_TWINS` says how many runs of each load, model and scheduler, one if it is not set; the table of
+/// docs/loads.md is what 40 print. One in twenty may name a winner.
+#[test]
+fn the_same_arm_twice_has_no_winner_whatever_the_chance_of_its_trials() {
+    let runs =
+        std::env::var("IOSCHED_TEST_TWINS").map_or(1, |runs| runs.parse().expect("a number"));
+    for text in ["responsiveness", "desktop:seconds=5", "build"] {
+        for model in ["hdd-7200", "ssd-sata"] {
+            for arm in ["mq-deadline", "bfq"] {
+                let verdicts: Vec<Verdict> = (1..=runs)
+                    .map(|run| verdict_on_the_same_arm_twice(text, model, arm, run))
+                    .collect();
+                let count =
+                    |is: fn(&Verdict) -> bool| verdicts.iter().filter(|one| is(one)).count();
+                let winners = count(|one| matches!(one, Verdict::Winner { .. }));
+                let equal = count(|one| matches!(one, Verdict::Equal { .. }));
+                let near = count(|one| matches!(one, Verdict::NearBest { .. }));
+                let undecided = verdicts.len() - winners - equal - near;
+                println!(
+                    "{text} {model} {arm}: {winners} winners, {equal} equal, {near} near the best, {undecided} undecided"
+                );
+                assert!(
+                    20 * winners <= verdicts.len(),
+                    "{text} {model} {arm}: {verdicts:?}"
+                );
+            }
+        }
+    }
 }
