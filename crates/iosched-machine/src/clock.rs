@@ -5,7 +5,7 @@ use std::time::SystemTime;
 /// The latest moment that is written down, in seconds since 1970 (the year 5138), and that is read again.
 pub(crate) const LATEST: f64 = 1e11;
 
-/// Seconds since 1970; from a clock that is set far ahead, [`LATEST`].
+/// Seconds since 1970; from a clock that is set far ahead, the year 5138.
 pub fn unix_time() -> f64 {
     since_1970(SystemTime::now())
 }
