@@ -59,7 +59,10 @@ def test_tunables_and_the_disks_settings_count():
 
 def test_each_scheduler_and_model_that_is_listed_can_be_simulated():
     for scheduler in iosched.schedulers():
-        tunables = {tunable["name"]: tunable["default"] for tunable in scheduler["tunables"]}
+        defaults = {tunable["name"]: tunable["default"] for tunable in scheduler["tunables"]}
+        # A variable that has a name in microseconds, too, is set once.
+        tunables = {name: value for name, value in defaults.items() if name.removesuffix("_us") not in defaults.keys() - {name}}
+        assert len(tunables) > len(defaults) / 2 or not defaults
         iosched.simulate("random-read", "ssd-sata", iosched.Scheduler(scheduler["name"], **tunables), until=0.1)
     for model in iosched.disk_models():
         iosched.simulate("random-read", model, "noop", until=0.05)
