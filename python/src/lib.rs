@@ -159,7 +159,7 @@ fn record_parts(py: Python<'_>, directory: PathBuf) -> PyResult<(String, String,
     let read = interruptibly(py, move || {
         let record = Record::load(&directory).map_err(|failure| Failed::of(&failure))?;
         let name = directory.file_name().unwrap_or_default().to_string_lossy();
-        let rows: Vec<trials::Row> = trials::rows(&name, &record).collect();
+        let rows: Vec<trials::TrialRow> = trials::rows(&name, &record).collect();
         let trials = trials::parquet(&rows).map_err(|cause| Failed {
             message: format!(
                 "{}: its trials cannot be made a table: {cause}",

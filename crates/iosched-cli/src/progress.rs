@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use iosched_experiment::event::{Event, Observer};
+use iosched_experiment::event::{Observer, RunEvent};
 use iosched_experiment::plan::Plan;
 use iosched_machine::visible::{self, visible_json};
 use iosched_report::named::{self, Names};
@@ -75,9 +75,9 @@ impl Progress {
 }
 
 impl Observer for Progress {
-    fn event(&mut self, event: &Event<'_>) {
+    fn event(&mut self, event: &RunEvent<'_>) {
         match event {
-            Event::Started {
+            RunEvent::Started {
                 plan,
                 directory,
                 trials_done,
@@ -93,8 +93,8 @@ impl Observer for Progress {
                     self.bar.set_draw_target(ProgressDrawTarget::stderr());
                 }
             }
-            Event::Preparing { what } => self.say(what),
-            Event::SteadyRun {
+            RunEvent::Preparing { what } => self.say(what),
+            RunEvent::SteadyRun {
                 load,
                 throughput_bytes_per_s,
                 is_steady,
@@ -110,18 +110,18 @@ impl Observer for Progress {
                     "{load}: run {runs} before measuring, {last:.3} MB/s: {so}"
                 ));
             }
-            Event::Adjusted { arm, adjusted } => self.say(&format!("note: {arm}: {adjusted}")),
-            Event::NotCounted { disk } => self.say(&format!(
+            RunEvent::Adjusted { arm, adjusted } => self.say(&format!("note: {arm}: {adjusted}")),
+            RunEvent::NotCounted { disk } => self.say(&format!(
                 "note: the kernel counts nothing for {disk} (queue/iostats is 0): there are no mean times (await), and its \
                  utilisation and what it read and wrote stand as 0"
             )),
-            Event::Moved { directory, now } => self.say(&format!(
+            RunEvent::Moved { directory, now } => self.say(&format!(
                 "note: a load moved {directory}, in which it worked, to {now}: it is not removed"
             )),
-            Event::NoSplit { reason } => self.say(&format!(
+            RunEvent::NoSplit { reason } => self.say(&format!(
                 "note: time in the queue and at the disk is not recorded apart: {reason}"
             )),
-            Event::TrialStarted {
+            RunEvent::TrialStarted {
                 arm,
                 load,
                 round,
@@ -134,8 +134,8 @@ impl Observer for Progress {
                 self.at_most_s = *at_most_s;
             }
             // The bar may wait, the run may not.
-            Event::Tick { .. } if self.is_terminal && !streams::stderr().has_room() => {}
-            Event::Tick { elapsed_s } => {
+            RunEvent::Tick { .. } if self.is_terminal && !streams::stderr().has_room() => {}
+            RunEvent::Tick { elapsed_s } => {
                 let share = (elapsed_s / self.expected_s).min(1.0) * 100.0;
                 #[expect(
                     clippy::cast_possible_truncation,
@@ -146,8 +146,8 @@ impl Observer for Progress {
                 self.bar
                     .set_message(format!("{}{}", self.trial, self.left(*elapsed_s)));
             }
-            Event::TrialEnded { .. } | Event::Finished { .. } => {}
-            Event::TrialVoid {
+            RunEvent::TrialEnded { .. } | RunEvent::Finished { .. } => {}
+            RunEvent::TrialVoid {
                 arm,
                 load,
                 trial,
@@ -159,13 +159,13 @@ impl Observer for Progress {
                     trial.reason
                 ));
             }
-            Event::ArmLeft { arm, load, reason } => {
+            RunEvent::ArmLeft { arm, load, reason } => {
                 self.say(&format!("{arm} leaves {load}: {reason}"));
             }
-            Event::Estimate { rounds, standing } => {
+            RunEvent::Estimate { rounds, standing } => {
                 self.say(&text::estimate(&self.plan, *rounds, standing));
             }
-            Event::Restored { undone } => {
+            RunEvent::Restored { undone } => {
                 self.finish();
                 for one in *undone {
                     self.say(&describe(one));
@@ -191,16 +191,18 @@ impl JsonLines {
     }
 
     /// An event as programs read it: with names where there are indices in memory.
-    fn named(&self, event: &Event<'_>) -> serde_json::Result<Value> {
+    fn named(&self, event: &RunEvent<'_>) -> serde_json::Result<Value> {
         let mut value = serde_json::to_value(event)?;
         match event {
-            Event::Started { plan, .. } => value["plan"] = self.names.plan(plan),
-            Event::TrialEnded { arm, load, .. } | Event::TrialVoid { arm, load, .. } => {
+            RunEvent::Started { plan, .. } => value["plan"] = self.names.plan(plan),
+            RunEvent::TrialEnded { arm, load, .. } | RunEvent::TrialVoid { arm, load, .. } => {
                 value["trial"]["arm"] = (*arm).into();
                 value["trial"]["load"] = (*load).into();
             }
-            Event::Estimate { standing, .. } => value["standing"] = self.names.standing(standing),
-            Event::Finished { analysis, .. } => value["analysis"] = named::analysis(analysis),
+            RunEvent::Estimate { standing, .. } => {
+                value["standing"] = self.names.standing(standing);
+            }
+            RunEvent::Finished { analysis, .. } => value["analysis"] = named::analysis(analysis),
             _ => {}
         }
         Ok(value)
@@ -208,8 +210,8 @@ impl JsonLines {
 }
 
 impl Observer for JsonLines {
-    fn event(&mut self, event: &Event<'_>) {
-        if self.broken || matches!(event, Event::Tick { .. }) {
+    fn event(&mut self, event: &RunEvent<'_>) {
+        if self.broken || matches!(event, RunEvent::Tick { .. }) {
             return;
         }
         let written = self

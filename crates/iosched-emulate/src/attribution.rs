@@ -14,7 +14,7 @@ use iosched_machine::capture::{CaptureError, DeviceNumber, Events, Recorder};
 use iosched_sim::disk::DiskOp;
 use iosched_sim::request::{IoPriority, Op};
 use iosched_sim::serve::Asker;
-use iosched_sim::trace::kernel::{Action, Event, Line, Remark};
+use iosched_sim::trace::kernel::{Action, Line, Remark, TraceEvent};
 use iosched_sim::units::{Sector, Sectors};
 use serde::{Deserialize, Serialize};
 
@@ -164,7 +164,7 @@ impl Core {
 }
 
 impl Bios {
-    fn told(&mut self, event: &Event) {
+    fn told(&mut self, event: &TraceEvent) {
         if event.length == Sectors::ZERO {
             return; // a flush
         }
@@ -285,8 +285,8 @@ mod tests {
 
     use super::*;
 
-    fn event(action: Action, op: Op, start: u64, length: u64, process: u32) -> Event {
-        Event {
+    fn event(action: Action, op: Op, start: u64, length: u64, process: u32) -> TraceEvent {
+        TraceEvent {
             time: Time::ZERO,
             action,
             op: Some(op),
@@ -345,7 +345,7 @@ mod tests {
             class: PriorityClass::Idle,
             level: 7,
         };
-        bios.told(&Event {
+        bios.told(&TraceEvent {
             priority: Some(idle),
             ..event(Action::Issued, Op::Read, 8, 8, 900)
         });

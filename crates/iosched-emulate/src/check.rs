@@ -14,11 +14,11 @@ use rand_chacha::ChaCha8Rng;
 use rustix::fs::OFlags;
 use serde::Serialize;
 
+use super::disk_directory::DiskDirectory;
 use super::error::EmulateError;
 use super::filesystem::SERVED_FILE;
 use super::ledger::{self, Served};
 use super::log::monotonic;
-use super::place::Place;
 
 pub(super) const READ_SIZE: Bytes = Bytes::from_kib(4);
 
@@ -84,7 +84,7 @@ impl Spread {
 /// Compares `reads` single random reads of a running disk with its model.
 pub(super) fn check(
     host: &Host,
-    place: &Place,
+    place: &DiskDirectory,
     device: &str,
     path_ns: u64,
     reads: usize,

@@ -19,12 +19,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal};
 use serde::Serialize;
 
-use crate::place::{Place, State, start_ticks};
+use crate::disk_directory::{DiskDirectory, State, start_ticks};
 use crate::requests::check_requests_above;
 use crate::server::FirstWord;
 use crate::{
-    Attributed, Check, EmulateError, Missing, Spec, User, filesystem, inside, loop_device, place,
-    server, spec, take_down, usage,
+    Attributed, Check, EmulateError, Missing, Spec, User, disk_directory, filesystem, inside,
+    loop_device, server, spec, take_down, usage,
 };
 
 /// How long a server may take to set its disk up.
@@ -60,7 +60,7 @@ fn unusable(path: &Path) -> Option<String> {
 /// It lives in a process of its own and goes on when this value is dropped.
 #[derive(Debug)]
 pub struct EmulatedDisk {
-    place: Place,
+    place: DiskDirectory,
     device: String,
     server: Child,
 }
@@ -84,7 +84,7 @@ impl EmulatedDisk {
     pub fn create(spec: &Spec) -> Result<EmulatedDisk, EmulateError> {
         let host = Host::live();
         EmulatedDisk::check(spec, &host)?;
-        let (place, lock) = Place::claim(spec)?;
+        let (place, lock) = DiskDirectory::claim(spec)?;
         match start(spec, &place, lock) {
             Ok((state, server)) => Ok(EmulatedDisk {
                 device: loop_device::name(state.loop_number),
@@ -120,7 +120,7 @@ impl EmulatedDisk {
 }
 
 /// Starts the server and waits for its first word. On an error the server has ended.
-fn start(spec: &Spec, place: &Place, lock: File) -> Result<(State, Child), EmulateError> {
+fn start(spec: &Spec, place: &DiskDirectory, lock: File) -> Result<(State, Child), EmulateError> {
     let failed = |source| EmulateError::Start {
         server: spec.server.clone(),
         source,
@@ -167,7 +167,7 @@ fn start(spec: &Spec, place: &Place, lock: File) -> Result<(State, Child), Emula
     Err(failure)
 }
 
-fn ended(place: &Place) -> EmulateError {
+fn ended(place: &DiskDirectory) -> EmulateError {
     EmulateError::Ended {
         id: place.id().to_owned(),
         log: place.log_tail(),
@@ -258,7 +258,7 @@ pub enum Condition {
 }
 
 impl Status {
-    fn of(host: &Host, place: &Place) -> Status {
+    fn of(host: &Host, place: &DiskDirectory) -> Status {
         let spec = place.spec();
         let state = place.state();
         let is_alive = place.is_alive();
@@ -377,9 +377,9 @@ pub fn check_scheduler(text: &str) -> Result<(), EmulateError> {
     Ok(inside::check(text)?)
 }
 
-fn place_of(host: &Host, device: &str) -> Option<Place> {
-    let places = Place::all(&host.path(Path::new(spec::STATE_DIR))).ok()?;
-    let is_it = |place: &Place| {
+fn place_of(host: &Host, device: &str) -> Option<DiskDirectory> {
+    let places = DiskDirectory::all(&host.path(Path::new(spec::STATE_DIR))).ok()?;
+    let is_it = |place: &DiskDirectory| {
         let state = place.state().filter(|_| place.is_alive());
         state.is_some_and(|state| loop_device::name(state.loop_number) == device)
     };
@@ -392,7 +392,7 @@ fn place_of(host: &Host, device: &str) -> Option<Place> {
 /// It cannot be read.
 pub fn list_in(state_dir: &Path) -> Result<Vec<Status>, EmulateError> {
     let host = Host::live();
-    let places = Place::all(state_dir)?;
+    let places = DiskDirectory::all(state_dir)?;
     let each = places.iter().map(|place| Status::of(&host, place));
     Ok(each.collect())
 }
@@ -420,7 +420,7 @@ impl Removal {
     }
 
     fn delete_unfinished(&mut self, state_dir: &Path) {
-        if let Err(source) = place::delete_unfinished(state_dir) {
+        if let Err(source) = disk_directory::delete_unfinished(state_dir) {
             let failure = EmulateError::File {
                 action: "tidy up",
                 path: state_dir.to_owned(),
@@ -454,7 +454,7 @@ pub fn remove_each(state_dir: &Path, names: &[String], force: bool) -> Removal {
 pub fn remove_all(state_dir: &Path, force: bool) -> Result<Removal, EmulateError> {
     let host = Host::live();
     let mut removal = Removal::default();
-    let mut places = Place::all(state_dir)?;
+    let mut places = DiskDirectory::all(state_dir)?;
     places.sort_by_cached_key(|place| Reverse(place.made()));
     for place in places {
         removal.add(place.id(), remove_place(&host, &place, force));
@@ -471,7 +471,7 @@ pub fn remove_remains() -> Result<Removal, EmulateError> {
     let host = Host::live();
     let state_dir = Path::new(spec::STATE_DIR);
     let mut removal = Removal::default();
-    for place in Place::all(state_dir)? {
+    for place in DiskDirectory::all(state_dir)? {
         if !place.is_alive() {
             removal.add(place.id(), remove_place(&host, &place, false));
         }
@@ -518,7 +518,7 @@ pub fn set(state_dir: &Path, name: &str, scheduler: &str) -> Result<Status, Emul
 }
 
 /// [`set`] in a place, however long the server takes.
-fn put(place: &Place, scheduler: &str) -> Result<Status, EmulateError> {
+fn put(place: &DiskDirectory, scheduler: &str) -> Result<Status, EmulateError> {
     let gone = || EmulateError::Gone {
         id: place.id().to_owned(),
     };
@@ -560,13 +560,13 @@ fn put(place: &Place, scheduler: &str) -> Result<Status, EmulateError> {
 }
 
 /// The server's counts of accesses; `None` if it does not answer.
-fn ask_for_counts(place: &Place) -> Option<std::io::Result<Vec<u8>>> {
+fn ask_for_counts(place: &DiskDirectory) -> Option<std::io::Result<Vec<u8>>> {
     let path = place.mount_point().join(filesystem::ASKERS_FILE);
     ask_patiently(move || fs::read(path))
 }
 
 /// Why the server took no other scheduler: the only file that it writes for that is the state.
-fn not_set(place: &Place, state: &State, source: std::io::Error) -> EmulateError {
+fn not_set(place: &DiskDirectory, state: &State, source: std::io::Error) -> EmulateError {
     use std::io::ErrorKind::{InvalidInput, ResourceBusy, Unsupported};
     match source.kind() {
         InvalidInput | ResourceBusy | Unsupported => EmulateError::File {
@@ -599,11 +599,12 @@ fn write_scheduler(path: &Path, scheduler: &str) -> std::io::Result<()> {
     }
 }
 
-fn find(state_dir: &Path, name: &str) -> Result<Place, EmulateError> {
-    let places = Place::all(state_dir)?;
-    let device_of = |place: &Place| Some(loop_device::name(place.state()?.loop_number));
+fn find(state_dir: &Path, name: &str) -> Result<DiskDirectory, EmulateError> {
+    let places = DiskDirectory::all(state_dir)?;
+    let device_of = |place: &DiskDirectory| Some(loop_device::name(place.state()?.loop_number));
     let wanted = name.strip_prefix("/dev/").unwrap_or(name);
-    let is_it = |place: &&Place| place.id() == name || device_of(place).as_deref() == Some(wanted);
+    let is_it =
+        |place: &&DiskDirectory| place.id() == name || device_of(place).as_deref() == Some(wanted);
     // A running disk goes before the remains of one that had the same device.
     let alive = places.iter().filter(|place| place.is_alive()).find(is_it);
     alive
@@ -623,7 +624,11 @@ fn find(state_dir: &Path, name: &str) -> Result<Place, EmulateError> {
 
 /// The rule of removing: what is used stays unless by force; a running disk's server is told to end,
 /// and killed only by force; what it leaves is cleared. By force, one that is just starting is not waited for.
-fn remove_place(host: &Host, place: &Place, force: bool) -> Result<Vec<User>, EmulateError> {
+fn remove_place(
+    host: &Host,
+    place: &DiskDirectory,
+    force: bool,
+) -> Result<Vec<User>, EmulateError> {
     if force && place.is_alive() && place.state().is_none() {
         kill_starting(host, place)?;
     }
@@ -650,7 +655,7 @@ fn remove_place(host: &Host, place: &Place, force: bool) -> Result<Vec<User>, Em
 }
 
 /// Kills the server of a disk that is starting, unless the disk gets ready or the server ends first.
-fn kill_starting(host: &Host, place: &Place) -> Result<(), EmulateError> {
+fn kill_starting(host: &Host, place: &DiskDirectory) -> Result<(), EmulateError> {
     let deadline = Instant::now() + END_TIMEOUT;
     while place.is_alive() && place.state().is_none() {
         let server = place.lock_holder(host);
@@ -675,7 +680,7 @@ fn kill_starting(host: &Host, place: &Place) -> Result<(), EmulateError> {
 }
 
 /// The state of a disk that may just be starting; `None` if its server has ended.
-fn wait_for_state(place: &Place) -> Result<Option<State>, EmulateError> {
+fn wait_for_state(place: &DiskDirectory) -> Result<Option<State>, EmulateError> {
     let deadline = Instant::now() + SETUP_TIMEOUT;
     loop {
         if let Some(state) = place.state() {
@@ -729,7 +734,7 @@ fn refuse_if_used(host: &Host, state: &State) -> Result<(), EmulateError> {
 }
 
 /// The process that has the lock of a disk.
-fn lock_holder(host: &Host, place: &Place) -> Option<ProcessFd> {
+fn lock_holder(host: &Host, place: &DiskDirectory) -> Option<ProcessFd> {
     let pid = place.lock_holder(host)?;
     let handle = ProcessFd::open(Pid::from_raw(pid)?).ok()?;
     (place.lock_holder(host) == Some(pid)).then_some(handle)
@@ -737,7 +742,7 @@ fn lock_holder(host: &Host, place: &Place) -> Option<ProcessFd> {
 
 /// The server of a disk by its number and when it started, or, where these are of another pid or time namespace, by its
 /// lock.
-fn server(host: &Host, place: &Place, state: &State) -> Option<ProcessFd> {
+fn server(host: &Host, place: &DiskDirectory, state: &State) -> Option<ProcessFd> {
     let pid = Pid::from_raw(state.server_pid);
     let handle = pid.and_then(|pid| ProcessFd::open(pid).ok());
     let is_it = |_: &ProcessFd| start_ticks(state.server_pid) == Some(state.server_started);
@@ -745,7 +750,7 @@ fn server(host: &Host, place: &Place, state: &State) -> Option<ProcessFd> {
 }
 
 /// Sends the server a signal and waits for its end. False if it lives on.
-fn end_server(host: &Host, place: &Place, state: &State, signal: Signal) -> bool {
+fn end_server(host: &Host, place: &DiskDirectory, state: &State, signal: Signal) -> bool {
     let deadline = Instant::now() + END_TIMEOUT;
     if let Some(handle) = server(host, place, state) {
         let _ = handle.signal(signal); // it may just have ended by itself

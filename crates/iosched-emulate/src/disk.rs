@@ -32,11 +32,11 @@ use super::attribution::{Attributed, Attribution};
 use super::backing::Backing;
 use super::below::{self, Aligned, Below, Order};
 use super::connection;
+use super::disk_directory::PreparedState;
 use super::engine::{Engine, Finished, Job};
 use super::inside::Inside;
 use super::ledger::{Ledger, Served};
 use super::log::{log, log_access, monotonic};
-use super::place::PreparedState;
 
 /// A sleep of at least this length ends early, see [`EarlyRising`]; shorter ones do not, so that the
 /// clock takes a few percent of a processor at most, and never holds one for a fast disk.

@@ -5,8 +5,8 @@ use std::io;
 use iosched_machine::host::Host;
 use iosched_machine::sysfs::Sysfs;
 
+use crate::disk_directory::{MIN_DRIVER_DEPTH, State};
 use crate::loop_device;
-use crate::place::{MIN_DRIVER_DEPTH, State};
 
 /// Gives the loop driver above a scheduler inside so many requests, or as many as it has, unless a scheduler of the kernel's
 /// is active there: then they are that one's. For the server: that takes two writes, and whoever asked for the scheduler

@@ -30,6 +30,7 @@ use super::below::{Below, NewFile};
 use super::check::{self, DirectReader, Pair};
 use super::connection;
 use super::disk::Disk;
+use super::disk_directory::{DiskDirectory, PreparedState, State, driver_takes, start_ticks};
 use super::engine::Engine;
 use super::error::{DATA_FILE, EmulateError, Missing};
 use super::filesystem;
@@ -37,7 +38,6 @@ use super::inside::{self, Inside};
 use super::log::{log, monotonic};
 use super::loop_device::{self, LoopDevice, Shape};
 use super::over::Over;
-use super::place::{Place, PreparedState, State, driver_takes, start_ticks};
 use super::priority;
 use super::requests::set_requests_above;
 use super::spec::{Base, Spec};
@@ -67,7 +67,7 @@ pub(super) enum FirstWord {
 /// alone: it takes over the whole process, its standard streams and its signals.
 pub fn serve(dir: &Path) -> u8 {
     let host = Host::live();
-    let Some(place) = Place::at(dir) else {
+    let Some(place) = DiskDirectory::at(dir) else {
         log(format_args!("{} is no place for a disk", dir.display()));
         return exit::USAGE;
     };
@@ -129,7 +129,7 @@ fn tell(word: &FirstWord) -> io::Result<()> {
 }
 
 /// Makes the disk, from its model up to the queue of its loop device.
-fn set_up(host: &Host, place: &Place) -> Result<(Until, Arc<Disk>), EmulateError> {
+fn set_up(host: &Host, place: &DiskDirectory) -> Result<(Until, Arc<Disk>), EmulateError> {
     // Signals first: from here on we take down what we set up.
     let mut until = Until::new().map_err(step("listen to signals"))?;
     let mut text = String::new();
@@ -371,7 +371,7 @@ fn engine<T>(spec: &Spec, model: &Model, inside: Inside) -> Result<Engine<T>, Em
 
 /// Prepares the state in which another scheduler stands inside.
 fn state_with(
-    place: &Place,
+    place: &DiskDirectory,
     state: &State,
 ) -> impl Fn(&str) -> io::Result<PreparedState> + Send + Sync + 'static {
     let (place, state) = (place.clone(), state.clone());

@@ -15,9 +15,9 @@ use iosched_machine::device::mounts::{HeldMount, MountTable};
 use iosched_machine::host::Host;
 use rustix::mount::{UnmountFlags, unmount};
 
+use super::disk_directory::DiskDirectory;
 use super::error::EmulateError;
 use super::loop_device;
-use super::place::Place;
 use super::usage::{self, User};
 
 /// Takes the disk apart, whoever uses it. What still uses its device afterwards is returned: the
@@ -27,7 +27,7 @@ use super::usage::{self, User};
 /// for whoever calls this next ([`EmulateError::NotFlushed`]).
 pub(super) fn take_down(
     host: &Host,
-    place: &Place,
+    place: &DiskDirectory,
     flush: impl FnOnce() -> io::Result<()>,
 ) -> Result<Vec<User>, EmulateError> {
     let devices = devices(host, place)?;
@@ -100,7 +100,7 @@ pub(super) fn take_down(
 
 /// Refuses a disk whose mounts another disk's file system stands below: it would be detached with them. A server that
 /// ends has to take its disk apart all the same.
-pub(super) fn check_nothing_below(host: &Host, place: &Place) -> Result<(), EmulateError> {
+pub(super) fn check_nothing_below(host: &Host, place: &DiskDirectory) -> Result<(), EmulateError> {
     let devices = devices(host, place)?;
     let mut devices_and_parts = Vec::new();
     for device in devices {
@@ -171,7 +171,7 @@ fn patience(host: &Host, device: &str) -> Duration {
 
 /// The loop devices that belong to a disk: those that stand on its file, and the recorded one if it stands on
 /// none (detached, not yet removed).
-fn devices(host: &Host, place: &Place) -> Result<Vec<String>, EmulateError> {
+fn devices(host: &Host, place: &DiskDirectory) -> Result<Vec<String>, EmulateError> {
     let look = || step("look for its loop devices".into());
     let mut devices = match place.try_spec()? {
         Some(spec) => loop_device::standing_on(host, &spec.disk_file).map_err(look())?,
@@ -200,7 +200,7 @@ fn is_mount_point(dir: &Path) -> bool {
 }
 
 /// What is left of a disk whose server is gone, in words.
-pub(super) fn remains(host: &Host, place: &Place) -> Vec<String> {
+pub(super) fn remains(host: &Host, place: &DiskDirectory) -> Vec<String> {
     let mut remains: Vec<String> = devices(host, place)
         .unwrap_or_default()
         .into_iter()

@@ -26,7 +26,7 @@ use serde::Serialize;
 
 /// What to run.
 #[derive(Debug, Clone, Copy)]
-pub struct Settings {
+pub struct CalibrationSettings {
     /// Runs of each method in each case.
     pub runs: NonZeroUsize,
     /// All chance comes from it.
@@ -47,9 +47,9 @@ pub struct Calibration {
     /// The rules that were put to the test.
     pub rules: Rules,
     /// Cases in which nobody may be named.
-    pub nobody: Vec<Row>,
+    pub nobody: Vec<MeasuredCase>,
     /// Cases of the mix.
-    pub mix: Vec<Row>,
+    pub mix: Vec<MeasuredCase>,
     /// The race in the cases of the mix, in their order, by an oracle that knows the noise.
     pub oracle: Vec<Rates>,
     /// Looked at after every round.
@@ -61,7 +61,7 @@ pub struct Calibration {
 
 /// One case under every method.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Row {
+pub struct MeasuredCase {
     /// What is true.
     pub case: Case,
     /// The race.
@@ -119,7 +119,7 @@ const NULL_SIZE: f64 = 0.05;
 pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 
 /// Runs the calibration.
-pub fn calibrate(settings: &Settings, progress: Progress<'_>) -> Calibration {
+pub fn calibrate(settings: &CalibrationSettings, progress: Progress<'_>) -> Calibration {
     let nobody = nobody_to_name();
     let mix = mix();
     let cases: Vec<Case> = nobody.iter().chain(&mix).copied().collect();
@@ -128,10 +128,10 @@ pub fn calibrate(settings: &Settings, progress: Progress<'_>) -> Calibration {
         .flat_map(|&case| methods(settings.rules).map(|method| (case, method)))
         .collect();
     let rates = run_all(settings, &jobs, progress);
-    let mut rows: Vec<Row> = cases
+    let mut rows: Vec<MeasuredCase> = cases
         .iter()
         .zip(rates.chunks_exact(METHODS))
-        .map(|(&case, rates)| Row {
+        .map(|(&case, rates)| MeasuredCase {
             case,
             race: rates[0],
             one_run: rates[1],
@@ -208,7 +208,7 @@ fn mix() -> Vec<Case> {
     cases
 }
 
-fn oracle(settings: &Settings, mix: &[Case], progress: Progress<'_>) -> Vec<Rates> {
+fn oracle(settings: &CalibrationSettings, mix: &[Case], progress: Progress<'_>) -> Vec<Rates> {
     let knowing = |case: &Case| {
         let rules = Rules {
             known_noise: Some(case.size),
@@ -220,7 +220,7 @@ fn oracle(settings: &Settings, mix: &[Case], progress: Progress<'_>) -> Vec<Rate
     run_all(settings, &jobs, progress)
 }
 
-fn looking(settings: &Settings, progress: Progress<'_>) -> Vec<Looking> {
+fn looking(settings: &CalibrationSettings, progress: Progress<'_>) -> Vec<Looking> {
     let endless = Rules {
         budget_rounds: LOOKING_ROUNDS,
         hopeless: 0.0,
@@ -254,7 +254,11 @@ fn looking(settings: &Settings, progress: Progress<'_>) -> Vec<Looking> {
 
 /// The smallest number of rounds at which the fixed design is correct as often as the race. More
 /// rounds never make it worse, so halving finds it.
-fn fixed_design(settings: &Settings, mix: &[Row], progress: Progress<'_>) -> Option<Fixed> {
+fn fixed_design(
+    settings: &CalibrationSettings,
+    mix: &[MeasuredCase],
+    progress: Progress<'_>,
+) -> Option<Fixed> {
     let attempt = |rounds: usize| -> Option<Vec<Rates>> {
         let rules = Rules {
             design: Design::FixedRounds(rounds),
@@ -265,7 +269,7 @@ fn fixed_design(settings: &Settings, mix: &[Row], progress: Progress<'_>) -> Opt
             .map(|row| (row.case, Method::Race(rules)))
             .collect();
         let rates = run_all(settings, &jobs, progress);
-        let good = |(row, fixed): (&Row, &Rates)| match row.case.truth {
+        let good = |(row, fixed): (&MeasuredCase, &Rates)| match row.case.truth {
             Truth::OneBetter(_) => fixed.correct >= row.race.correct.min(AS_GOOD_AS_ALWAYS),
             Truth::AllEqual | Truth::TwoBetter(_) => {
                 fixed.false_winner <= 1.0 - settings.rules.confidence
@@ -296,7 +300,11 @@ fn fixed_design(settings: &Settings, mix: &[Row], progress: Progress<'_>) -> Opt
 
 /// Runs the jobs on the worker threads; the results are in the jobs' order, and do not depend on the
 /// number of threads.
-fn run_all(settings: &Settings, jobs: &[(Case, Method)], progress: Progress<'_>) -> Vec<Rates> {
+fn run_all(
+    settings: &CalibrationSettings,
+    jobs: &[(Case, Method)],
+    progress: Progress<'_>,
+) -> Vec<Rates> {
     let done = AtomicUsize::new(0);
     let one = |&(case, method): &(Case, Method)| {
         let tally = run(case, method, settings.runs.get(), settings.seed);
@@ -506,8 +514,8 @@ mod tests {
 
     use super::*;
 
-    fn settings(threads: usize) -> Settings {
-        Settings {
+    fn settings(threads: usize) -> CalibrationSettings {
+        CalibrationSettings {
             runs: NonZeroUsize::new(2).unwrap(),
             seed: 5,
             rules: Rules::default(),

@@ -13,7 +13,7 @@ use crate::trial::{Trial, VoidTrial};
 /// Something happened.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
-pub enum Event<'a> {
+pub enum RunEvent<'a> {
     /// The plan stands and the run begins.
     Started {
         /// The plan.
@@ -133,7 +133,7 @@ pub enum Event<'a> {
 /// Somebody who wants to know.
 pub trait Observer {
     /// Something happened.
-    fn event(&mut self, event: &Event<'_>);
+    fn event(&mut self, event: &RunEvent<'_>);
 }
 
 /// Nobody wants to know.
@@ -141,5 +141,5 @@ pub trait Observer {
 pub struct Silent;
 
 impl Observer for Silent {
-    fn event(&mut self, _event: &Event<'_>) {}
+    fn event(&mut self, _event: &RunEvent<'_>) {}
 }

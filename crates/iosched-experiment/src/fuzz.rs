@@ -155,7 +155,7 @@ fn events(bytes: &[u8]) {
         let Ok(Some(Line::Event(again))) = again else {
             panic!("{again:?}: {written} of {line}");
         };
-        let told = |event: &iosched_sim::trace::kernel::Event| {
+        let told = |event: &iosched_sim::trace::kernel::TraceEvent| {
             (
                 event.op,
                 event.start,

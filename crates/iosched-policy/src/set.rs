@@ -7,7 +7,7 @@ use iosched_experiment::journal::{
     self, Journal, JournalError, Leftover, OwnedResources, Parts, SavedDisk, Undone,
 };
 use iosched_experiment::plan::{PlanError, disks_below};
-use iosched_machine::device::{self, Device, DeviceError, Kind, Role};
+use iosched_machine::device::{self, Device, DeviceError, DeviceKind, Role};
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::host::Host;
 use iosched_machine::lock::{self, Holder, LockError};
@@ -127,7 +127,7 @@ impl Change {
                 names.join(", ")
             ));
         }
-        if device.kind == Kind::Loop && stands_on_a_disk(host, &device) {
+        if device.kind == DeviceKind::Loop && stands_on_a_disk(host, &device) {
             notes.push(format!(
                 "the disk that holds the file of {} has a scheduler of its own, which stays",
                 device.name

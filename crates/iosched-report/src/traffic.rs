@@ -22,21 +22,21 @@ pub struct Traffic {
     /// Time from the first record to the last, ns.
     pub length_ns: u64,
     /// Where requests began, as the disk got them.
-    reached: BTreeMap<Kind, Vec<Access>>,
+    reached: BTreeMap<RequestKind, Vec<Access>>,
     /// Where requests began, as they were submitted, as long as that is all that the recording has.
-    submitted: BTreeMap<Kind, Vec<Access>>,
+    submitted: BTreeMap<RequestKind, Vec<Access>>,
     /// Data that waits for the disk, and data that the disk has, whenever one of them changes.
     pub waiting: Vec<Level>,
     /// Requests that the disk has, whenever that changes.
     pub at_disk: Vec<Level>,
     now: Now,
     /// Bytes that were read and written, as submitted or issued.
-    pub bytes: BTreeMap<Kind, u64>,
+    pub bytes: BTreeMap<RequestKind, u64>,
 }
 
 /// What a request does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum RequestKind {
     /// Reads.
     Read,
     /// Writes.
@@ -70,23 +70,23 @@ struct Now {
     has_issues: bool,
 }
 
-impl Kind {
+impl RequestKind {
     /// In words.
     pub fn words(self) -> &'static str {
         match self {
-            Kind::Read => "reads",
-            Kind::Write => "writes",
-            Kind::Discard => "discards",
+            RequestKind::Read => "reads",
+            RequestKind::Write => "writes",
+            RequestKind::Discard => "discards",
         }
     }
 }
 
-impl From<Op> for Kind {
-    fn from(op: Op) -> Kind {
+impl From<Op> for RequestKind {
+    fn from(op: Op) -> RequestKind {
         match op {
-            Op::Read => Kind::Read,
-            Op::Write => Kind::Write,
-            Op::Discard => Kind::Discard,
+            Op::Read => RequestKind::Read,
+            Op::Write => RequestKind::Write,
+            Op::Discard => RequestKind::Discard,
         }
     }
 }
@@ -107,7 +107,7 @@ impl Traffic {
         let time_ns = clock.saturating_sub(*self.begin_ns.get_or_insert(clock));
         self.length_ns = self.length_ns.max(time_ns);
         self.records += 1;
-        let kind = Kind::from(record.op);
+        let kind = RequestKind::from(record.op);
         let sectors = record.length.as_u64();
         let access = Access {
             time_ns,
@@ -150,7 +150,7 @@ impl Traffic {
     }
 
     /// Where the disk was asked to go.
-    pub fn accesses(&self) -> &BTreeMap<Kind, Vec<Access>> {
+    pub fn accesses(&self) -> &BTreeMap<RequestKind, Vec<Access>> {
         if self.now.has_issues {
             &self.reached
         } else {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use iosched_emulate::disk_file;
 use iosched_experiment::analysis::Analysis;
-use iosched_experiment::event::{Event, Observer};
+use iosched_experiment::event::{Observer, RunEvent};
 use iosched_experiment::load::simulated::SimulatedDisk;
 use iosched_experiment::objective::Objective;
 use iosched_experiment::plan::{CommandOptions, Plan, PlanRequest, Rules, Steady};
@@ -121,7 +121,7 @@ fn tune(
 struct Nobody;
 
 impl Observer for Nobody {
-    fn event(&mut self, _event: &Event<'_>) {}
+    fn event(&mut self, _event: &RunEvent<'_>) {}
 }
 
 /// The arm of `Answer: use deadline, 1.55 × noop: …`, as somebody reads it.

@@ -9,13 +9,13 @@ use crate::request::RequestId;
 
 /// The place of a request's link in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Place(usize);
+struct LinkIndex(usize);
 
-impl Place {
-    const NOBODY: Place = Place(0);
+impl LinkIndex {
+    const NOBODY: LinkIndex = LinkIndex(0);
 
-    fn of(id: RequestId) -> Place {
-        Place(id.index() + 1)
+    fn of(id: RequestId) -> LinkIndex {
+        LinkIndex(id.index() + 1)
     }
 
     fn request(self) -> Option<RequestId> {
@@ -25,8 +25,8 @@ impl Place {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Link {
-    previous: Place,
-    next: Place,
+    previous: LinkIndex,
+    next: LinkIndex,
     member: bool,
 }
 
@@ -56,12 +56,12 @@ impl Links {
     }
 
     fn get(&self, id: RequestId) -> Option<&Link> {
-        self.links.get(Place::of(id).0)
+        self.links.get(LinkIndex::of(id).0)
     }
 
     /// A member leaves: who stood before and behind it.
-    fn take(&mut self, id: RequestId) -> (Place, Place) {
-        let link = &mut self.links[Place::of(id).0];
+    fn take(&mut self, id: RequestId) -> (LinkIndex, LinkIndex) {
+        let link = &mut self.links[LinkIndex::of(id).0];
         assert!(std::mem::take(&mut link.member), "{id:?} is in no list");
         (
             std::mem::take(&mut link.previous),
@@ -70,8 +70,8 @@ impl Links {
     }
 
     /// A member stands between these two.
-    fn set(&mut self, id: RequestId, (previous, next): (Place, Place)) {
-        let Place(place) = Place::of(id);
+    fn set(&mut self, id: RequestId, (previous, next): (LinkIndex, LinkIndex)) {
+        let LinkIndex(place) = LinkIndex::of(id);
         if place >= self.links.len() {
             self.grow(place);
         }
@@ -91,8 +91,8 @@ impl Links {
 /// One list: its ends. All operations need the links.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct List {
-    first: Place,
-    last: Place,
+    first: LinkIndex,
+    last: LinkIndex,
 }
 
 impl List {
@@ -111,9 +111,9 @@ impl List {
     }
 
     pub(crate) fn push_back(&mut self, links: &mut Links, id: RequestId) {
-        let around = (self.last, Place::NOBODY);
+        let around = (self.last, LinkIndex::NOBODY);
         links.set(id, around);
-        self.tell(links, around, (Place::of(id), Place::of(id)));
+        self.tell(links, around, (LinkIndex::of(id), LinkIndex::of(id)));
     }
 
     #[inline(always)]
@@ -127,7 +127,7 @@ impl List {
         self.remove(links, id);
         let around = links.take(other);
         links.set(id, around);
-        self.tell(links, around, (Place::of(id), Place::of(id)));
+        self.tell(links, around, (LinkIndex::of(id), LinkIndex::of(id)));
     }
 
     /// Tells those before and behind a place what is next to them now. Where nobody is the list ends.
@@ -135,15 +135,15 @@ impl List {
     fn tell(
         &mut self,
         links: &mut Links,
-        (before, behind): (Place, Place),
-        (next, previous): (Place, Place),
+        (before, behind): (LinkIndex, LinkIndex),
+        (next, previous): (LinkIndex, LinkIndex),
     ) {
         links.links[before.0].next = next;
         links.links[behind.0].previous = previous;
-        if before == Place::NOBODY {
+        if before == LinkIndex::NOBODY {
             self.first = next;
         }
-        if behind == Place::NOBODY {
+        if behind == LinkIndex::NOBODY {
             self.last = previous;
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use iosched_experiment::calibrate::{Rules, Settings, calibrate};
+use iosched_experiment::calibrate::{CalibrationSettings, Rules, calibrate};
 use iosched_experiment::plan;
 use iosched_machine::failure::exit;
 
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &CalibrateArgs, output: &Output) -> u8 {
         .threads
         .or_else(|| std::thread::available_parallelism().ok())
         .unwrap_or(NonZeroUsize::MIN);
-    let settings = Settings {
+    let settings = CalibrationSettings {
         runs: args.runs,
         seed: args.seed,
         rules: tune_rules(),

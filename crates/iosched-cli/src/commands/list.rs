@@ -12,8 +12,8 @@ use iosched_emulate as emulate;
 use iosched_experiment::journal::{self, Leftover};
 use iosched_experiment::load::simulated;
 use iosched_machine::device::{
-    Attribute, Device, Inventory, Kind, NoChoice, Role, Schedulers, Target, Transport, Tunable,
-    User, attributes, tunable_schedulers, tunables,
+    Attribute, Device, DeviceKind, Inventory, NoChoice, Role, Schedulers, Target, Transport,
+    Tunable, User, attributes, tunable_schedulers, tunables,
 };
 use iosched_machine::failure::{Failure, NO_SYSFS, exit};
 use iosched_machine::host::Host;
@@ -258,7 +258,10 @@ fn is_unused(device: &Device) -> bool {
     device.size_bytes == 0
         && device.backing_file.is_none()
         && device.holders.is_empty()
-        && matches!(device.kind, Kind::Loop | Kind::Network | Kind::Zram)
+        && matches!(
+            device.kind,
+            DeviceKind::Loop | DeviceKind::Network | DeviceKind::Zram
+        )
 }
 
 /// What `--json` prints.
@@ -355,7 +358,7 @@ fn scheduled_by<'a>(inventory: &'a Inventory, device: &'a Device) -> Vec<&'a str
 }
 
 /// A line of the table.
-struct Row<'a> {
+struct DeviceRow<'a> {
     device: &'a Device,
     /// Lines of the tree and the name.
     name: String,
@@ -367,7 +370,7 @@ struct Row<'a> {
     again: bool,
 }
 
-impl Row<'_> {
+impl DeviceRow<'_> {
     /// What stands before what goes below the line.
     fn indent(&self) -> String {
         let trunk = if self.carries { "│ " } else { "  " };
@@ -382,7 +385,7 @@ const LEAST_ROOM: usize = 24;
 const DETAIL_WIDTH: usize = 37;
 
 /// The devices in the order of the tree, each in full once.
-fn rows<'a>(inventory: &'a Inventory, shown: &Shown<'a>) -> Vec<Row<'a>> {
+fn rows<'a>(inventory: &'a Inventory, shown: &Shown<'a>) -> Vec<DeviceRow<'a>> {
     let is_shown = |device: &Device| match &shown.names {
         Some(names) => names.contains(device.name.as_str()),
         None => true,
@@ -416,7 +419,7 @@ fn rows<'a>(inventory: &'a Inventory, shown: &Shown<'a>) -> Vec<Row<'a>> {
                 waiting.push((child, format!("{below}{branch}"), format!("{below}{trunk}")));
             }
         }
-        rows.push(Row {
+        rows.push(DeviceRow {
             device,
             name: format!("{before}{}", device.name),
             below,
@@ -439,8 +442,12 @@ struct Columns {
 }
 
 impl Columns {
-    fn of(rows: &[Row<'_>], advised: impl Fn(&Device) -> Option<String>, width: usize) -> Columns {
-        let column = |cell: &dyn Fn(&Row) -> usize, least: usize, most: usize| {
+    fn of(
+        rows: &[DeviceRow<'_>],
+        advised: impl Fn(&Device) -> Option<String>,
+        width: usize,
+    ) -> Columns {
+        let column = |cell: &dyn Fn(&DeviceRow) -> usize, least: usize, most: usize| {
             rows.iter().map(cell).max().unwrap_or(0).clamp(least, most)
         };
         let name = column(&|row| row.name.chars().count(), 6, 32);
@@ -529,7 +536,7 @@ fn table(
 }
 
 /// The lines of a device. Who uses it is never cut: what does not fit goes below it.
-fn told(row: &Row<'_>, line: &str, what: &What, width: usize) -> Vec<String> {
+fn told(row: &DeviceRow<'_>, line: &str, what: &What, width: usize) -> Vec<String> {
     let What { is, uses, product } = what;
     let in_a_line = |parts: &[&[String]]| format!("{line}{}", parts.concat().join("; "));
     let room = width - usize::from(!product.is_empty());
@@ -600,7 +607,7 @@ fn what(host: &Host, inventory: &Inventory, device: &Device) -> What {
 fn why_nothing(device: &Device, reason: &NoChoice, role: Role) -> Option<String> {
     let is = match &device.alias {
         Some(alias) => format!("{} {alias}", device.kind),
-        None if device.kind == Kind::Disk => product(device),
+        None if device.kind == DeviceKind::Disk => product(device),
         None => device.kind.to_string(),
     };
     let why = match reason {
@@ -624,7 +631,7 @@ fn product(device: &Device) -> String {
     }
     match (&device.backing_file, &device.kind, &device.alias) {
         (Some(file), ..) => words.push(format!("loop {}", file.display())),
-        (None, Kind::Disk, _) => {}
+        (None, DeviceKind::Disk, _) => {}
         (None, kind, Some(alias)) => words.push(format!("{kind} {alias}")),
         (None, kind, None) => words.push(kind.to_string()),
     }

@@ -210,7 +210,7 @@ fn of_records(args: &ReportArgs, records: &[Named], output: &Output) -> Outcome 
             .flat_map(|named| trials::rows(&named.name, &named.record))
     };
     if let Some(path) = &args.parquet {
-        let rows: Vec<trials::Row> = rows().collect();
+        let rows: Vec<trials::TrialRow> = rows().collect();
         let failed = |cause: String| boxed(ReportError::Parquet { cause });
         let bytes = trials::parquet(&rows).map_err(|error| failed(error.to_string()))?;
         files::write(path, &bytes).map_err(boxed)?;

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::common::{LoopDevice, can_trace, can_use_loop_devices, has_fio, run, tracing_instances};
 use iosched_machine::capture::{self, Losses, Recorder};
 use iosched_machine::host::Host;
-use iosched_sim::trace::kernel::{Action, Event, Line};
+use iosched_sim::trace::kernel::{Action, Line, TraceEvent};
 use iosched_sim::units::Sector;
 use iosched_testing::world::{self, DEBUGFS, TRACEFS};
 
@@ -18,7 +18,11 @@ fn can_record() -> bool {
 
 /// What happened on the disk while this was done twice, read after each time. `buffer_kib`: memory for the
 /// events of one processor; what the recorder chooses if `None`.
-fn record(disk: &LoopDevice, buffer_kib: Option<u32>, work: impl Fn()) -> (Vec<Event>, Losses) {
+fn record(
+    disk: &LoopDevice,
+    buffer_kib: Option<u32>,
+    work: impl Fn(),
+) -> (Vec<TraceEvent>, Losses) {
     let number = capture::device_number(&Host::live(), &disk.name).unwrap();
     let mut recorder = Recorder::start(number, &capture::EVENTS).unwrap();
     if let Some(kib) = buffer_kib {
@@ -47,8 +51,8 @@ fn fio(disk: &LoopDevice, options: &[&str]) {
     run("fio", &arguments);
 }
 
-fn count(events: &[Event], action: Action, comm: &str) -> usize {
-    let of = |event: &&Event| event.action == action && event.op.is_some();
+fn count(events: &[TraceEvent], action: Action, comm: &str) -> usize {
+    let of = |event: &&TraceEvent| event.action == action && event.op.is_some();
     let events = events.iter().filter(of);
     events
         .filter(|event| comm.is_empty() || event.comm == comm)
@@ -80,13 +84,13 @@ fn every_request_is_recorded_once_and_in_order() {
     assert_eq!((losses.events, losses.unknown), (0, 0), "{losses:?}");
     assert_eq!(count(&events, Action::Queued, "fio"), 2 * READS);
     // Whoever looks at a new device (udev) may read from it too, before the recording and after it.
-    let theirs = |event: &&Event| event.action == Action::Queued && event.comm != "fio";
+    let theirs = |event: &&TraceEvent| event.action == Action::Queued && event.comm != "fio";
     let theirs: BTreeSet<Sector> = events
         .iter()
         .filter(theirs)
         .map(|event| event.start)
         .collect();
-    let ours = |event: &&Event| event.action == Action::Queued && event.comm == "fio";
+    let ours = |event: &&TraceEvent| event.action == Action::Queued && event.comm == "fio";
     let ours: BTreeSet<Sector> = events
         .iter()
         .filter(ours)

@@ -363,7 +363,7 @@ mod tests {
     #[test]
     fn a_load_with_an_end_of_its_own_is_told_no_run_time() {
         let mut plan = fixture::plan(2);
-        plan.loads[0].spec = Spec::Desktop(desktop::Settings::default());
+        plan.loads[0].spec = Spec::Desktop(desktop::DesktopSettings::default());
         let mut record = fixture::record(&plan);
         let slot = Slot {
             load: 0,

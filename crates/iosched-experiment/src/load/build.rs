@@ -83,31 +83,31 @@ done > program";
 
 /// How much is built, and by how many at once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Settings {
+pub struct BuildSettings {
     /// Sources.
     pub files: u32,
     /// Processes at once.
     pub jobs: u32,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
+impl Default for BuildSettings {
+    fn default() -> BuildSettings {
+        BuildSettings {
             files: 1000,
             jobs: 4,
         }
     }
 }
 
-impl Settings {
+impl BuildSettings {
     /// Reads what stands after `build:`.
     ///
     /// # Errors
     /// A setting that it does not have, or a value that the setting does not take.
-    pub(crate) fn parse(text: &str) -> Result<Settings, SettingError> {
-        let mut given = settings::Settings::parse(NAME, text, KNOWN)?;
-        let default = Settings::default();
-        Ok(Settings {
+    pub(crate) fn parse(text: &str) -> Result<BuildSettings, SettingError> {
+        let mut given = settings::GivenSettings::parse(NAME, text, KNOWN)?;
+        let default = BuildSettings::default();
+        Ok(BuildSettings {
             files: given.number("files", 1..=100_000, default.files)?,
             jobs: given.number("jobs", 1..=100, default.jobs)?,
         })
@@ -121,12 +121,12 @@ impl Settings {
 /// The load.
 #[derive(Debug)]
 pub struct Build {
-    settings: Settings,
+    settings: BuildSettings,
 }
 
 impl Build {
     /// Makes it of its settings.
-    pub fn new(settings: &Settings) -> Build {
+    pub fn new(settings: &BuildSettings) -> Build {
         Build {
             settings: settings.clone(),
         }
@@ -171,7 +171,7 @@ pub(super) fn units_of_source(number: u32) -> u32 {
 }
 
 /// Writes the tree, unless it is there.
-fn write_tree(path: &Path, settings: &Settings) -> io::Result<()> {
+fn write_tree(path: &Path, settings: &BuildSettings) -> io::Result<()> {
     let root = Directory::open(path)?;
     if !root.is_empty()? {
         return Ok(());
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn each_source_is_built_once_however_many_jobs_there_are_and_one_that_fails_is_told() {
         for (files, jobs) in [(3, 1), (60, 2), (30, 8)] {
-            let settings = Settings { files, jobs };
+            let settings = BuildSettings { files, jobs };
             let tree = tempfile::tempdir().unwrap();
             write_tree(tree.path(), &settings).unwrap();
             let directories = (0..settings.directories()).map(source_directory);
@@ -329,15 +329,15 @@ mod tests {
 
     #[test]
     fn what_it_does_not_have_is_refused_by_name() {
-        assert_eq!(Settings::parse("").unwrap(), Settings::default());
-        let few = Settings::parse("files=26,jobs=2").unwrap();
+        assert_eq!(BuildSettings::parse("").unwrap(), BuildSettings::default());
+        let few = BuildSettings::parse("files=26,jobs=2").unwrap();
         assert_eq!((few.files, few.jobs, few.directories()), (26, 2, 2));
         for (text, named) in [
             ("file=1", "file"),
             ("files=0", "files"),
             ("jobs=101", "jobs"),
         ] {
-            let error = Settings::parse(text).unwrap_err().to_string();
+            let error = BuildSettings::parse(text).unwrap_err().to_string();
             assert!(error.contains(named), "{error}");
         }
     }
@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn its_files_take_no_more_room_than_it_says() {
         let dir = tempfile::tempdir().unwrap();
-        let settings = Settings::parse("files=60").unwrap();
+        let settings = BuildSettings::parse("files=60").unwrap();
         write_tree(dir.path(), &settings).unwrap();
         write_tree(dir.path(), &settings).unwrap();
         let directories = (0..settings.directories()).map(source_directory);

@@ -40,7 +40,7 @@ pub(crate) const SEED: &str = "IOSCHED_SEED";
 
 /// A program and how to judge it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Settings {
+pub struct CommandSettings {
     /// The command line of a trial.
     pub line: String,
     /// The command line that is run once, before the first trial.
@@ -186,7 +186,7 @@ impl Failure for CommandError {
     }
 }
 
-impl Settings {
+impl CommandSettings {
     /// A name for the load: the program's.
     pub fn name(&self) -> String {
         let line = self.line.trim_start();
@@ -249,15 +249,15 @@ fn check_line(line: &str) -> Result<(), CommandError> {
 /// A program as a load.
 #[derive(Debug)]
 pub struct CommandLoad {
-    settings: Settings,
+    settings: CommandSettings,
     pattern: Option<Regex>,
     has_worked: bool,
 }
 
 impl CommandLoad {
     /// Checks the command lines and the regular expression.
-    pub fn new(settings: &Settings) -> Result<CommandLoad, CommandSpecError> {
-        let Settings {
+    pub fn new(settings: &CommandSettings) -> Result<CommandLoad, CommandSpecError> {
+        let CommandSettings {
             line,
             setup,
             prepare,
@@ -387,7 +387,7 @@ fn scratch(at: &Workplace<'_>) -> Option<PathBuf> {
 impl Load for CommandLoad {
     /// They are there; what `--setup` makes is not there yet.
     fn programs(&self) -> Result<Vec<String>, LoadError> {
-        let Settings {
+        let CommandSettings {
             line,
             setup,
             prepare,
@@ -458,8 +458,8 @@ impl Load for CommandLoad {
 mod tests {
     use super::*;
 
-    fn settings(line: &str, metric: &str) -> Settings {
-        Settings {
+    fn settings(line: &str, metric: &str) -> CommandSettings {
+        CommandSettings {
             line: line.into(),
             setup: None,
             prepare: None,

@@ -8,7 +8,7 @@ use iosched_sim::units::Bytes;
 
 use super::fixed_work::{self, Files};
 use super::iozone::{self, Test};
-use super::settings::{SettingError, Settings};
+use super::settings::{GivenSettings, SettingError};
 use crate::objective::Objective;
 
 /// A load of a family.
@@ -36,9 +36,9 @@ pub enum Work {
     /// A job file that runs for a time.
     Timed(&'static str),
     /// A job file with an end.
-    Fixed(fixed_work::Settings),
+    Fixed(fixed_work::FixedWorkSettings),
     /// The same by iozone.
-    Iozone(iozone::Settings),
+    Iozone(iozone::IozoneSettings),
 }
 
 /// The database server's four loads: small and large, read-mostly and mixed.
@@ -123,7 +123,7 @@ const FIVE: [(&str, Test); 5] = [
 
 fn five_tests(text: &str, buffer: Option<&Buffer>) -> Result<Vec<Member>, SettingError> {
     let known = ["size", "record", "threads", "runs", "driver", "tests"];
-    let mut given = Settings::parse("five-tests", text, &known)?;
+    let mut given = GivenSettings::parse("five-tests", text, &known)?;
     given.number("runs", 2..=10_000, 2_u32)?; // see `runs`
     let bytes = given.size("size", 1 << 20..=1 << 44, 1 << 30)?;
     let chosen = choose_record(buffer, bytes);
@@ -155,7 +155,7 @@ fn five_tests(text: &str, buffer: Option<&Buffer>) -> Result<Vec<Member>, Settin
     let tests = which_tests(&mut given)?;
     let most = u64::from(*threads.end());
     let member = |threads: u32, (name, test): (&str, Test)| {
-        let sweep = iozone::Settings {
+        let sweep = iozone::IozoneSettings {
             test,
             threads,
             size: bytes,
@@ -186,7 +186,7 @@ fn five_tests(text: &str, buffer: Option<&Buffer>) -> Result<Vec<Member>, Settin
 }
 
 /// `tests=random-read+random-write`, or all five.
-fn which_tests(given: &mut Settings<'_>) -> Result<Vec<(&'static str, Test)>, SettingError> {
+fn which_tests(given: &mut GivenSettings<'_>) -> Result<Vec<(&'static str, Test)>, SettingError> {
     let Some(text) = given.text("tests") else {
         return Ok(FIVE.to_vec());
     };
@@ -256,8 +256,8 @@ enum Driver {
 /// A test of the sweep as a fio job file that does what iozone does: each thread goes through its own
 /// file once, one record at a time, past the page cache; in the mixed workload each thread either
 /// reads or writes; when the first thread is ready all end, and what each did until then counts.
-fn like_iozone(sweep: iozone::Settings) -> fixed_work::Settings {
-    let iozone::Settings {
+fn like_iozone(sweep: iozone::IozoneSettings) -> fixed_work::FixedWorkSettings {
+    let iozone::IozoneSettings {
         test,
         threads,
         size,
@@ -276,7 +276,7 @@ fn like_iozone(sweep: iozone::Settings) -> fixed_work::Settings {
         };
         let _ = write!(job_file, "[thread-{}]\nrw={direction}\n", thread + 1);
     }
-    fixed_work::Settings {
+    fixed_work::FixedWorkSettings {
         job_file,
         directory,
         bytes,
@@ -306,7 +306,7 @@ struct Documents {
 }
 
 impl Documents {
-    fn parse(given: &mut Settings<'_>, documents: u64) -> Result<Documents, SettingError> {
+    fn parse(given: &mut GivenSettings<'_>, documents: u64) -> Result<Documents, SettingError> {
         let count = given.number("documents", 1..=100_000_000, documents)?;
         Ok(Documents {
             threads: given.number("threads", 1..=4096, 80)?,
@@ -336,7 +336,7 @@ impl Documents {
             "[documents]\nioengine=psync\ndirect=0\nbs={size}\nsize={database}\n\
              io_size={moved}\nnumjobs={threads}\n{options}"
         );
-        Work::Fixed(fixed_work::Settings {
+        Work::Fixed(fixed_work::FixedWorkSettings {
             job_file,
             directory: directory.into(),
             bytes: database * u64::from(*threads),
@@ -351,7 +351,7 @@ impl Documents {
 /// `stored` than that holds.
 fn documents_read(text: &str) -> Result<Vec<Member>, SettingError> {
     let known = ["threads", "documents", "stored", "size", "order", "control"];
-    let mut given = Settings::parse("documents-read", text, &known)?;
+    let mut given = GivenSettings::parse("documents-read", text, &known)?;
     let documents = Documents::parse(&mut given, 32_000)?;
     let has_control = match given.text("control").unwrap_or("on") {
         "on" => true,
@@ -397,7 +397,7 @@ fn documents_read(text: &str) -> Result<Vec<Member>, SettingError> {
 /// New documents, each safe on the disk before the thread's next one.
 fn documents_create(text: &str) -> Result<Vec<Member>, SettingError> {
     let known = ["threads", "documents", "size"];
-    let mut given = Settings::parse("documents-create", text, &known)?;
+    let mut given = GivenSettings::parse("documents-create", text, &known)?;
     let documents = Documents::parse(&mut given, 2_000)?;
     Ok(vec![Member {
         name: "documents-create".into(),

@@ -18,7 +18,7 @@ const LONGEST: Duration = Duration::from_secs(6 * 3600);
 
 /// What is done, and to which files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Settings {
+pub struct FixedWorkSettings {
     /// The job file.
     pub job_file: String,
     /// The directory of its files, which loads of one family share.
@@ -45,13 +45,13 @@ pub enum Files {
 #[derive(Debug)]
 pub(super) struct FixedWork {
     name: String,
-    settings: Settings,
+    settings: FixedWorkSettings,
     file: JobFile,
 }
 
 impl FixedWork {
     /// Checks the job file.
-    pub(super) fn new(name: &str, settings: &Settings) -> Result<FixedWork, JobFileError> {
+    pub(super) fn new(name: &str, settings: &FixedWorkSettings) -> Result<FixedWork, JobFileError> {
         Ok(FixedWork {
             name: name.into(),
             settings: settings.clone(),

@@ -70,7 +70,7 @@ impl Test {
 
 /// A test with its sizes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Settings {
+pub struct IozoneSettings {
     /// The test of the sweep.
     pub test: Test,
     /// Side by side, each with a file of its own.
@@ -152,12 +152,12 @@ pub fn takes(record: u64) -> bool {
 /// A test, and iozone to run it.
 #[derive(Debug)]
 pub struct IozoneLoad {
-    settings: Settings,
+    settings: IozoneSettings,
 }
 
 impl IozoneLoad {
     /// The load of these settings.
-    pub fn new(settings: &Settings) -> IozoneLoad {
+    pub fn new(settings: &IozoneSettings) -> IozoneLoad {
         IozoneLoad {
             settings: settings.clone(),
         }
@@ -175,7 +175,7 @@ impl IozoneLoad {
         files: &[String],
         tick: &mut dyn FnMut(Duration),
     ) -> Result<Finished, IozoneError> {
-        let Settings { size, record, .. } = self.settings;
+        let IozoneSettings { size, record, .. } = self.settings;
         let kilobytes = |bytes: u64| format!("{}k", bytes / 1024);
         let mut command = Command::new(PROGRAM);
         command.current_dir(self.directory(at));
@@ -340,7 +340,7 @@ impl Load for IozoneLoad {
         _turn: &Turn<'_>,
         tick: &mut dyn FnMut(Duration),
     ) -> Result<Outcome, LoadError> {
-        let Settings { test, record, .. } = self.settings;
+        let IozoneSettings { test, record, .. } = self.settings;
         let finished = self.run_on(at, test, &names(self.settings.threads), tick)?;
         Ok(Outcome {
             jobs: results(&finished, test, record)?,

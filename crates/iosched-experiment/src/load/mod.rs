@@ -72,7 +72,7 @@ pub enum Spec {
     /// A fio job file, as it was read.
     JobFile(String),
     /// Any program.
-    Command(command::Settings),
+    Command(command::CommandSettings),
     /// A job file for the simulator.
     Simulated {
         /// As it was read.
@@ -88,17 +88,17 @@ pub enum Spec {
         disk: Box<SimulatedDisk>,
     },
     /// pgbench.
-    Pgbench(pgbench::Settings),
+    Pgbench(pgbench::PgbenchSettings),
     /// A fio job file with an end.
-    FixedWork(fixed_work::Settings),
+    FixedWork(fixed_work::FixedWorkSettings),
     /// A test of the sweep.
-    Iozone(iozone::Settings),
+    Iozone(iozone::IozoneSettings),
     /// A program that is started beside streams.
-    Responsiveness(responsiveness::Settings),
+    Responsiveness(responsiveness::ResponsivenessSettings),
     /// A desktop beside a copy.
-    Desktop(desktop::Settings),
+    Desktop(desktop::DesktopSettings),
     /// Many small files that become others.
-    Build(build::Settings),
+    Build(build::BuildSettings),
 }
 
 /// Why a load cannot be made of what the user wrote.

@@ -58,18 +58,18 @@ impl Failure for SettingError {
 
 /// The settings of one load, each to be taken once.
 #[derive(Debug)]
-pub struct Settings<'a> {
+pub struct GivenSettings<'a> {
     load: &'a str,
     values: BTreeMap<&'a str, &'a str>,
 }
 
-impl<'a> Settings<'a> {
+impl<'a> GivenSettings<'a> {
     /// Reads `name=value,name=value`; a name that is not `known` is refused.
     pub(crate) fn parse(
         load: &'a str,
         text: &'a str,
         known: &[&str],
-    ) -> Result<Settings<'a>, SettingError> {
+    ) -> Result<GivenSettings<'a>, SettingError> {
         let mut values = BTreeMap::new();
         for piece in text.split(',').filter(|piece| !piece.trim().is_empty()) {
             let (name, value) = piece.split_once('=').ok_or_else(|| SettingError::Syntax {
@@ -87,7 +87,7 @@ impl<'a> Settings<'a> {
             }
             values.insert(name, value.trim());
         }
-        Ok(Settings { load, values })
+        Ok(GivenSettings { load, values })
     }
 
     /// The text of a setting.
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn numbers_are_held_to_their_range() {
-        let mut settings = Settings::parse("l", "a=3, b=9", &["a", "b", "c"]).unwrap();
+        let mut settings = GivenSettings::parse("l", "a=3, b=9", &["a", "b", "c"]).unwrap();
         assert_eq!(settings.number("a", 1..=5, 2), Ok(3));
         assert_eq!(settings.number("c", 1..=5, 2), Ok(2));
         let error = settings.number("b", 1..=5, 2).unwrap_err().to_string();
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn times_take_units_and_are_whole_seconds() {
         let known = ["a", "b", "c", "d"];
-        let mut settings = Settings::parse("l", "a=90,b=2m,c=1.5", &known).unwrap();
+        let mut settings = GivenSettings::parse("l", "a=90,b=2m,c=1.5", &known).unwrap();
         assert_eq!(settings.seconds("a", 1..=100, 0), Ok(90));
         assert_eq!(settings.seconds("b", 1..=200, 0), Ok(120));
         assert!(settings.seconds("c", 1..=200, 0).is_err());
@@ -199,9 +199,9 @@ mod tests {
 
     #[test]
     fn an_unknown_setting_is_refused_by_name() {
-        let error = Settings::parse("l", "x=1", &["a"]).unwrap_err();
+        let error = GivenSettings::parse("l", "x=1", &["a"]).unwrap_err();
         assert_eq!(error.to_string(), "l has no setting \"x\"");
         assert!(error.hint().unwrap().contains("l has a"));
-        assert!(Settings::parse("l", "a", &["a"]).is_err());
+        assert!(GivenSettings::parse("l", "a", &["a"]).is_err());
     }
 }

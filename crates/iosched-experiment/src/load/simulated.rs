@@ -9,7 +9,7 @@ use iosched_machine::failure::{Failure, exit};
 use iosched_sim::block_layer::MOST_SCHEDULER_TAGS;
 use iosched_sim::disk::{DiskModel, Model, ModelError, ModelOptions};
 use iosched_sim::scheduler::{
-    self, Elevator, Kernel, SchedulerError, SchedulerSpec, Settings, build, parse_settings,
+    self, Elevator, Kernel, NamedValues, SchedulerError, SchedulerSpec, build, parse_settings,
 };
 use iosched_sim::simulate::{
     self, Latencies, MultiQueueSettings, Outcome as Simulated, ProcessOutcome, Setup,
@@ -128,7 +128,7 @@ impl SimulatedArm {
             ..spec.usual_kernel()?
         };
         Ok(SimulatedArm {
-            scheduler: build(&spec, &kernel, &Settings::new())?,
+            scheduler: build(&spec, &kernel, &NamedValues::new())?,
             kernel,
             nr_requests: value("nr_requests")
                 .map(|number| usize::try_from(number.max(4)).unwrap_or(usize::MAX)), // as the kernel

@@ -150,7 +150,7 @@ fn after_name<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 
 /// pgbench, with a server of our own or that of `--pg`.
 fn pgbench(wanted: &PlanRequest, below: &Below, settings: &str) -> Result<PlannedLoad, PlanError> {
-    let parsed = pgbench::Settings::parse(settings, wanted.connection.as_deref());
+    let parsed = pgbench::PgbenchSettings::parse(settings, wanted.connection.as_deref());
     let parsed = parsed.map_err(SpecError::from)?;
     let chosen = Chosen {
         name: "pgbench".into(),
@@ -192,7 +192,7 @@ fn command(line: &str, options: &CommandOptions) -> Result<Chosen, PlanError> {
             range: "lower where time decides",
         });
     }
-    let settings = command::Settings {
+    let settings = command::CommandSettings {
         line: line.trim().into(),
         setup: options.setup.clone(),
         prepare: options.prepare.clone(),

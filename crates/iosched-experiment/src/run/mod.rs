@@ -19,7 +19,7 @@ use iosched_switch::{QueueState, SwitchError};
 use rand::Rng;
 
 use crate::analysis::Analysis;
-use crate::event::{Event, Observer};
+use crate::event::{Observer, RunEvent};
 use crate::journal::{self, Journal, OwnedResources, Undone};
 use crate::load::fio::FioError;
 use crate::load::fio_job::JobTarget;
@@ -111,7 +111,7 @@ pub fn run(
     let mut journal = open_journal(host, &plan, ours)?;
     let mut scope = Scope::new(options.user.clone(), processes);
     scope.make();
-    observer.event(&Event::Started {
+    observer.event(&RunEvent::Started {
         plan: &plan,
         directory: recorder.directory(),
         trials_done: recorder.record().trials().count(),
@@ -153,9 +153,9 @@ pub fn run(
         stop.ask();
     }
     permission::note_what_is_left(host, recorder);
-    observer.event(&Event::Restored { undone: &undone });
+    observer.event(&RunEvent::Restored { undone: &undone });
     if let Some((directory, now)) = held.and_then(|held| held.moved()) {
-        observer.event(&Event::Moved {
+        observer.event(&RunEvent::Moved {
             directory: &directory,
             now: &now,
         });
@@ -278,7 +278,7 @@ impl Runner<'_> {
         for disk in &self.plan.disks {
             let counts = self.host.sysfs().read_if_present(disk, "queue/iostats");
             if counts.is_some_and(|counts| counts == "0") {
-                self.observer.event(&Event::NotCounted { disk });
+                self.observer.event(&RunEvent::NotCounted { disk });
             }
         }
     }
@@ -291,7 +291,7 @@ impl Runner<'_> {
             is_cut,
         })?;
         let analysis = Analysis::of(self.recorder.record());
-        self.observer.event(&Event::Finished {
+        self.observer.event(&RunEvent::Finished {
             stop,
             analysis: &analysis,
         });
@@ -325,7 +325,7 @@ impl Runner<'_> {
         let label = self.plan.arm_label(slot.arm);
         let load = self.plan.loads[slot.load].name.clone();
         let sequence = self.progress.attempts();
-        self.observer.event(&Event::TrialStarted {
+        self.observer.event(&RunEvent::TrialStarted {
             arm: &label,
             load: &load,
             round: slot.round + 1,
@@ -344,14 +344,14 @@ impl Runner<'_> {
         match trial {
             Ok(trial) => {
                 self.save(Entry::Trial(Box::new(trial.clone())))?;
-                self.observer.event(&Event::TrialEnded {
+                self.observer.event(&RunEvent::TrialEnded {
                     arm: &label,
                     load: &load,
                     trial: &trial,
                 });
                 self.mark = Instant::now();
                 if self.progress.rounds() > slot.round {
-                    self.observer.event(&Event::Estimate {
+                    self.observer.event(&RunEvent::Estimate {
                         rounds: self.progress.rounds(),
                         standing: self.progress.standing(),
                     });
@@ -398,7 +398,7 @@ impl Runner<'_> {
             .count();
         let is_repeated = before + 1 < MOST_VOID;
         self.save(Entry::Void(void.clone()))?;
-        self.observer.event(&Event::TrialVoid {
+        self.observer.event(&RunEvent::TrialVoid {
             arm: label,
             load,
             trial: void,
@@ -418,7 +418,7 @@ impl Runner<'_> {
             arm: slot.arm,
             reason: reason.clone(),
         })?;
-        self.observer.event(&Event::ArmLeft {
+        self.observer.event(&RunEvent::ArmLeft {
             arm: label,
             load,
             reason: &reason,

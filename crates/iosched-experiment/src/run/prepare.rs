@@ -7,7 +7,7 @@ use iosched_stats::steady;
 use iosched_switch as switch;
 
 use super::{RunError, Runner, workplace};
-use crate::event::Event;
+use crate::event::RunEvent;
 use crate::load::fio_job::{JobFile, TrialSettings};
 use crate::load::{LoadError, fio};
 use crate::plan::STEADY_SHARE;
@@ -27,7 +27,9 @@ impl Runner<'_> {
         let at = workplace(self.options, &self.scope, self.stop, &self.place);
         let observer = &mut *self.observer;
         for load in &mut self.loads {
-            load.prepare(&at, &mut |what| observer.event(&Event::Preparing { what }))?;
+            load.prepare(&at, &mut |what| {
+                observer.event(&RunEvent::Preparing { what });
+            })?;
         }
         Ok(())
     }
@@ -47,7 +49,7 @@ impl Runner<'_> {
         if !self.plan.precondition || self.recorder.record().entries.iter().any(was_done) {
             return Ok(());
         }
-        self.observer.event(&Event::Preparing {
+        self.observer.event(&RunEvent::Preparing {
             what: "filling the whole device twice (--precondition)",
         });
         let fill = JobFile::parse("precondition", PRECONDITION).expect("our own job file");
@@ -118,7 +120,7 @@ impl Runner<'_> {
                 .checked_sub(rule.rounds)
                 .and_then(|first| rule.window(&throughput, first))
                 .filter(|window| rule.holds(window));
-            self.observer.event(&Event::SteadyRun {
+            self.observer.event(&RunEvent::SteadyRun {
                 load: &self.plan.loads[load].name,
                 throughput_bytes_per_s: &throughput,
                 is_steady: window.is_some(),
@@ -145,7 +147,7 @@ impl Runner<'_> {
                 let entered =
                     switch::enter(&self.host.sysfs(), disk, &self.plan.arms[arm], baseline)?;
                 for adjusted in &entered.adjusted {
-                    self.observer.event(&Event::Adjusted {
+                    self.observer.event(&RunEvent::Adjusted {
                         arm: &label,
                         adjusted,
                     });

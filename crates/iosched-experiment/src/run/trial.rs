@@ -10,7 +10,7 @@ use iosched_machine::host::Host;
 use iosched_switch::{self as switch, QueueState, SwitchError};
 
 use super::{RunError, Runner, workplace};
-use crate::event::Event;
+use crate::event::RunEvent;
 use crate::journal;
 use crate::load::fio_job::{JobTarget, TrialSettings};
 use crate::load::{LoadError, Outcome, Turn};
@@ -129,7 +129,7 @@ impl Runner<'_> {
             .as_mut()
             .map_or(Ok(()), |split| split.begin(slot.load));
         let outcome = self.loads[slot.load].run(&at, &turn, &mut |elapsed| {
-            observer.event(&Event::Tick {
+            observer.event(&RunEvent::Tick {
                 elapsed_s: elapsed.as_secs_f64(),
             });
             if let Some(split) = &mut split
@@ -177,7 +177,7 @@ impl Runner<'_> {
             .inspect_err(|error| {
                 self.split = None;
                 let reason = &error.to_string();
-                self.observer.event(&Event::NoSplit { reason });
+                self.observer.event(&RunEvent::NoSplit { reason });
             })
             .ok()
     }

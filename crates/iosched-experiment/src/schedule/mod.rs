@@ -79,12 +79,12 @@ pub struct RunProgress<'a> {
     /// After those rounds.
     standing: Standing,
     /// What came in of the rounds after them.
-    begun: BTreeMap<u32, Vec<Row>>,
+    begun: BTreeMap<u32, Vec<RoundOfLoad>>,
 }
 
 /// A load's trials in a round.
 #[derive(Debug, Clone, PartialEq)]
-struct Row {
+struct RoundOfLoad {
     /// How many of each arm.
     ran: Vec<u32>,
     objective: Values,
@@ -188,7 +188,10 @@ impl<'a> RunProgress<'a> {
         *trials += 1;
         *time += trial.phases.total();
         let plan = self.plan;
-        let rows = self.begun.entry(round).or_insert_with(|| Row::none(plan));
+        let rows = self
+            .begun
+            .entry(round)
+            .or_insert_with(|| RoundOfLoad::none(plan));
         let row = &mut rows[load];
         row.ran[arm] += 1;
         let value = plan.loads[load].objective.of(&trial.metrics);
@@ -382,11 +385,11 @@ fn seconds(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 
-impl Row {
+impl RoundOfLoad {
     /// One for each load of a plan, of which nothing has run.
-    fn none(plan: &Plan) -> Vec<Row> {
+    fn none(plan: &Plan) -> Vec<RoundOfLoad> {
         let arms = plan.arms.len();
-        let row = Row {
+        let row = RoundOfLoad {
             ran: vec![0; arms],
             objective: Values::none(arms),
             required: required(plan).map(|_| Values::none(arms)).collect(),

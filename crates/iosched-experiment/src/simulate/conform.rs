@@ -7,7 +7,7 @@ use iosched_machine::failure::{Failure, exit};
 use iosched_sim::conform::Report;
 use iosched_sim::conform::multi_queue::{self, Recording, Until};
 use iosched_sim::conform::single_queue::Follower;
-use iosched_sim::scheduler::{self, BlockLayer, Followed, PhaseSearch, Settings};
+use iosched_sim::scheduler::{self, BlockLayer, Followed, NamedValues, PhaseSearch};
 use iosched_sim::trace::kernel::TraceError;
 use iosched_sim::units::Nanos;
 use serde::{Deserialize, Serialize};
@@ -484,7 +484,7 @@ fn score(report: &Report) -> (u64, Reverse<u64>) {
 fn scheduler_with(
     before: Option<&dyn Followed>,
     settings: &Checked,
-    state: &Settings,
+    state: &NamedValues,
 ) -> Box<dyn Followed> {
     let carried = before.and_then(|before| before.carried_over(&settings.kernel));
     let mut scheduler = carried.unwrap_or_else(|| settings.build());
@@ -496,7 +496,7 @@ fn scheduler_with(
 struct Start {
     state: StartState,
     /// On top of what is carried.
-    values: Settings,
+    values: NamedValues,
 }
 
 impl Start {
@@ -505,7 +505,7 @@ impl Start {
         let values = if before.is_none() || told.is_named {
             told.state.clone()
         } else {
-            Settings::new()
+            NamedValues::new()
         };
         let state = match before {
             _ if !values.is_empty() => StartState::Told,
@@ -515,7 +515,7 @@ impl Start {
         Start { state, values }
     }
 
-    fn found(values: Settings) -> Start {
+    fn found(values: NamedValues) -> Start {
         Start {
             state: StartState::Found,
             values,
@@ -543,7 +543,7 @@ fn single_queue(
         may_be_other,
     }: History<'_>,
 ) -> Result<Outcome, ConformError> {
-    let follow = |state: &Settings| {
+    let follow = |state: &NamedValues| {
         best_phase(settings, |settings, _| {
             let depth = settings.queue_depth.unwrap_or(1);
             let scheduler = scheduler_with(before, settings, state);

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::foreign;
-use iosched_sim::scheduler::{self, SchedulerError, Settings, parse_settings};
+use iosched_sim::scheduler::{self, NamedValues, SchedulerError, parse_settings};
 use iosched_sim::units::Nanos;
 use serde::Deserialize;
 
@@ -60,7 +60,7 @@ impl Failure for InitialError {
 /// What the user said of the scheduler's state at the beginning of one recording.
 #[derive(Debug, Clone, Default)]
 pub(super) struct InitialState {
-    pub(super) state: Settings,
+    pub(super) state: NamedValues,
     /// Nothing else is carried over.
     pub(super) is_whole: bool,
     /// It is told of this very recording, and holds on top of what is carried over.
@@ -73,9 +73,9 @@ pub(super) struct InitialState {
 #[derive(Debug, Clone, Default)]
 pub struct Initial {
     /// Of the first recording in each folder.
-    first: Settings,
+    first: NamedValues,
     /// By the name of the recording.
-    named: BTreeMap<String, Settings>,
+    named: BTreeMap<String, NamedValues>,
     /// By folder and name.
     whole: BTreeMap<String, State>,
 }
@@ -108,7 +108,7 @@ struct Observation {
 }
 
 impl State {
-    fn settings(&self) -> Settings {
+    fn settings(&self) -> NamedValues {
         let rate = &self.rate;
         let numbers = [
             ("hw-tag", self.hw_tag),
@@ -125,7 +125,8 @@ impl State {
             ("rate-interval", rate.interval_us),
             ("rate-last-completion", rate.lastcompl_minus_first_us),
         ];
-        let mut settings: Settings = numbers.map(|(name, value)| (name.to_owned(), value)).into();
+        let mut settings: NamedValues =
+            numbers.map(|(name, value)| (name.to_owned(), value)).into();
         for (class, leftovers) in &self.idle {
             let class = ["rt", "be", "idle"]
                 .get(*class)

@@ -15,7 +15,7 @@ use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::disk::{Model, ModelError, ModelOptions};
 use iosched_sim::histogram::Histogram;
 use iosched_sim::scheduler::{
-    self, Kernel, SchedulerError, SchedulerSpec, Settings, build, parse_settings,
+    self, Kernel, NamedValues, SchedulerError, SchedulerSpec, build, parse_settings,
 };
 use iosched_sim::simulate::{
     self, Attachment, Flow, HostTimes, MultiQueueSettings, Outcome, Setup, Tracer, Writeback,
@@ -482,7 +482,7 @@ pub struct Simulated {
 pub struct Plan {
     wanted: SimulationRequest,
     specs: Vec<SchedulerSpec>,
-    initial: Settings,
+    initial: NamedValues,
     work: Work,
     meter: Arc<Meter>,
     capacity: Bytes,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use iosched_machine::failure::{Failure, exit};
 use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::scheduler::{
-    self, Kernel, KernelVersion, SchedulerError, SchedulerInfo, SchedulerSpec, Settings,
+    self, Kernel, KernelVersion, NamedValues, SchedulerError, SchedulerInfo, SchedulerSpec,
 };
 use iosched_sim::simulate::Attachment;
 use iosched_sim::units::{Bytes, Nanos};
@@ -86,7 +86,7 @@ pub struct SchedulerRequest {
     /// Commands that the device takes, whatever the file says.
     pub queue_depth: Option<usize>,
     /// State that the scheduler begins with.
-    pub initial: Settings,
+    pub initial: NamedValues,
 }
 
 /// Settings, checked: a scheduler can be made from them as often as needed.
@@ -97,7 +97,7 @@ pub struct Checked {
     /// HZ and rotational.
     pub kernel: Kernel,
     /// State to begin with.
-    pub initial: Settings,
+    pub initial: NamedValues,
     /// Limits of merging.
     pub limits: MergeLimits,
     /// Commands that the device takes, if that is known.

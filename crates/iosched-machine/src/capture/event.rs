@@ -3,7 +3,7 @@
 
 use iosched_sim::request::{IoPriority, PriorityClass, ProcessId};
 use iosched_sim::statement::Statement;
-use iosched_sim::trace::kernel::{Action, Event, Line, Remark};
+use iosched_sim::trace::kernel::{Action, Line, Remark, TraceEvent};
 use iosched_sim::trace::rwbs;
 use iosched_sim::units::{Sector, Sectors, Time};
 
@@ -37,13 +37,13 @@ pub(super) const EXIT_EVENT: &str = "sched_process_exit";
 /// Reads the records of one tracing instance.
 #[derive(Debug, Clone, Default)]
 pub struct Decoder {
-    kinds: Vec<Kind>,
+    kinds: Vec<EventLayout>,
     is_nameless: bool,
 }
 
 /// A kind of event: its number, and where its fields are.
 #[derive(Debug, Clone)]
-struct Kind {
+struct EventLayout {
     id: u16,
     pid: Field,
     fields: Fields,
@@ -113,7 +113,7 @@ impl Decoder {
         };
         let pid = format.field("common_pid")?;
         let id = format.id;
-        self.kinds.push(Kind { id, pid, fields });
+        self.kinds.push(EventLayout { id, pid, fields });
         Ok(())
     }
 
@@ -137,7 +137,7 @@ impl Decoder {
                 let process = kind.pid.number(data)?;
                 let start = sector.number(data)?;
                 let priority = priority.as_ref().and_then(|field| field.number(data));
-                Some(Line::Event(Event {
+                Some(Line::Event(TraceEvent {
                     time,
                     action: *action,
                     op: what.op,
@@ -236,7 +236,7 @@ mod tests {
         decoder
     }
 
-    fn events(pages: &[u8], cpu: u16) -> Vec<Event> {
+    fn events(pages: &[u8], cpu: u16) -> Vec<TraceEvent> {
         let format = PageFormat::parse(include_str!(golden!("header_page"))).unwrap();
         let header = HeaderFormat::parse(include_str!(golden!("header_event"))).unwrap();
         let decoder = decoder();
@@ -255,7 +255,7 @@ mod tests {
     }
 
     /// `seconds.micros cpu pid name: device letters [bytes ()] sector + length [priority] [comm]`
-    fn described(event: &Event) -> (String, Action, u64, u64) {
+    fn described(event: &TraceEvent) -> (String, Action, u64, u64) {
         let (nanos, cpu) = (event.time.as_nanos(), event.cpu.unwrap());
         let micros = (nanos + 500) / 1000; // the kernel rounds
         let (seconds, micros) = (micros / 1_000_000, micros % 1_000_000);

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use iosched_sim::request::Op;
-use iosched_sim::trace::kernel::{Action, Event};
+use iosched_sim::trace::kernel::{Action, TraceEvent};
 use iosched_sim::units::Time;
 
 /// Requests that are remembered: more than any disk holds, so that lost completions do not pile up.
@@ -36,7 +36,7 @@ pub struct Took {
 
 impl Waits {
     /// Takes an event in, and says what a request took if it completes one.
-    pub fn take(&mut self, event: &Event) -> Option<Took> {
+    pub fn take(&mut self, event: &TraceEvent) -> Option<Took> {
         let op = event.op.filter(|op| *op != Op::Discard)?;
         if event.length.as_u64() == 0 {
             return None; // a flush has no place to be known by
@@ -88,8 +88,8 @@ mod tests {
 
     use super::*;
 
-    fn event(micros: u64, action: Action, op: Op, start: u64) -> Event {
-        Event {
+    fn event(micros: u64, action: Action, op: Op, start: u64) -> TraceEvent {
+        TraceEvent {
             time: Time::from_nanos(micros * 1000),
             action,
             op: Some(op),

@@ -11,7 +11,7 @@ use crate::sysfs::DeviceDir;
 /// What a device is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum DeviceKind {
     /// A whole disk of any sort that is not below.
     Disk,
     /// A partition of a disk.
@@ -58,52 +58,57 @@ pub enum Kind {
 }
 
 /// What a device is, by the directories that its driver adds and by its name.
-pub(super) fn kind(dir: &DeviceDir, name: &str, is_partition: bool, entries: &[String]) -> Kind {
+pub(super) fn kind(
+    dir: &DeviceDir,
+    name: &str,
+    is_partition: bool,
+    entries: &[String],
+) -> DeviceKind {
     let has = |entry: &str| entries.iter().any(|e| e == entry);
     if is_partition {
-        return Kind::Partition;
+        return DeviceKind::Partition;
     }
     if has("dm") {
         return device_mapper_kind(dir.text("dm/uuid").as_deref());
     }
     if has("md") {
-        return Kind::MdRaid {
+        return DeviceKind::MdRaid {
             level: dir.text("md/level"),
         };
     }
     if let Some(head) = nvme_head_of(name) {
-        return Kind::NvmePath { head };
+        return DeviceKind::NvmePath { head };
     }
     if name.starts_with("nvme") && in_subsystem(dir.location()) {
-        return Kind::NvmeHead;
+        return DeviceKind::NvmeHead;
     }
     let (driver, rest) = name.split_at(
         name.find(|c: char| c.is_ascii_digit())
             .unwrap_or(name.len()),
     );
     match driver {
-        "loop" => Kind::Loop,
-        "zram" => Kind::Zram,
-        "ram" | "pmem" => Kind::Memory,
-        "bcache" => Kind::Bcache,
-        "drbd" => Kind::Drbd,
-        "nbd" | "rbd" => Kind::Network,
-        "sr" if is_number(rest) => Kind::Optical,
-        "fd" if is_number(rest) => Kind::Floppy,
-        _ => Kind::Disk,
+        "loop" => DeviceKind::Loop,
+        "zram" => DeviceKind::Zram,
+        "ram" | "pmem" => DeviceKind::Memory,
+        "bcache" => DeviceKind::Bcache,
+        "drbd" => DeviceKind::Drbd,
+        "nbd" | "rbd" => DeviceKind::Network,
+        "sr" if is_number(rest) => DeviceKind::Optical,
+        "fd" if is_number(rest) => DeviceKind::Floppy,
+        _ => DeviceKind::Disk,
     }
 }
 
 /// What a device-mapper device is: the part of its uuid before the first `-` says who made it.
-fn device_mapper_kind(uuid: Option<&str>) -> Kind {
+fn device_mapper_kind(uuid: Option<&str>) -> DeviceKind {
     let prefix = uuid
         .and_then(|uuid| uuid.split_once('-'))
         .map(|(prefix, _)| prefix);
     match prefix {
-        Some("LVM") => Kind::Lvm,
-        Some("CRYPT") => Kind::Crypt,
-        Some("mpath") => Kind::Multipath,
-        other => Kind::DeviceMapper {
+        Some("LVM") => DeviceKind::Lvm,
+        Some("CRYPT") => DeviceKind::Crypt,
+        Some("mpath") => DeviceKind::Multipath,
+        other => DeviceKind::DeviceMapper {
             prefix: other.map(str::to_owned),
         },
     }
@@ -129,30 +134,30 @@ fn in_subsystem(location: &Path) -> bool {
 }
 
 /// In a few words: `raid1`, `LVM`, `NVMe path of nvme0n1`.
-impl fmt::Display for Kind {
+impl fmt::Display for DeviceKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Kind::Disk => f.write_str("disk"),
-            Kind::Partition => f.write_str("partition"),
-            Kind::MdRaid { level: Some(level) } => write!(f, "md {level}"),
-            Kind::MdRaid { level: None } => f.write_str("md raid"),
-            Kind::Lvm => f.write_str("LVM"),
-            Kind::Crypt => f.write_str("crypt"),
-            Kind::Multipath => f.write_str("multipath"),
-            Kind::DeviceMapper {
+            DeviceKind::Disk => f.write_str("disk"),
+            DeviceKind::Partition => f.write_str("partition"),
+            DeviceKind::MdRaid { level: Some(level) } => write!(f, "md {level}"),
+            DeviceKind::MdRaid { level: None } => f.write_str("md raid"),
+            DeviceKind::Lvm => f.write_str("LVM"),
+            DeviceKind::Crypt => f.write_str("crypt"),
+            DeviceKind::Multipath => f.write_str("multipath"),
+            DeviceKind::DeviceMapper {
                 prefix: Some(prefix),
             } => write!(f, "dm {prefix}"),
-            Kind::DeviceMapper { prefix: None } => f.write_str("dm"),
-            Kind::Loop => f.write_str("loop"),
-            Kind::Zram => f.write_str("zram"),
-            Kind::Memory => f.write_str("memory"),
-            Kind::NvmeHead => f.write_str("NVMe head"),
-            Kind::NvmePath { head } => write!(f, "NVMe path of {head}"),
-            Kind::Bcache => f.write_str("bcache"),
-            Kind::Drbd => f.write_str("DRBD"),
-            Kind::Network => f.write_str("network disk"),
-            Kind::Optical => f.write_str("optical"),
-            Kind::Floppy => f.write_str("floppy"),
+            DeviceKind::DeviceMapper { prefix: None } => f.write_str("dm"),
+            DeviceKind::Loop => f.write_str("loop"),
+            DeviceKind::Zram => f.write_str("zram"),
+            DeviceKind::Memory => f.write_str("memory"),
+            DeviceKind::NvmeHead => f.write_str("NVMe head"),
+            DeviceKind::NvmePath { head } => write!(f, "NVMe path of {head}"),
+            DeviceKind::Bcache => f.write_str("bcache"),
+            DeviceKind::Drbd => f.write_str("DRBD"),
+            DeviceKind::Network => f.write_str("network disk"),
+            DeviceKind::Optical => f.write_str("optical"),
+            DeviceKind::Floppy => f.write_str("floppy"),
         }
     }
 }

@@ -60,7 +60,7 @@ pub use self::find::find_file_system;
 pub use self::find::{FileSystem, Target, find, find_to_change};
 pub use self::identity::{BackingFile, EMULATED, EMULATED_OVER, Identity, Recognition};
 pub use self::inventory::Inventory;
-pub use self::kind::Kind;
+pub use self::kind::DeviceKind;
 pub use self::may_write::{
     Consent, Content, GivenUp, MayNotWrite, Occasion, Write, may_read_alone, may_write,
 };
@@ -93,7 +93,7 @@ pub struct Device {
     /// Major and minor number.
     pub number: DeviceNumber,
     /// What it is.
-    pub kind: Kind,
+    pub kind: DeviceKind,
     /// The name people gave it: the device-mapper name (`vg0-root`).
     pub alias: Option<String>,
     /// The product's name, as the device says it.
@@ -260,9 +260,9 @@ fn read_schedulers(dir: &DeviceDir) -> std::io::Result<Schedulers> {
 }
 
 /// What stands directly on a device. The kernel links all but the head on an NVMe path.
-fn holders(dir: &DeviceDir, kind: &Kind) -> Vec<String> {
+fn holders(dir: &DeviceDir, kind: &DeviceKind) -> Vec<String> {
     let mut holders = dir.devices("holders");
-    if let Kind::NvmePath { head } = kind {
+    if let DeviceKind::NvmePath { head } = kind {
         holders.push(head.clone());
     }
     holders
@@ -270,12 +270,12 @@ fn holders(dir: &DeviceDir, kind: &Kind) -> Vec<String> {
 
 /// What a device stands directly on. The kernel links all but the paths of an NVMe head: those are
 /// `nvme0c1n1` for each controller 1 of the subsystem of `nvme0n1`.
-fn slaves(dir: &DeviceDir, kind: &Kind, name: &str) -> Vec<String> {
+fn slaves(dir: &DeviceDir, kind: &DeviceKind, name: &str) -> Vec<String> {
     let mut slaves = dir.devices("slaves");
     let numbers = name
         .strip_prefix("nvme")
         .and_then(|rest| rest.split_once('n'));
-    if let (Kind::NvmeHead, Some((subsystem, namespace))) = (kind, numbers) {
+    if let (DeviceKind::NvmeHead, Some((subsystem, namespace))) = (kind, numbers) {
         for entry in dir.list("device") {
             if let Some(controller) = entry.strip_prefix("nvme")
                 && is_number(controller)

@@ -17,7 +17,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::mounts::{MountTable, devices_below_file};
-use super::{Device, Kind};
+use super::{Device, DeviceKind};
 use crate::host::Host;
 
 /// A device of a stack.
@@ -131,8 +131,8 @@ pub(super) fn walk<'a>(
 /// The table at the top of this file.
 pub(super) fn role(device: &Device, is_path: bool, has_below: bool) -> Role {
     match device.kind {
-        Kind::NvmePath { .. } | Kind::NvmeHead => Role::NothingToChoose,
-        Kind::Partition => Role::PassesOn,
+        DeviceKind::NvmePath { .. } | DeviceKind::NvmeHead => Role::NothingToChoose,
+        DeviceKind::Partition => Role::PassesOn,
         _ if is_path => Role::PathOfMultipath,
         _ if device.schedulers.choice().is_some() => Role::Schedules,
         _ if has_below => Role::PassesOn,
@@ -155,7 +155,7 @@ pub(super) fn below(source: &impl Source, device: &Device) -> Vec<String> {
 pub(super) fn is_path_of_multipath(source: &impl Source, device: &Device) -> bool {
     device.holders.iter().any(|holder| {
         source.device(holder).is_ok_and(|holder| {
-            holder.kind == Kind::Multipath && holder.schedulers.choice().is_some()
+            holder.kind == DeviceKind::Multipath && holder.schedulers.choice().is_some()
         })
     })
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::is_number;
-use super::kind::Kind;
+use super::kind::DeviceKind;
 use crate::sysfs::DeviceDir;
 
 /// How a device is attached.
@@ -47,21 +47,21 @@ pub enum Transport {
 }
 
 /// How a device is attached, by the directories it lies below.
-pub(super) fn transport(dir: &DeviceDir, kind: &Kind, has_parent: bool) -> Transport {
+pub(super) fn transport(dir: &DeviceDir, kind: &DeviceKind, has_parent: bool) -> Transport {
     match kind {
-        Kind::NvmePath { .. } | Kind::NvmeHead => return nvme_transport(dir),
-        Kind::MdRaid { .. }
-        | Kind::Lvm
-        | Kind::Crypt
-        | Kind::Multipath
-        | Kind::DeviceMapper { .. }
-        | Kind::Loop
-        | Kind::Zram
-        | Kind::Memory
-        | Kind::Bcache
-        | Kind::Drbd
-        | Kind::Network => return Transport::Virtual,
-        Kind::Disk | Kind::Partition | Kind::Optical | Kind::Floppy => {}
+        DeviceKind::NvmePath { .. } | DeviceKind::NvmeHead => return nvme_transport(dir),
+        DeviceKind::MdRaid { .. }
+        | DeviceKind::Lvm
+        | DeviceKind::Crypt
+        | DeviceKind::Multipath
+        | DeviceKind::DeviceMapper { .. }
+        | DeviceKind::Loop
+        | DeviceKind::Zram
+        | DeviceKind::Memory
+        | DeviceKind::Bcache
+        | DeviceKind::Drbd
+        | DeviceKind::Network => return Transport::Virtual,
+        DeviceKind::Disk | DeviceKind::Partition | DeviceKind::Optical | DeviceKind::Floppy => {}
     }
     let numbered = |part: &str, prefix: &str| part.strip_prefix(prefix).is_some_and(is_number);
     // From the root down the first bus that says something wins: what lies behind USB is a USB disk.

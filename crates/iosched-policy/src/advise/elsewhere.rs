@@ -7,7 +7,7 @@ use iosched_evidence::dataset::RowFilter;
 use iosched_evidence::drive;
 use iosched_evidence::pool::{Answer, Finding, Groups, Level, Price, Question, SideNumber};
 use iosched_evidence::row::{Row, Source, Text};
-use iosched_machine::device::{Device, Inventory, Kind};
+use iosched_machine::device::{Device, DeviceKind, Inventory};
 use iosched_machine::host::Host;
 use iosched_stats::Interval;
 use serde::Serialize;
@@ -164,7 +164,7 @@ type Drives = (Level, Text, Text);
 
 /// The groups of a disk, from the narrowest; none of a drive whose media are taken out.
 fn groups_of(device: &Device) -> Vec<Drives> {
-    if matches!(device.kind, Kind::Optical | Kind::Floppy) {
+    if matches!(device.kind, DeviceKind::Optical | DeviceKind::Floppy) {
         return Vec::new();
     }
     let model = drive::tidy(device.model.as_deref().unwrap_or_default());

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use iosched_evidence::dataset::{self, Dataset};
 use iosched_machine::command_line;
-use iosched_machine::device::{Device, Inventory, Kind, Role, User};
+use iosched_machine::device::{Device, DeviceKind, Inventory, Role, User};
 use iosched_machine::host::Host;
 use iosched_sim::scheduler::KernelVersion;
 use iosched_stats::Interval;
@@ -194,10 +194,9 @@ pub fn differing(host: &Host, inventory: &Inventory) -> HashMap<String, Differin
     let rows = Dataset::read(&at, &elsewhere::wanted(inventory, LoadClass::General));
     let rows = rows.unwrap_or_default().rows;
     let mut evidence = Evidence::of(&rows, host, inventory, LoadClass::General);
-    let disks = inventory
-        .devices
-        .iter()
-        .filter(|device| device.kind != Kind::Loop && inventory.role(device) == Role::Schedules);
+    let disks = inventory.devices.iter().filter(|device| {
+        device.kind != DeviceKind::Loop && inventory.role(device) == Role::Schedules
+    });
     let differing = disks.filter_map(|device| {
         let known = known.iter().flatten();
         let known = known.clone().find(|known| known.device.name == device.name);
@@ -268,14 +267,13 @@ impl Machine {
                 measured_elsewhere.as_ref(),
                 &rule_of_thumb,
             ),
-            to_settle: (!rule_of_thumb.is_required && disk.device.kind != Kind::Optical).then(
-                || {
+            to_settle: (!rule_of_thumb.is_required && disk.device.kind != DeviceKind::Optical)
+                .then(|| {
                     let elsewhere = measured_elsewhere.as_ref();
                     let known = elsewhere.and_then(|elsewhere| elsewhere.known.as_ref());
                     let arms = known.map(|known| known.arms_to_measure(active));
                     self.to_settle(&disk.device, class, &arms.unwrap_or_default())
-                },
-            ),
+                }),
             device: disk.device.name.clone(),
             model: disk.device.model.clone(),
             size_bytes: disk.device.size_bytes,
@@ -327,7 +325,7 @@ impl Machine {
     /// Where the largest file system that stands on this disk alone or with others is mounted and can be written.
     fn directory_on(&self, device: &Device) -> Option<String> {
         let above = self.inventory.above(device);
-        let mounts = above.iter().filter(|above| above.kind != Kind::Loop);
+        let mounts = above.iter().filter(|above| above.kind != DeviceKind::Loop);
         let mounts = mounts.flat_map(|above| {
             let users = self.inventory.usage.direct(&above.name).iter();
             users.filter_map(move |user| match user {

@@ -4,7 +4,7 @@
 //! The first rule that holds for a disk counts. docs/advice.md shows the table; a test keeps the two alike.
 
 use iosched_evidence::load_class::LoadClass;
-use iosched_machine::device::{Device, Kind, Transport};
+use iosched_machine::device::{Device, DeviceKind, Transport};
 use iosched_sim::scheduler::KernelVersion;
 use iosched_switch::only_in_order;
 use serde::Serialize;
@@ -154,7 +154,7 @@ pub static RULES: &[Rule] = &[
     Rule {
         name: "loop",
         of: "loop devices",
-        holds: |seen| seen.device.kind == Kind::Loop,
+        holds: |seen| seen.device.kind == DeviceKind::Loop,
         general: Says::Take("none"),
         but: &[],
         because: "the disk that holds the file schedules the same requests again",
@@ -171,7 +171,11 @@ pub static RULES: &[Rule] = &[
         holds: |seen| {
             matches!(
                 seen.device.kind,
-                Kind::Memory | Kind::Zram | Kind::Network | Kind::Drbd | Kind::Bcache
+                DeviceKind::Memory
+                    | DeviceKind::Zram
+                    | DeviceKind::Network
+                    | DeviceKind::Drbd
+                    | DeviceKind::Bcache
             )
         },
         general: Says::Unknown,
@@ -183,7 +187,7 @@ pub static RULES: &[Rule] = &[
     Rule {
         name: "optical",
         of: "CD, DVD and BD drives, floppies",
-        holds: |seen| matches!(seen.device.kind, Kind::Optical | Kind::Floppy),
+        holds: |seen| matches!(seen.device.kind, DeviceKind::Optical | DeviceKind::Floppy),
         general: Says::Unknown,
         but: &[],
         because: "one reader at a time leaves nothing to choose between",
@@ -204,7 +208,7 @@ pub static RULES: &[Rule] = &[
         name: "san",
         of: "disks on a storage network (Fibre Channel, NVMe-oF), and multipath maps",
         holds: |seen| {
-            seen.device.kind == Kind::Multipath
+            seen.device.kind == DeviceKind::Multipath
                 || matches!(
                     seen.device.transport,
                     Transport::FibreChannel | Transport::NvmeFabrics
@@ -342,7 +346,7 @@ fn is_scsi(device: &Device) -> bool {
         device.transport,
         Transport::Sata | Transport::Sas | Transport::Scsi
     );
-    device.kind == Kind::Disk && is_on_bus
+    device.kind == DeviceKind::Disk && is_on_bus
 }
 
 /// True of what a controller makes of its disks, by its driver or by what it calls the volume.

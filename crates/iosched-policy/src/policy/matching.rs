@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use iosched_emulate::spec::parse_size;
-use iosched_machine::device::{Device, Inventory, Kind, Role, Transport};
+use iosched_machine::device::{Device, DeviceKind, Inventory, Role, Transport};
 use iosched_machine::host::Host;
 use serde::{Deserialize, Serialize};
 
@@ -120,7 +120,9 @@ pub fn disks(host: &Host) -> std::io::Result<Vec<KnownDisk>> {
     let mut disks: Vec<KnownDisk> = inventory
         .devices
         .iter()
-        .filter(|device| inventory.role(device) == Role::Schedules && device.kind != Kind::Loop)
+        .filter(|device| {
+            inventory.role(device) == Role::Schedules && device.kind != DeviceKind::Loop
+        })
         .map(|device| {
             let properties = Properties::read(host, device)?;
             Ok(KnownDisk {
@@ -156,10 +158,10 @@ fn roles(inventory: &Inventory, device: &Device) -> BTreeSet<&'static str> {
         .above(device)
         .into_iter()
         .filter_map(|above| match above.kind {
-            Kind::MdRaid { .. } => Some("raid"),
-            Kind::Lvm => Some("lvm"),
-            Kind::Crypt => Some("crypt"),
-            Kind::Bcache => Some("cache"),
+            DeviceKind::MdRaid { .. } => Some("raid"),
+            DeviceKind::Lvm => Some("lvm"),
+            DeviceKind::Crypt => Some("crypt"),
+            DeviceKind::Bcache => Some("cache"),
             _ => None,
         })
         .collect();

@@ -117,11 +117,11 @@ impl Format {
     }
 
     /// What the shell's part of the work calls it; nothing if no shell reads it.
-    fn script(self) -> Option<scripts::Kind> {
+    fn script(self) -> Option<scripts::ScriptKind> {
         match self {
-            Format::GrubDefault => Some(scripts::Kind::Grub),
-            Format::GrubDropIn => Some(scripts::Kind::GrubDropIn),
-            Format::Extlinux => Some(scripts::Kind::Extlinux),
+            Format::GrubDefault => Some(scripts::ScriptKind::Grub),
+            Format::GrubDropIn => Some(scripts::ScriptKind::GrubDropIn),
+            Format::Extlinux => Some(scripts::ScriptKind::Extlinux),
             _ => None,
         }
     }

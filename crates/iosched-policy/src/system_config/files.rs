@@ -370,7 +370,7 @@ impl FileChange {
             return Ok(()); // to be gone, and so is its directory
         };
         remove_temporaries(&directory);
-        let place = Place {
+        let place = DirectoryEntry {
             directory: &directory,
             name: &name,
         };
@@ -418,12 +418,12 @@ fn missing_directories(host: &Host, file: &Path) -> Vec<PathBuf> {
 }
 
 /// Where a file is, or is to be.
-struct Place<'a> {
+struct DirectoryEntry<'a> {
     directory: &'a OwnedFd,
     name: &'a str,
 }
 
-impl Place<'_> {
+impl DirectoryEntry<'_> {
     /// Gives a file that holds `before` the text `after`, or takes it away; not yet for sure on disk when this returns.
     /// A new file gets what the old one has besides its text; where there is none, these attributes, or those of a file
     /// that all may read. False if somebody has written it meanwhile: an editor may save while the new text is synced,
@@ -652,7 +652,7 @@ fn link(
     }
 }
 
-/// Removes what a power failure in the middle of [`Place::put`] left.
+/// Removes what a power failure in the middle of [`DirectoryEntry::put`] left.
 fn remove_temporaries(directory: &OwnedFd) {
     let Ok(entries) = rustix::fs::Dir::read_from(directory) else {
         return;
@@ -927,7 +927,7 @@ mod tests {
         let (directory, name) = open_parent(&host, Path::new("/etc/grub"), false)
             .unwrap()
             .unwrap();
-        let place = Place {
+        let place = DirectoryEntry {
             directory: &directory,
             name: &name,
         };

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use iosched_machine::device::{Device, Kind};
+use iosched_machine::device::{Device, DeviceKind};
 use iosched_machine::host::Host;
 use iosched_machine::regular_file;
 use serde::{Deserialize, Serialize};
@@ -92,11 +92,11 @@ impl Properties {
 /// Everything that this disk could be recognised by, the most trusted first.
 pub(crate) fn identities(device: &Device, properties: &Properties) -> Vec<Identity> {
     let get = |name: &str| properties.get(name).map(str::to_owned);
-    if device.kind == Kind::Multipath {
+    if device.kind == DeviceKind::Multipath {
         return get("DM_UUID").map(Identity::Map).into_iter().collect();
     }
     // A loop device is another disk tomorrow, whatever udev says of the file system in it.
-    if device.kind == Kind::Loop {
+    if device.kind == DeviceKind::Loop {
         return Vec::new();
     }
     let wwn = get("ID_WWN_WITH_EXTENSION").or_else(|| get("ID_WWN"));

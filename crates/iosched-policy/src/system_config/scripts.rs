@@ -46,7 +46,7 @@ const EXTLINUX: Names = Names {
 
 /// What a script is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ScriptKind {
     /// GRUB's own, where the parameter is put.
     Grub,
     /// One that GRUB reads after that.
@@ -55,17 +55,17 @@ pub(super) enum Kind {
     Extlinux,
 }
 
-impl Kind {
+impl ScriptKind {
     fn names(self) -> &'static Names {
         match self {
-            Kind::Grub | Kind::GrubDropIn => &GRUB,
-            Kind::Extlinux => &EXTLINUX,
+            ScriptKind::Grub | ScriptKind::GrubDropIn => &GRUB,
+            ScriptKind::Extlinux => &EXTLINUX,
         }
     }
 }
 
 /// A text, and what it is.
-pub(super) type Script<'a> = (&'a str, Kind);
+pub(super) type Script<'a> = (&'a str, ScriptKind);
 
 /// Which of the scripts is not understood, and where.
 pub(super) type Failed = (usize, NotUnderstood);
@@ -99,7 +99,7 @@ fn edited(scripts: &[Script<'_>], value: Option<&str>) -> Result<Vec<String>, Fa
         for (index, (text, _)) in scripts.iter().enumerate() {
             check_line_ends(text).map_err(|error| (index, error))?;
         }
-        let kinds: Vec<Kind> = scripts.iter().map(|(_, kind)| *kind).collect();
+        let kinds: Vec<ScriptKind> = scripts.iter().map(|(_, kind)| *kind).collect();
         put(&mut edited, &kinds, value)?;
         let before: Vec<String> = scripts.iter().map(|(text, _)| (*text).to_owned()).collect();
         if is_once(&before) && check_is_put(&before, &kinds, value).is_ok() {
@@ -250,8 +250,8 @@ fn check_line_ends(text: &str) -> Result<(), NotUnderstood> {
 }
 
 /// Puts the parameter into the last assignment of the variable of every entry, and of what counts in its place.
-fn put(texts: &mut [String], kinds: &[Kind], value: &str) -> Result<(), Failed> {
-    let is_main = |kind: &Kind| *kind != Kind::GrubDropIn;
+fn put(texts: &mut [String], kinds: &[ScriptKind], value: &str) -> Result<(), Failed> {
+    let is_main = |kind: &ScriptKind| *kind != ScriptKind::GrubDropIn;
     for (index, text) in texts.iter_mut().enumerate() {
         let at = |error| (index, error);
         let names = kinds[index].names();
@@ -315,7 +315,7 @@ fn put_into(text: &mut String, name: &str, value: &str) -> Result<bool, NotUnder
 }
 
 /// What the variables hold after all these.
-fn variables<'a>(texts: &'a [String], kinds: &[Kind]) -> Variables<'a> {
+fn variables<'a>(texts: &'a [String], kinds: &[ScriptKind]) -> Variables<'a> {
     let own = kinds.first().map_or("-", |kind| kind.names().own);
     let mut variables = Variables::none_of_any_shell(own);
     for text in texts {
@@ -331,7 +331,7 @@ fn is_once(texts: &[String]) -> bool {
 
 /// Follows the scripts: the variable of every entry has the parameter once in the end, in each of the scripts that are
 /// read after the one where it was put in, and no other has another value of it.
-fn check_is_put(texts: &[String], kinds: &[Kind], value: &str) -> Result<(), Failed> {
+fn check_is_put(texts: &[String], kinds: &[ScriptKind], value: &str) -> Result<(), Failed> {
     let Some(names) = kinds.first().map(|kind| kind.names()) else {
         return Ok(());
     };
@@ -354,7 +354,7 @@ fn check_is_put(texts: &[String], kinds: &[Kind], value: &str) -> Result<(), Fai
                 let depends = unknown.map(|name| NotUnderstood::depends_on(name).into());
                 return failed(depends.unwrap_or(NotUnderstood::SHELL.into()));
             };
-            let is_later = kinds[index] == Kind::GrubDropIn && name == names.every;
+            let is_later = kinds[index] == ScriptKind::GrubDropIn && name == names.every;
             let loses = |held: &String| value_of_parameter(held) != Some(value);
             if is_later && held.iter().any(loses) {
                 return failed(NotUnderstood::LOSES.into());
@@ -363,7 +363,9 @@ fn check_is_put(texts: &[String], kinds: &[Kind], value: &str) -> Result<(), Fai
         }
     }
     // Appended to a line that goes on, ours is no assignment.
-    let main = kinds.iter().position(|kind| *kind != Kind::GrubDropIn);
+    let main = kinds
+        .iter()
+        .position(|kind| *kind != ScriptKind::GrubDropIn);
     if let Some(index) = main.filter(|_| !last.contains_key(names.every)) {
         let text = &texts[index];
         let line = text.lines().count().max(1);
@@ -444,7 +446,7 @@ fn check_conditions(scripts: &[Script<'_>], edited: &[String]) -> Result<(), Fai
 /// Follows the scripts: no variable of the command line has the parameter in the end, as far as that is known, put
 /// together of others.
 fn check_is_gone(scripts: &[Script<'_>], edited: &[String]) -> Result<(), Failed> {
-    let kinds: Vec<Kind> = scripts.iter().map(|(_, kind)| *kind).collect();
+    let kinds: Vec<ScriptKind> = scripts.iter().map(|(_, kind)| *kind).collect();
     let variables = variables(edited, &kinds);
     for (name, (index, start)) in last_assignments(edited, &kinds) {
         let held = variables.values(name).unwrap_or_default();
@@ -458,7 +460,10 @@ fn check_is_gone(scripts: &[Script<'_>], edited: &[String]) -> Result<(), Failed
 }
 
 /// The variables of the command line, each with the script that sets it last, and where.
-fn last_assignments<'a>(texts: &'a [String], kinds: &[Kind]) -> BTreeMap<&'a str, (usize, usize)> {
+fn last_assignments<'a>(
+    texts: &'a [String],
+    kinds: &[ScriptKind],
+) -> BTreeMap<&'a str, (usize, usize)> {
     let mut last = BTreeMap::new();
     for (index, text) in texts.iter().enumerate() {
         let every = kinds[index].names().every;
@@ -538,7 +543,7 @@ fn check_others_are_kept(scripts: &[Script<'_>], edited: &[String]) -> Result<()
         }
     }
     let texts: Vec<String> = scripts.iter().map(|(text, _)| (*text).to_owned()).collect();
-    let kinds: Vec<Kind> = scripts.iter().map(|(_, kind)| *kind).collect();
+    let kinds: Vec<ScriptKind> = scripts.iter().map(|(_, kind)| *kind).collect();
     let names = scripts.first().map(|(_, kind)| kind.names());
     let firsts = names.map(|names| std::iter::once(names.every).chain(names.instead));
     let firsts: Vec<_> = firsts.into_iter().flatten().collect();

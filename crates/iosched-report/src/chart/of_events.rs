@@ -1,7 +1,7 @@
 //! The charts of a recording: where the arm went, how much waited.
 
 use super::{Axis, Chart, Form, Point, Scale, Series, thin};
-use crate::traffic::{Access, Kind, Level, Traffic};
+use crate::traffic::{Access, Level, RequestKind, Traffic};
 
 /// Columns of the grid that a seek picture of many requests is thinned to.
 const COLUMNS: usize = 160;
@@ -83,7 +83,7 @@ fn seconds(ns: u64) -> f64 {
 }
 
 /// All of the accesses; of too many, those that a picture can tell apart.
-fn picture(kind: Kind, accesses: &[Access]) -> Vec<Point> {
+fn picture(kind: RequestKind, accesses: &[Access]) -> Vec<Point> {
     let kept = if accesses.len() <= thin::MOST_POINTS {
         accesses.to_vec()
     } else {

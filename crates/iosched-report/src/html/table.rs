@@ -16,7 +16,7 @@ struct TableTemplate<'a> {
 pub(super) struct HtmlTable {
     caption: String,
     heads: Vec<Head>,
-    rows: Vec<Row>,
+    rows: Vec<TableRow>,
     /// Its columns can be clicked to sort by them.
     sorts: bool,
 }
@@ -28,7 +28,7 @@ struct Head {
 }
 
 #[derive(Debug)]
-struct Row {
+struct TableRow {
     cells: Vec<Cell>,
     is_chosen: bool,
 }
@@ -59,7 +59,7 @@ impl HtmlTable {
                 .collect(),
             rows: table
                 .rows()
-                .map(|cells| Row {
+                .map(|cells| TableRow {
                     is_chosen: chosen.is_some_and(|name| cells.first() == Some(&name)),
                     cells: cells.into_iter().map(Cell::new).collect(),
                 })
@@ -74,7 +74,7 @@ impl HtmlTable {
             text: text.to_owned(),
             is_number: false,
         };
-        let rows = pairs.into_iter().map(|(name, value)| Row {
+        let rows = pairs.into_iter().map(|(name, value)| TableRow {
             cells: vec![Cell::new(&name), Cell::new(&value)],
             is_chosen: false,
         });

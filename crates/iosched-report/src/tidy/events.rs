@@ -56,7 +56,7 @@ impl Failure for ExportError {
 
 /// An event.
 #[derive(Debug, Clone)]
-struct Row {
+struct EventRow {
     /// Since the first event of the recording, ns.
     time_ns: u64,
     record: Record,
@@ -83,12 +83,12 @@ impl Rows {
         }
     }
 
-    fn name(&mut self, record: Record) -> Row {
+    fn name(&mut self, record: Record) -> EventRow {
         let labels = self.recording.records.labels();
         again(&mut self.device, labels.device_name(record.device));
         again(&mut self.process_name, process_name(labels, &record));
         let clock = record.time.as_nanos();
-        Row {
+        EventRow {
             time_ns: clock - *self.begin_ns.get_or_insert(clock),
             record,
             device: self.device.clone(),
@@ -98,9 +98,9 @@ impl Rows {
 }
 
 impl Iterator for Rows {
-    type Item = Result<Row, InputError>;
+    type Item = Result<EventRow, InputError>;
 
-    fn next(&mut self) -> Option<Result<Row, InputError>> {
+    fn next(&mut self) -> Option<Result<EventRow, InputError>> {
         let record = self.recording.records.next()?;
         Some(match record {
             Ok(record) => Ok(self.name(record)),
@@ -144,7 +144,7 @@ pub fn csv(recording: Recording, out: &mut dyn Write) -> Result<(), ExportError>
     let name = quoted(&recording.name);
     writeln!(out, "{COLUMNS}")?;
     for row in Rows::of(recording) {
-        let Row {
+        let EventRow {
             time_ns,
             record,
             device,
@@ -177,7 +177,10 @@ pub fn parquet<W: Write + Send>(recording: Recording, out: W) -> Result<(), Expo
     let mut writer = parquet_file(SCHEMA, &[], out)?;
     let mut rows = Rows::of(recording);
     loop {
-        let group = rows.by_ref().take(GROUP).collect::<Result<Vec<Row>, _>>()?;
+        let group = rows
+            .by_ref()
+            .take(GROUP)
+            .collect::<Result<Vec<EventRow>, _>>()?;
         if group.is_empty() {
             writer.close()?;
             return Ok(());
@@ -189,7 +192,7 @@ pub fn parquet<W: Write + Send>(recording: Recording, out: W) -> Result<(), Expo
 fn write_group<W: Write + Send>(
     writer: &mut SerializedFileWriter<W>,
     name: &str,
-    rows: &[Row],
+    rows: &[EventRow],
 ) -> Result<(), ParquetError> {
     let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     let records = || rows.iter().map(|row| &row.record);

@@ -31,7 +31,7 @@ const SCHEMA: &str = "message trials {
 
 /// A number of a trial.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row {
+pub struct TrialRow {
     /// Name of the record.
     pub record: Arc<str>,
     /// Name of the load.
@@ -128,14 +128,14 @@ const SPLITS: &[(&str, &str, OfParts)] = &[
 ];
 
 /// Every number of every trial that counts, in the order they ran.
-pub fn rows<'a>(name: &str, record: &'a Record) -> impl Iterator<Item = Row> + 'a {
+pub fn rows<'a>(name: &str, record: &'a Record) -> impl Iterator<Item = TrialRow> + 'a {
     let name: Arc<str> = name.into();
     let plan = &record.header.plan;
     let arms: Vec<Arc<str>> = (0..plan.arms.len())
         .map(|arm| plan.arm_label(arm).into())
         .collect();
     record.trials().flat_map(move |trial| {
-        let row = Row {
+        let row = TrialRow {
             record: name.clone(),
             load: plan.loads[trial.slot.load].name.as_str().into(),
             arm: arms[trial.slot.arm].clone(),
@@ -151,14 +151,14 @@ pub fn rows<'a>(name: &str, record: &'a Record) -> impl Iterator<Item = Row> + '
     })
 }
 
-fn of_trial(row: &Row, trial: &Trial) -> Vec<Row> {
-    let metric = |metric: &str, unit: &'static str, value: f64| Row {
+fn of_trial(row: &TrialRow, trial: &Trial) -> Vec<TrialRow> {
+    let metric = |metric: &str, unit: &'static str, value: f64| TrialRow {
         metric: metric.into(),
         unit,
         value,
         ..row.clone()
     };
-    let mut rows: Vec<Row> = METRICS
+    let mut rows: Vec<TrialRow> = METRICS
         .iter()
         .filter_map(|(name, unit, of)| Some(metric(name, unit, of(trial)?)))
         .collect();
@@ -200,7 +200,7 @@ fn of_trial(row: &Row, trial: &Trial) -> Vec<Row> {
     rows.extend(numbers.map(|(name, value)| metric(name, "", *value)));
     for job in &trial.jobs {
         let flows = job.flows();
-        rows.push(Row {
+        rows.push(TrialRow {
             worker: job.name.as_str().into(),
             ..metric(
                 "throughput",
@@ -208,7 +208,7 @@ fn of_trial(row: &Row, trial: &Trial) -> Vec<Row> {
                 flows.iter().map(|flow| flow.bytes_per_s).sum(),
             )
         });
-        rows.push(Row {
+        rows.push(TrialRow {
             worker: job.name.as_str().into(),
             ..metric("iops", "1/s", flows.iter().map(|flow| flow.iops).sum())
         });
@@ -217,7 +217,7 @@ fn of_trial(row: &Row, trial: &Trial) -> Vec<Row> {
 }
 
 /// The rows as CSV, with a head.
-pub fn csv(rows: impl Iterator<Item = Row>) -> String {
+pub fn csv(rows: impl Iterator<Item = TrialRow>) -> String {
     let mut text = String::from(COLUMNS);
     text.push('\n');
     for row in rows {
@@ -240,7 +240,7 @@ pub fn csv(rows: impl Iterator<Item = Row>) -> String {
 }
 
 /// The rows as a Parquet file.
-pub fn parquet(rows: &[Row]) -> Result<Vec<u8>, ParquetError> {
+pub fn parquet(rows: &[TrialRow]) -> Result<Vec<u8>, ParquetError> {
     let mut writer = parquet_file(SCHEMA, &[], Vec::new())?;
     let mut group = writer.next_row_group()?;
     texts(&mut group, rows.iter().map(|row| &*row.record))?;
@@ -271,7 +271,7 @@ mod tests {
     use iosched_experiment::trial::Slot;
     use iosched_switch::Arm;
 
-    fn example() -> Vec<Row> {
+    fn example() -> Vec<TrialRow> {
         let mut plan = fixture::plan(2);
         plan.arms[1] = Arm::parse("bfq:low_latency=0,slice_idle=0").unwrap();
         let mut record = fixture::record(&plan);

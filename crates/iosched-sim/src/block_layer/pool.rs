@@ -38,7 +38,7 @@ impl Batch {
 }
 
 #[derive(Debug, Default)]
-struct Kind {
+struct RequestList {
     in_use: usize,
     full: bool,
     congested: bool,
@@ -49,7 +49,7 @@ struct Kind {
 pub(super) struct Pool {
     limit: usize,
     /// Asynchronous, synchronous.
-    kinds: [Kind; 2],
+    kinds: [RequestList; 2],
     /// By process.
     batches: Vec<Batch>,
 }
@@ -58,7 +58,7 @@ impl Pool {
     pub(super) fn new(limit: usize, processes: usize) -> Pool {
         Pool {
             limit: limit.max(1),
-            kinds: [Kind::default(), Kind::default()],
+            kinds: [RequestList::default(), RequestList::default()],
             batches: vec![Batch::default(); processes],
         }
     }

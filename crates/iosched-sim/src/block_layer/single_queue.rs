@@ -28,7 +28,7 @@ const PLUG_REQUESTS: usize = 16;
 
 /// What a single-queue block layer is like.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Settings {
+pub(crate) struct SingleQueueParameters {
     pub(crate) limits: MergeLimits,
     /// Commands that the driver gives to the device at a time.
     pub(crate) queue_depth: usize,
@@ -72,7 +72,10 @@ pub(crate) struct SingleQueue {
 }
 
 impl SingleQueue {
-    pub(crate) fn new(scheduler: Box<dyn Elevator>, settings: &Settings) -> SingleQueue {
+    pub(crate) fn new(
+        scheduler: Box<dyn Elevator>,
+        settings: &SingleQueueParameters,
+    ) -> SingleQueue {
         SingleQueue {
             merger: Merger::new(settings.limits, scheduler.as_ref()),
             scheduler,

@@ -137,7 +137,7 @@ fn driven_by(
     commands: usize,
     nr_requests: usize,
 ) -> Driven<MultiQueue> {
-    let settings = multi_queue::Settings {
+    let settings = multi_queue::MultiQueueParameters {
         limits: MergeLimits::default(),
         depth: Depth {
             attachment,
@@ -158,7 +158,7 @@ fn driven_by(
 }
 
 fn single_queue(scheduler: &str, queue_depth: usize) -> Driven<SingleQueue> {
-    let settings = single_queue::Settings {
+    let settings = single_queue::SingleQueueParameters {
         limits: MergeLimits::default(),
         queue_depth,
         device_limit: None,

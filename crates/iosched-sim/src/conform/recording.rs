@@ -7,7 +7,7 @@ use crate::block_layer::multi_queue::{Attachment, Depth};
 use crate::request::{IoPriority, Op, ProcessId};
 use crate::scheduler::KernelVersion;
 use crate::statement::Statement;
-use crate::trace::kernel::{Action, Event, Line, Queue, Reader, Remark, TraceError};
+use crate::trace::kernel::{Action, Line, Queue, Reader, Remark, TraceError, TraceEvent};
 use crate::units::{Nanos, Sector, Sectors, Time};
 
 /// One decision in so many may lie at the wrong place in a recording.
@@ -131,7 +131,7 @@ impl Recording {
         }
     }
 
-    fn event(&mut self, event: &Event) {
+    fn event(&mut self, event: &TraceEvent) {
         if matches!(
             event.action,
             Action::Plugged | Action::Unplugged | Action::UnpluggedLater
@@ -168,7 +168,7 @@ impl Recording {
     }
 
     /// A completion is attributed to the interrupted task.
-    fn look_for_two_processors(&mut self, event: &Event) {
+    fn look_for_two_processors(&mut self, event: &TraceEvent) {
         if event.action == Action::Completed {
             return;
         }
@@ -181,7 +181,7 @@ impl Recording {
 
     /// Two requests may ask for the same sectors, a read and a write: which of them an X dispatched is
     /// known from the D that follows.
-    fn learn_direction(&mut self, event: &Event) {
+    fn learn_direction(&mut self, event: &TraceEvent) {
         let place = (event.start, event.length);
         match event.action {
             Action::Dispatched if event.op.is_none() => {

@@ -15,7 +15,7 @@ use crate::block_layer::single_queue::looks_further;
 use crate::block_layer::{Delays, MergeLimits, Merger};
 use crate::request::{Bio, IoPriority, Merge, Op, ProcessId, Request, RequestId, Requests};
 use crate::scheduler::Followed;
-use crate::trace::kernel::{Action, Event, Line, Reader, Remark, TraceError};
+use crate::trace::kernel::{Action, Line, Reader, Remark, TraceError, TraceEvent};
 use crate::units::Time;
 
 use super::{Disagreement, Report, SAME_RUN, describe, describe_ours};
@@ -62,7 +62,7 @@ pub struct Follower {
     /// Commands between issue and completion, also those that do not pass the scheduler.
     outstanding: usize,
     /// The event before the one that was read last: it is judged by what follows.
-    pending: Option<Event>,
+    pending: Option<TraceEvent>,
     report: Report,
 }
 
@@ -143,7 +143,7 @@ impl Follower {
 
     // ---- one event -----------------------------------------------------------------------
 
-    fn follow(&mut self, event: &Event, next: Option<&Event>) {
+    fn follow(&mut self, event: &TraceEvent, next: Option<&TraceEvent>) {
         self.pass_time(event);
         let now = event.time;
         match (event.action, event.op) {
@@ -180,7 +180,7 @@ impl Follower {
     }
 
     /// What our scheduler's timer, workers and the ends of processes do before this event.
-    fn pass_time(&mut self, event: &Event) {
+    fn pass_time(&mut self, event: &TraceEvent) {
         while let Some(now) = self.next_cause().filter(|&next| next <= event.time) {
             if self.scheduler.next_timer() == Some(now) {
                 self.scheduler.timer(now, &self.requests);
@@ -219,7 +219,7 @@ impl Follower {
     /// is judged when its turn comes; otherwise this run gave nothing, which may have changed the
     /// scheduler's state all the same. Where the queue may have been run again before the issue, it
     /// was this run's if ours dispatches something now.
-    fn run(&mut self, now: Time, next: Option<&Event>) {
+    fn run(&mut self, now: Time, next: Option<&TraceEvent>) {
         if !looks_further(self.outstanding, self.queue_depth) {
             return;
         }
@@ -240,7 +240,7 @@ impl Follower {
 
     // ---- bios ----------------------------------------------------------------------------
 
-    fn bio(&self, event: &Event, op: Op) -> Bio {
+    fn bio(&self, event: &TraceEvent, op: Op) -> Bio {
         let worker = self
             .workers
             .get(&event.process)
@@ -261,7 +261,7 @@ impl Follower {
         }
     }
 
-    fn queued(&mut self, now: Time, event: &Event, op: Op) {
+    fn queued(&mut self, now: Time, event: &TraceEvent, op: Op) {
         let bio = self.bio(event, op);
         let expected = self.expect(now, &bio);
         self.queued.insert(event.process, (bio, expected));
@@ -286,14 +286,14 @@ impl Follower {
     }
 
     /// The bio that this process queued last, if it is the one that the event is about.
-    fn take_queued(&mut self, event: &Event, op: Op) -> (Bio, Expected) {
+    fn take_queued(&mut self, event: &TraceEvent, op: Op) -> (Bio, Expected) {
         match self.queued.remove(&event.process) {
             Some((bio, expected)) if bio.start == event.start => (bio, expected),
             _ => (self.bio(event, op), Expected::New),
         }
     }
 
-    fn allocated(&mut self, now: Time, event: &Event, op: Op) {
+    fn allocated(&mut self, now: Time, event: &TraceEvent, op: Op) {
         let (bio, expected) = self.take_queued(event, op);
         if expected != Expected::New {
             self.report.merge_mismatches += 1;
@@ -307,7 +307,7 @@ impl Follower {
         self.allocated.entry(event.process).or_default().push(id);
     }
 
-    fn merged(&mut self, now: Time, event: &Event, op: Op) {
+    fn merged(&mut self, now: Time, event: &TraceEvent, op: Op) {
         let (bio, expected) = self.take_queued(event, op);
         let back = event.action == Action::BackMerged;
         let fits_kind = |merge: Merge| merge.is_back() == back;
@@ -352,7 +352,7 @@ impl Follower {
     // ---- requests ------------------------------------------------------------------------
 
     /// True if the queue is run now.
-    fn inserted(&mut self, now: Time, event: &Event, op: Op) -> bool {
+    fn inserted(&mut self, now: Time, event: &TraceEvent, op: Op) -> bool {
         let from_plug = self.plugged.contains(&event.process);
         let id = if let Some(id) = self.take_allocated(event, op) {
             id
@@ -384,7 +384,7 @@ impl Follower {
 
     /// The request that was allocated for what is now inserted, by the same process or (a flush by
     /// another) by any.
-    fn take_allocated(&mut self, event: &Event, op: Op) -> Option<RequestId> {
+    fn take_allocated(&mut self, event: &TraceEvent, op: Op) -> Option<RequestId> {
         let requests = &self.requests;
         let is_it = |id: &RequestId| requests[*id].start == event.start && requests[*id].op == op;
         let holds = |held: &Vec<RequestId>| held.iter().any(is_it);
@@ -400,7 +400,7 @@ impl Follower {
     }
 
     /// The device did not take a request: the driver sends it again, without asking.
-    fn requeued(&mut self, now: Time, event: &Event, op: Op) {
+    fn requeued(&mut self, now: Time, event: &TraceEvent, op: Op) {
         if let Some(id) = take(&mut self.issued, &self.requests, event, op) {
             self.outstanding = self.outstanding.saturating_sub(1);
             self.scheduler.deactivate(now, &self.requests, id);
@@ -408,7 +408,7 @@ impl Follower {
         }
     }
 
-    fn issued(&mut self, now: Time, event: &Event, op: Op) {
+    fn issued(&mut self, now: Time, event: &TraceEvent, op: Op) {
         self.outstanding += 1;
         if let Some(id) = take(&mut self.requeued, &self.requests, event, op) {
             self.scheduler.activate(now, &self.requests, id);
@@ -451,7 +451,7 @@ impl Follower {
         self.issued.push(id);
     }
 
-    fn disagree(&mut self, now: Time, event: &Event, op: Op, ours: Option<RequestId>) {
+    fn disagree(&mut self, now: Time, event: &TraceEvent, op: Op, ours: Option<RequestId>) {
         let Follower {
             report,
             merger,
@@ -472,7 +472,7 @@ impl Follower {
         });
     }
 
-    fn completed(&mut self, now: Time, event: &Event, op: Option<Op>) {
+    fn completed(&mut self, now: Time, event: &TraceEvent, op: Option<Op>) {
         self.outstanding = self.outstanding.saturating_sub(1);
         let Some(op) = op else { return };
         let Some(id) = take(&mut self.issued, &self.requests, event, op) else {
@@ -488,7 +488,7 @@ impl Follower {
 fn take(
     list: &mut Vec<RequestId>,
     requests: &Requests,
-    event: &Event,
+    event: &TraceEvent,
     op: Op,
 ) -> Option<RequestId> {
     let about = |&id: &RequestId| requests[id].start == event.start && requests[id].op == op;

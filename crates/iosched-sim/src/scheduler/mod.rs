@@ -22,8 +22,8 @@ mod testing;
 
 pub use hardware_queues::HardwareQueues;
 pub use spec::{
-    SchedulerError, SchedulerSpec, Settings, Values, build, build_followed, info, parse_settings,
-    tell,
+    NamedValues, SchedulerError, SchedulerSpec, Values, build, build_followed, info,
+    parse_settings, tell,
 };
 
 use crate::request::{Bio, Merge, Op, ProcessId, RequestId, Requests};
@@ -356,8 +356,8 @@ pub trait Followed: Elevator {
 
     /// What it may have known before a recording of which nothing is told, each by itself, as initial values:
     /// the recorded one dispatched first what lay here.
-    fn plausible_states(&self, _first: Sector) -> Settings {
-        Settings::new()
+    fn plausible_states(&self, _first: Sector) -> NamedValues {
+        NamedValues::new()
     }
 
     /// Its state in words, for those who want to know why.

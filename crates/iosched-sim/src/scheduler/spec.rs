@@ -5,7 +5,7 @@ use super::{Elevator, Followed, Kernel, KernelVersion, SchedulerInfo, TunableInf
 use crate::units::Nanos;
 
 /// Names with values: tunables or initial state.
-pub type Settings = Vec<(String, i64)>;
+pub type NamedValues = Vec<(String, i64)>;
 
 /// Why a scheduler cannot be built as asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -71,7 +71,7 @@ pub struct SchedulerSpec {
     /// Name of the scheduler.
     pub name: String,
     /// Tunables that differ from the defaults.
-    pub tunables: Settings,
+    pub tunables: NamedValues,
     /// The kernel whose rules are to hold (`kernel=6.1`).
     pub kernel: Option<KernelVersion>,
 }
@@ -119,10 +119,10 @@ impl SchedulerSpec {
 }
 
 /// Reads `name=value,…`, no variable twice.
-pub fn parse_settings(text: &str) -> Result<Settings, SchedulerError> {
+pub fn parse_settings(text: &str) -> Result<NamedValues, SchedulerError> {
     // bfq and cfq have one variable under two names.
     let variable = |name: &str| name.trim_end_matches("_us").to_owned();
-    let mut settings = Settings::new();
+    let mut settings = NamedValues::new();
     for part in text.split(',').filter(|part| !part.is_empty()) {
         let syntax = || SchedulerError::Syntax {
             text: part.to_owned(),
@@ -153,7 +153,7 @@ pub fn info(name: &str) -> Result<&'static SchedulerInfo, SchedulerError> {
 pub fn build(
     spec: &SchedulerSpec,
     kernel: &Kernel,
-    initial: &Settings,
+    initial: &NamedValues,
 ) -> Result<Box<dyn Elevator>, SchedulerError> {
     let info = info(&spec.name)?;
     let tunables = Values::new(info.name, "tunable", info.tunables, &spec.tunables)?;
@@ -173,7 +173,7 @@ pub fn build(
 pub fn build_followed(
     spec: &SchedulerSpec,
     kernel: &Kernel,
-    initial: &Settings,
+    initial: &NamedValues,
 ) -> Result<Box<dyn Followed>, SchedulerError> {
     let elevator = build(spec, kernel, initial)?;
     let scheduler = elevator.info().name;
@@ -182,7 +182,7 @@ pub fn build_followed(
 }
 
 /// Tells a scheduler, whatever it has seen so far, that a part of its state is different.
-pub fn tell(scheduler: &mut dyn Followed, state: &Settings) -> Result<(), SchedulerError> {
+pub fn tell(scheduler: &mut dyn Followed, state: &NamedValues) -> Result<(), SchedulerError> {
     let info = scheduler.info();
     let state = Values::new(info.name, "initial value", info.initial, state)?;
     scheduler.begin_with(&state);
@@ -200,7 +200,7 @@ impl Values {
         scheduler: &'static str,
         kind: &'static str,
         known: &'static [TunableInfo],
-        set: &Settings,
+        set: &NamedValues,
     ) -> Result<Values, SchedulerError> {
         let mut values: Vec<_> = known
             .iter()

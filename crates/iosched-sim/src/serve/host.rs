@@ -15,18 +15,18 @@ use super::MOST_PROCESSES;
 
 /// What can be planned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Event {
+pub(super) enum ServedEvent {
     /// A process goes on: there may be a request for its bios. Its place.
     Wake(usize),
     /// A worker runs the queue.
     RunQueue,
 }
 
-impl Planned for Event {
+impl Planned for ServedEvent {
     fn line(&self) -> Option<usize> {
         match self {
-            Event::Wake(_) => Some(0),
-            Event::RunQueue => None,
+            ServedEvent::Wake(_) => Some(0),
+            ServedEvent::RunQueue => None,
         }
     }
 }
@@ -44,7 +44,7 @@ struct Waiting<T> {
 
 pub(super) struct Host<T> {
     disk: Device,
-    event_queue: event_queue::EventQueue<Event, 1>,
+    event_queue: event_queue::EventQueue<ServedEvent, 1>,
     waiting: Slab<Waiting<T>>,
     /// Accesses on their way, by process.
     of_process: Vec<usize>,
@@ -143,9 +143,9 @@ impl<T> Host<T> {
     }
 
     /// What was planned first, if it is due and still wanted.
-    pub(super) fn take_due(&mut self, now: Time) -> Option<Event> {
+    pub(super) fn take_due(&mut self, now: Time) -> Option<ServedEvent> {
         let (_, event) = self.event_queue.take_due(now)?;
-        if let Event::Wake(process) = event {
+        if let ServedEvent::Wake(process) = event {
             if self.wakes[process].is_none_or(|planned| planned > now) {
                 return None; // it went on before
             }
@@ -210,7 +210,7 @@ impl<T> Outputs for Host<T> {
     fn wake(&mut self, at: Time, process: usize) {
         if self.wakes[process].is_none_or(|planned| at < planned) {
             self.wakes[process] = Some(at);
-            self.event_queue.plan(at, Event::Wake(process));
+            self.event_queue.plan(at, ServedEvent::Wake(process));
         }
     }
 
@@ -221,6 +221,6 @@ impl<T> Outputs for Host<T> {
     }
 
     fn call_worker(&mut self, at: Time) {
-        self.event_queue.plan(at, Event::RunQueue);
+        self.event_queue.plan(at, ServedEvent::RunQueue);
     }
 }

@@ -26,7 +26,7 @@ use crate::simulate::{HostTimes, Tracer};
 use crate::units::{Sector, Sectors, Time};
 use askers::Askers;
 use device::Device;
-use host::{Event, Host};
+use host::{Host, ServedEvent};
 
 /// Processes that are told apart at a time, process 0 among them.
 pub const MOST_PROCESSES: usize = 1024;
@@ -309,8 +309,10 @@ impl<T> Served<T> {
             return with!(layer, queue => queue.timer(host, now));
         }
         match host.take_due(now) {
-            Some(Event::Wake(process)) => with!(layer, queue => queue.resume(host, now, process)),
-            Some(Event::RunQueue) => with!(layer, queue => queue.run_queue(host, now)),
+            Some(ServedEvent::Wake(process)) => {
+                with!(layer, queue => queue.resume(host, now, process));
+            }
+            Some(ServedEvent::RunQueue) => with!(layer, queue => queue.run_queue(host, now)),
             None => {}
         }
     }
@@ -332,7 +334,7 @@ impl Layer {
         let delays = HostTimes::default().delays();
         match scheduler.info().block_layer {
             BlockLayer::SingleQueue => {
-                let settings = single_queue::Settings {
+                let settings = single_queue::SingleQueueParameters {
                     limits: settings.limits,
                     queue_depth: settings.queue_depth,
                     device_limit: None,
@@ -343,7 +345,7 @@ impl Layer {
                 Layer::Single(Box::new(SingleQueue::new(scheduler, &settings)))
             }
             BlockLayer::MultiQueue => {
-                let settings = multi_queue::Settings {
+                let settings = multi_queue::MultiQueueParameters {
                     limits: settings.limits,
                     depth: Depth {
                         attachment: Attachment::default(),

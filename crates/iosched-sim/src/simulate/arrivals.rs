@@ -4,7 +4,7 @@
 //! for how long: memory does not grow with what a slow disk cannot do.
 
 use super::engine::Simulation;
-use super::event_queue::Event;
+use super::event_queue::PlannedEvent;
 use crate::block_layer::RequestQueue;
 use crate::units::Time;
 
@@ -22,7 +22,7 @@ fn is_full((accesses, bios): (usize, u64)) -> bool {
 impl<Q: RequestQueue> Simulation<'_, Q> {
     pub(super) fn plan_arrival(&mut self) {
         if let Some((time, _)) = self.arrivals.due() {
-            self.host.plan(time, Event::Arrival);
+            self.host.plan(time, PlannedEvent::Arrival);
         }
     }
 
@@ -70,7 +70,7 @@ impl<Q: RequestQueue> Simulation<'_, Q> {
             self.arrivals.is_held = false;
             if let Some((time, _)) = self.arrivals.due() {
                 self.arrivals.held_back += now.saturating_since(time);
-                self.host.plan(now, Event::Arrival);
+                self.host.plan(now, PlannedEvent::Arrival);
             }
         }
     }

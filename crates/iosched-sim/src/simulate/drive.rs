@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::HostTimes;
-use super::event_queue::{Event, EventQueue};
+use super::event_queue::{EventQueue, PlannedEvent};
 use super::outcome::DiskUse;
 use super::page_cache::PAGE;
 use crate::block_layer::FLUSH;
@@ -77,7 +77,7 @@ impl Drive {
             let time = completion.time + self.completion_delay;
             let time = time.max(self.next_completion);
             self.next_completion = time + self.completion_gap;
-            event_queue.plan(time, Event::Completed(completion.tag));
+            event_queue.plan(time, PlannedEvent::Completed(completion.tag));
         }
     }
 
@@ -111,7 +111,7 @@ impl Drive {
         let takes = Nanos::new(pages * self.per_page.as_nanos());
         self.way_free = self.way_free.max(now) + takes;
         self.coming.push_back(command);
-        event_queue.plan(self.way_free, Event::Arrived);
+        event_queue.plan(self.way_free, PlannedEvent::Arrived);
     }
 
     /// The data of the first write on its way have reached the drive.

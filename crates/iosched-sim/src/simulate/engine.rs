@@ -2,7 +2,7 @@
 
 use super::access::Accesses;
 use super::drive::Drive;
-use super::event_queue::{Event, EventQueue};
+use super::event_queue::{EventQueue, PlannedEvent};
 use super::host::Host;
 use super::outcome::Outcome;
 use super::page_cache::PageCache;
@@ -180,15 +180,15 @@ impl<'run, Q: RequestQueue> Simulation<'run, Q> {
                 .expect("something is planned")
                 .1
             {
-                Event::Completed(tag) => {
+                PlannedEvent::Completed(tag) => {
                     self.completed(now, tag);
                     self.go_on_arriving(now);
                 }
-                Event::Arrived => host.drive.arrived(now),
-                Event::Arrival => self.arrive(now),
-                Event::Wake(process) => self.wake(now, process),
-                Event::RunQueue => queue.run_queue(host, now),
-                Event::Processed(processor) => {
+                PlannedEvent::Arrived => host.drive.arrived(now),
+                PlannedEvent::Arrival => self.arrive(now),
+                PlannedEvent::Wake(process) => self.wake(now, process),
+                PlannedEvent::RunQueue => queue.run_queue(host, now),
+                PlannedEvent::Processed(processor) => {
                     self.processed(now, processor);
                     self.go_on_arriving(now);
                 }
@@ -204,7 +204,7 @@ impl<'run, Q: RequestQueue> Simulation<'run, Q> {
             Some(processors) if tag != FLUSH => {
                 let cpu = self.queue.cpu_of(tag);
                 if let Some((time, cpu)) = processors.give(now, cpu, tag) {
-                    self.host.plan(time, Event::Processed(cpu));
+                    self.host.plan(time, PlannedEvent::Processed(cpu));
                 }
             }
             _ => self.end(now, tag),
@@ -217,7 +217,7 @@ impl<'run, Q: RequestQueue> Simulation<'run, Q> {
             return;
         };
         let done = processors.step_ends(now, processor, |(time, processor)| {
-            self.host.plan(time, Event::Processed(processor));
+            self.host.plan(time, PlannedEvent::Processed(processor));
         });
         if let Some(tag) = done {
             self.end(now, tag);

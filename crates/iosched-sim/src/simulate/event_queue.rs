@@ -4,7 +4,7 @@ use crate::event_queue::{self, Planned};
 
 /// What can be planned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Event {
+pub(super) enum PlannedEvent {
     /// A command that the disk finished is completed in the block layer. Its tag.
     Completed(u64),
     /// The data of the first write on its way have reached the drive.
@@ -20,14 +20,17 @@ pub(super) enum Event {
 }
 
 /// Completions and wake-ups come a fixed time after what plans them, nearly always.
-impl Planned for Event {
+impl Planned for PlannedEvent {
     fn line(&self) -> Option<usize> {
         match self {
-            Event::Completed(_) => Some(0),
-            Event::Wake(_) => Some(1),
-            Event::Arrived | Event::Arrival | Event::RunQueue | Event::Processed(_) => None,
+            PlannedEvent::Completed(_) => Some(0),
+            PlannedEvent::Wake(_) => Some(1),
+            PlannedEvent::Arrived
+            | PlannedEvent::Arrival
+            | PlannedEvent::RunQueue
+            | PlannedEvent::Processed(_) => None,
         }
     }
 }
 
-pub(super) type EventQueue = event_queue::EventQueue<Event, 2>;
+pub(super) type EventQueue = event_queue::EventQueue<PlannedEvent, 2>;

@@ -3,7 +3,7 @@
 
 use super::access::{Access, Accesses, Purpose};
 use super::drive::Drive;
-use super::event_queue::{Event, EventQueue};
+use super::event_queue::{EventQueue, PlannedEvent};
 use super::page_cache::PageCache;
 use super::process::Process;
 use super::{BlockEvent, HostTimes, Tracer};
@@ -49,7 +49,7 @@ impl Host<'_> {
         self.processes[process].id
     }
 
-    pub(super) fn plan(&mut self, time: Time, event: Event) {
+    pub(super) fn plan(&mut self, time: Time, event: PlannedEvent) {
         self.event_queue.plan(time, event);
     }
 
@@ -150,6 +150,6 @@ impl Outputs for Host<'_> {
     }
 
     fn call_worker(&mut self, at: Time) {
-        self.plan(at, Event::RunQueue);
+        self.plan(at, PlannedEvent::RunQueue);
     }
 }

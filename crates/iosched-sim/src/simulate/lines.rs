@@ -3,7 +3,7 @@
 use super::{Attachment, BlockEvent, Setup};
 use crate::request::PriorityClass;
 use crate::scheduler::BlockLayer;
-use crate::trace::kernel_write::{Kind, write_columns};
+use crate::trace::kernel_write::{RwbsFlags, write_columns};
 use crate::units::Time;
 
 /// Writes what is said before the events of a simulation: what was simulated, by the names of its
@@ -61,7 +61,7 @@ pub fn write_line(
         out,
         block_event.time.saturating_since(zero),
         block_event.action,
-        Kind {
+        RwbsFlags {
             op: block_event.op,
             flush: block_event.flush,
             sync: block_event.sync,

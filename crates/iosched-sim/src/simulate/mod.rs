@@ -345,8 +345,8 @@ impl Setup {
         self.jobs.len() + 1
     }
 
-    fn single_queue(&self) -> single_queue::Settings {
-        single_queue::Settings {
+    fn single_queue(&self) -> single_queue::SingleQueueParameters {
+        single_queue::SingleQueueParameters {
             limits: self.limits,
             queue_depth: self.queue_depth,
             device_limit: self.device_limit,
@@ -356,9 +356,9 @@ impl Setup {
         }
     }
 
-    fn multi_queue(&self) -> multi_queue::Settings {
+    fn multi_queue(&self) -> multi_queue::MultiQueueParameters {
         let settings = &self.multi_queue;
-        multi_queue::Settings {
+        multi_queue::MultiQueueParameters {
             limits: self.limits,
             depth: Depth {
                 attachment: settings.attachment,

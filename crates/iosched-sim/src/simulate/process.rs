@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use super::ProcessOutcome;
 use super::access::Access;
-use super::event_queue::{Event, EventQueue};
+use super::event_queue::{EventQueue, PlannedEvent};
 use super::outcome::{Flow, Latencies};
 use super::source::Source;
 use crate::request::ProcessId;
@@ -99,7 +99,7 @@ impl Process {
     pub(super) fn wake_at(&mut self, time: Time, index: usize, event_queue: &mut EventQueue) {
         if self.wake_planned.is_none_or(|planned| time < planned) {
             self.wake_planned = Some(time);
-            event_queue.plan(time, Event::Wake(index));
+            event_queue.plan(time, PlannedEvent::Wake(index));
         }
     }
 

@@ -21,7 +21,7 @@ use crate::units::{Nanos, Sector, Sectors, Time};
 
 /// One event of a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
+pub struct TraceEvent {
     /// When. Recordings begin some time after their clock, see [`Reader::new`].
     pub time: Time,
     /// The step in the life of a bio or request.
@@ -50,7 +50,7 @@ pub struct Event {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
     /// An event.
-    Event(Event),
+    Event(TraceEvent),
     /// Something said about the recording.
     Remark(Remark),
 }
@@ -134,7 +134,7 @@ impl Reader {
     }
 
     /// An event; nothing if it is a scheduler's message.
-    fn event(&self, text: &str) -> Result<Option<Event>, TraceError> {
+    fn event(&self, text: &str) -> Result<Option<TraceEvent>, TraceError> {
         let foreign = (!self.ours_only).then(|| kernel_blk::columns(text));
         if let Some(columns) = foreign.flatten() {
             if columns.action == kernel_blk::MESSAGE {
@@ -147,7 +147,7 @@ impl Reader {
                 columns.length,
                 columns.pid,
             ])?;
-            return Ok(Some(Event {
+            return Ok(Some(TraceEvent {
                 time: self.fields.seconds(columns.seconds)?,
                 action: match columns.action {
                     kernel_blk::SPLIT => Action::Other,
@@ -167,7 +167,7 @@ impl Reader {
             })?;
         }
         let [time, event @ ..] = found;
-        Ok(Some(Event {
+        Ok(Some(TraceEvent {
             time: self.fields.time(time)?,
             comm: columns.next().unwrap_or("-").to_owned(),
             priority: columns.nth(1).and_then(priority),
@@ -180,7 +180,7 @@ impl Reader {
     fn event_of(
         &self,
         [action, rwbs, sector, length, pid]: [&str; 5],
-    ) -> Result<Event, TraceError> {
+    ) -> Result<TraceEvent, TraceError> {
         let number = |what, text: &str| -> Result<u64, TraceError> {
             match text {
                 "-" => Ok(0),
@@ -208,7 +208,7 @@ impl Reader {
             .parse()
             .map_err(|_| self.fields.bad("pid", pid, "process"))?;
         let after_op = rwbs.get(1..).unwrap_or("");
-        Ok(Event {
+        Ok(TraceEvent {
             time: Time::ZERO,
             action: match action {
                 "Q" => Action::Queued,

@@ -1,12 +1,16 @@
 //! Events as lines of this project's recordings, as [`Reader`](super::kernel::Reader) reads them.
 
-use super::kernel::Event;
+use super::kernel::TraceEvent;
 use crate::request::{Action, Op, PriorityClass, ProcessId};
 use crate::units::{Nanos, Sector, Sectors, Time};
 
 /// Writes a recorded event as a line that [`Reader`](super::kernel::Reader) reads, with its priority and processor: `zero` is where the
 /// recording's time begins.
-pub fn write_event(out: &mut impl std::fmt::Write, zero: Time, event: &Event) -> std::fmt::Result {
+pub fn write_event(
+    out: &mut impl std::fmt::Write,
+    zero: Time,
+    event: &TraceEvent,
+) -> std::fmt::Result {
     let name = |c: char| if c.is_whitespace() { '_' } else { c };
     let comm: String = event.comm.chars().map(name).collect();
     let comm = if comm.is_empty() { "-" } else { &comm };
@@ -14,7 +18,7 @@ pub fn write_event(out: &mut impl std::fmt::Write, zero: Time, event: &Event) ->
         out,
         event.time.saturating_since(zero),
         event.action,
-        Kind {
+        RwbsFlags {
             op: event.op,
             flush: false,
             sync: event.sync,
@@ -37,7 +41,7 @@ pub fn write_event(out: &mut impl std::fmt::Write, zero: Time, event: &Event) ->
 
 /// What the third column says.
 #[derive(Clone, Copy)]
-pub(crate) struct Kind {
+pub(crate) struct RwbsFlags {
     pub(crate) op: Option<Op>,
     pub(crate) flush: bool,
     pub(crate) sync: bool,
@@ -49,7 +53,7 @@ pub(crate) fn write_columns(
     out: &mut impl std::fmt::Write,
     since: Nanos,
     action: Action,
-    kind: Kind,
+    kind: RwbsFlags,
     (start, length): (Sector, Sectors),
     process: ProcessId,
 ) -> std::fmt::Result {

@@ -1,7 +1,7 @@
 //! Recordings of a kernel's scheduler as traces: [`kernel`] reads their lines.
 
 use super::error::Cause;
-use super::kernel::{Action, Event, Line, Reader, Remark};
+use super::kernel::{Action, Line, Reader, Remark, TraceEvent};
 use super::lines::LineFormat;
 use super::record::{Record, Sink, Skip, Stage};
 use super::text::extent;
@@ -41,7 +41,7 @@ impl LineFormat for Recording {
     }
 }
 
-fn event_read(event: &Event, sink: &mut Sink) -> Result<(), Cause> {
+fn event_read(event: &TraceEvent, sink: &mut Sink) -> Result<(), Cause> {
     let stage = match event.action {
         Action::Queued => Stage::Submitted,
         Action::Issued => Stage::Issued,

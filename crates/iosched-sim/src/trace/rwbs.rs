@@ -8,7 +8,7 @@ use crate::request::Op;
 
 /// What the letters say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Kind {
+pub struct Rwbs {
     /// What it does to data; nothing for flushes and commands past the scheduler.
     pub op: Option<Op>,
     /// Someone waits for it.
@@ -16,9 +16,9 @@ pub struct Kind {
 }
 
 /// Reads the letters; nothing if they are no such letters.
-pub fn kind(letters: &[u8]) -> Option<Kind> {
+pub fn kind(letters: &[u8]) -> Option<Rwbs> {
     if letters.is_empty() || !letters.iter().all(u8::is_ascii_alphabetic) {
-        return (letters == b"-").then_some(Kind {
+        return (letters == b"-").then_some(Rwbs {
             op: None,
             sync: false,
         });
@@ -35,7 +35,7 @@ pub fn kind(letters: &[u8]) -> Option<Kind> {
     let flags = &letters[1..];
     let sync =
         op == Some(Op::Read) || flush_first || flags.iter().any(|f| matches!(f, b'S' | b'F'));
-    Some(Kind { op, sync })
+    Some(Rwbs { op, sync })
 }
 
 #[cfg(test)]
@@ -60,7 +60,7 @@ mod tests {
             (b"N", None, false),
         ];
         for (letters, op, sync) in table {
-            assert_eq!(kind(letters), Some(Kind { op, sync }), "{letters:?}");
+            assert_eq!(kind(letters), Some(Rwbs { op, sync }), "{letters:?}");
         }
         assert_eq!(kind(b"8"), None);
         assert_eq!(kind(b""), None);

@@ -41,7 +41,7 @@ pub struct ClosedLoops {
     answers: Answers,
     processes: BTreeMap<ProcessId, Process>,
     /// Accesses in flight by position.
-    in_flight: BTreeMap<Place, (ProcessId, Sector)>,
+    in_flight: BTreeMap<AccessKey, (ProcessId, Sector)>,
     /// Answers that are known beforehand.
     due: BinaryHeap<Reverse<(Time, ProcessId)>>,
     count: u64,
@@ -49,7 +49,7 @@ pub struct ClosedLoops {
 }
 
 /// Device and direction, first sector, number.
-type Place = ((DeviceId, bool), Sector, u64);
+type AccessKey = ((DeviceId, bool), Sector, u64);
 
 /// Where a process stands.
 #[derive(Debug, Clone, Copy, Default)]
@@ -162,7 +162,7 @@ impl ClosedLoops {
         record: &Record,
         at: Sector,
         end: Sector,
-    ) -> Option<(Place, ProcessId, Sector)> {
+    ) -> Option<(AccessKey, ProcessId, Sector)> {
         let kind = (record.device, record.op.is_write());
         let here = self.in_flight.range((kind, at, 0)..=(kind, at, u64::MAX));
         here.filter(|(_, (_, access_end))| *access_end <= end)

@@ -130,7 +130,7 @@ fn report_record(directory: &Path) -> bool {
         }
     };
     let analysis = Analysis::of(&record);
-    let rows: Vec<trials::Row> = trials::rows("r", &record).collect();
+    let rows: Vec<trials::TrialRow> = trials::rows("r", &record).collect();
     let parts = ["a", "b"].map(|name| (name.to_owned(), &record, &analysis));
     let mut text = text::record(&record, &analysis, 80);
     text += &text::rest(&record, 80);

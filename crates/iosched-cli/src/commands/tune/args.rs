@@ -16,7 +16,7 @@ use iosched_machine::device::Consent;
 use iosched_machine::file_system;
 use iosched_sim::units::Bytes;
 
-use super::place::Place;
+use super::place::RunPlace;
 use crate::values::{Margin, Span, split_arms};
 
 /// Run time of a trial on an emulated disk, which has no cache to warm and no garbage to collect: hundreds of reads
@@ -372,7 +372,7 @@ fn parse_requirement(text: &str) -> Result<Requirement, String> {
 }
 
 /// What the plan is made of.
-pub(super) fn wanted(args: &TuneArgs, place: &Place) -> PlanRequest {
+pub(super) fn wanted(args: &TuneArgs, place: &RunPlace) -> PlanRequest {
     let is_emulated = place.is_emulated();
     let default = Rules::default();
     let loads = if args.loads.is_empty() {
@@ -383,7 +383,7 @@ pub(super) fn wanted(args: &TuneArgs, place: &Place) -> PlanRequest {
     PlanRequest {
         target: place.target(),
         simulate: match place {
-            Place::Simulated { disk, .. } => Some(disk.as_ref().clone()),
+            RunPlace::Simulated { disk, .. } => Some(disk.as_ref().clone()),
             _ => None,
         },
         is_our_own: is_emulated,
@@ -401,7 +401,7 @@ pub(super) fn wanted(args: &TuneArgs, place: &Place) -> PlanRequest {
             // A disk that is yet to be made begins with none.
             let begins_with_none = matches!(
                 place,
-                Place::LikeEmulated { own, .. } if own.scheduler.is_none()
+                RunPlace::LikeEmulated { own, .. } if own.scheduler.is_none()
             );
             begins_with_none.then(|| "none".to_owned())
         }),

@@ -33,7 +33,7 @@ use serde_json::Value;
 
 pub(crate) use self::args::TuneArgs;
 use self::args::{consent, wanted};
-use self::place::{Place, check_can_emulate, end_disk, make, named_disk, say_emulated};
+use self::place::{RunPlace, check_can_emulate, end_disk, make, named_disk, say_emulated};
 use super::{Outcome, answer_code, boxed, persist, stop_on_signals, take_turn, undo};
 use crate::output::Output;
 use crate::progress::{JsonLines, Progress};
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &TuneArgs, output: &Output) -> Outcome {
     if let Some(out) = &args.out {
         record::check_new(out).map_err(boxed)?;
     }
-    let place = Place::choose(args, &session.host, output)?;
+    let place = RunPlace::choose(args, &session.host, output)?;
     let outcome = session.start(&place);
     place.leave(output);
     outcome
@@ -73,11 +73,11 @@ pub(crate) fn run(args: &TuneArgs, output: &Output) -> Outcome {
 
 impl Session<'_> {
     /// A new run: plan, then measure unless the plan alone was asked for.
-    fn start(&self, place: &Place) -> Outcome {
+    fn start(&self, place: &RunPlace) -> Outcome {
         let Session {
             args, host, output, ..
         } = self;
-        if let Place::Target(target) = place
+        if let RunPlace::Target(target) = place
             && !args.dry_run
         {
             // What stands inside is the baseline: not what an interrupted run left there.
@@ -106,7 +106,7 @@ impl Session<'_> {
         if args.dry_run {
             plan.foresee(host).map_err(boxed)?;
             run::check_way(&plan.target, self.user.as_ref()).map_err(boxed)?;
-            if !matches!(place, Place::LikeEmulated { .. }) {
+            if !matches!(place, RunPlace::LikeEmulated { .. }) {
                 self.note_leftovers(&plan.disks)?;
             }
             place.leave_out_of(&mut plan, output);

@@ -21,7 +21,7 @@ pub(super) const EMULATED_MODEL: &str = "hdd-7200";
 const YET_TO_BE_MADE: &str = "loopN";
 
 /// Where a new run measures.
-pub(super) enum Place {
+pub(super) enum RunPlace {
     /// What the user named.
     Target(String),
     /// An emulated disk of our own.
@@ -36,77 +36,77 @@ pub(super) enum Place {
     },
 }
 
-impl Place {
+impl RunPlace {
     pub(super) fn choose(
         args: &TuneArgs,
         host: &Host,
         output: &Output,
-    ) -> Result<Place, Box<dyn Failure>> {
+    ) -> Result<RunPlace, Box<dyn Failure>> {
         if let Some(model) = &args.simulate {
-            return Place::simulated(model, "Simulating".to_owned());
+            return RunPlace::simulated(model, "Simulating".to_owned());
         }
         if let Some(target) = &args.target {
-            return Ok(Place::Target(target.clone()));
+            return Ok(RunPlace::Target(target.clone()));
         }
         if let Some(model) = &args.emulate {
             let own = own_disk(model, args, host)?;
             if args.dry_run {
                 EmulatedDisk::check(&spec(&own), host).map_err(boxed)?;
                 let device = any_loop_device(host);
-                return Ok(Place::LikeEmulated { device, own });
+                return Ok(RunPlace::LikeEmulated { device, own });
             }
             let disk = make(&own)?;
             say_emulated("Measuring", &disk, &own, output);
-            return Ok(Place::Emulated { disk, own });
+            return Ok(RunPlace::Emulated { disk, own });
         }
         let lacks = lacks_for_emulation(host);
         if !lacks.is_empty() && args.user.is_none() && !args.precondition {
             let what: Vec<String> = lacks.iter().map(|(what, _)| what.clone()).collect();
             let because = format!("No emulated disk here ({}): simulating", what.join("; "));
-            return Place::simulated(EMULATED_MODEL, because);
+            return RunPlace::simulated(EMULATED_MODEL, because);
         }
         let own = named_disk(EMULATED_MODEL)?;
         if args.dry_run {
             let device = any_loop_device(host);
-            return Ok(Place::LikeEmulated { device, own });
+            return Ok(RunPlace::LikeEmulated { device, own });
         }
         check_can_emulate(host)?;
         let disk = make(&own)?;
         say_emulated("No target given: measuring", &disk, &own, output);
-        Ok(Place::Emulated { disk, own })
+        Ok(RunPlace::Emulated { disk, own })
     }
 
-    fn simulated(model: &str, because: String) -> Result<Place, Box<dyn Failure>> {
+    fn simulated(model: &str, because: String) -> Result<RunPlace, Box<dyn Failure>> {
         let disk = Box::new(SimulatedDisk {
             model: disk_file::find(model).map_err(boxed)?,
         });
-        Ok(Place::Simulated { disk, because })
+        Ok(RunPlace::Simulated { disk, because })
     }
 
     /// The emulated disk of our own, made or yet to be made.
     pub(super) fn own_disk(&self) -> Option<&OwnDisk> {
         match self {
-            Place::Emulated { own, .. } | Place::LikeEmulated { own, .. } => Some(own),
-            Place::Target(_) | Place::Simulated { .. } => None,
+            RunPlace::Emulated { own, .. } | RunPlace::LikeEmulated { own, .. } => Some(own),
+            RunPlace::Target(_) | RunPlace::Simulated { .. } => None,
         }
     }
 
     /// The target as the plan understands it.
     pub(super) fn target(&self) -> String {
         match self {
-            Place::Target(target) => target.clone(),
-            Place::Emulated { disk, .. } => disk.device().to_owned(),
-            Place::LikeEmulated { device, .. } => device.clone(),
-            Place::Simulated { disk, .. } => disk.model.name.clone(),
+            RunPlace::Target(target) => target.clone(),
+            RunPlace::Emulated { disk, .. } => disk.device().to_owned(),
+            RunPlace::LikeEmulated { device, .. } => device.clone(),
+            RunPlace::Simulated { disk, .. } => disk.model.name.clone(),
         }
     }
 
     /// What the record is named after.
     pub(super) fn name(&self) -> &str {
         match self {
-            Place::Target(target) => target,
-            Place::Emulated { own, .. } | Place::LikeEmulated { own, .. } => &own.model.name,
-            Place::Simulated { disk, .. } => &disk.model.name,
+            RunPlace::Target(target) => target,
+            RunPlace::Emulated { own, .. } | RunPlace::LikeEmulated { own, .. } => &own.model.name,
+            RunPlace::Simulated { disk, .. } => &disk.model.name,
         }
     }
 
@@ -116,14 +116,14 @@ impl Place {
 
     pub(super) fn emulated(&self) -> Option<&EmulatedDisk> {
         match self {
-            Place::Emulated { disk, .. } => Some(disk),
+            RunPlace::Emulated { disk, .. } => Some(disk),
             _ => None,
         }
     }
 
     /// The first line of a run that touches no device says so.
     pub(super) fn say_simulated(&self, output: &Output) {
-        if let Place::Simulated { disk, because } = self
+        if let RunPlace::Simulated { disk, because } = self
             && !output.is_json()
         {
             output.note(&format!(
@@ -135,7 +135,7 @@ impl Place {
 
     /// In the plan of a dry run, the disk that would be made has the place of the one that was asked instead.
     pub(super) fn leave_out_of(&self, plan: &mut Plan, output: &Output) {
-        if let Place::LikeEmulated { own, .. } = self {
+        if let RunPlace::LikeEmulated { own, .. } = self {
             plan.move_to_disk(YET_TO_BE_MADE);
             output.note(&format!(
                 "A run would make an emulated {}, and remove it afterwards.",
@@ -145,7 +145,7 @@ impl Place {
     }
 
     pub(super) fn leave(self, output: &Output) {
-        if let Place::Emulated { disk, .. } = self {
+        if let RunPlace::Emulated { disk, .. } = self {
             end_disk(disk, output);
         }
     }

@@ -58,7 +58,7 @@ const PACKAGE: &str = "package";
 
 /// How long it goes on, and on how much.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Settings {
+pub struct DesktopSettings {
     /// Starts of a program in a trial.
     pub starts: u32,
     /// How long a trial goes on at least, after it has settled, s.
@@ -67,9 +67,9 @@ pub struct Settings {
     pub size: u64,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
+impl Default for DesktopSettings {
+    fn default() -> DesktopSettings {
+        DesktopSettings {
             starts: 5,
             seconds: 20,
             size: 256 << 20,
@@ -77,15 +77,15 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl DesktopSettings {
     /// Reads what stands after `desktop:`.
     ///
     /// # Errors
     /// A setting that it does not have, or a value that the setting does not take.
-    pub(crate) fn parse(text: &str) -> Result<Settings, SettingError> {
-        let mut given = settings::Settings::parse(NAME, text, KNOWN)?;
-        let default = Settings::default();
-        Ok(Settings {
+    pub(crate) fn parse(text: &str) -> Result<DesktopSettings, SettingError> {
+        let mut given = settings::GivenSettings::parse(NAME, text, KNOWN)?;
+        let default = DesktopSettings::default();
+        Ok(DesktopSettings {
             starts: given.number("starts", 1..=100, default.starts)?,
             seconds: given.number("seconds", 1..=3600, default.seconds)?,
             size: given.size("size", 1 << 20..=1 << 40, default.size)?,
@@ -96,7 +96,7 @@ impl Settings {
 /// The load.
 #[derive(Debug)]
 pub struct Desktop {
-    settings: Settings,
+    settings: DesktopSettings,
     program: Option<Program>,
 }
 
@@ -120,7 +120,7 @@ struct Files {
 
 impl Desktop {
     /// Makes it of its settings.
-    pub fn new(settings: &Settings) -> Desktop {
+    pub fn new(settings: &DesktopSettings) -> Desktop {
         Desktop {
             settings: settings.clone(),
             program: None,
@@ -428,8 +428,11 @@ mod tests {
 
     #[test]
     fn what_it_does_not_have_is_refused_by_name() {
-        assert_eq!(Settings::parse("").unwrap(), Settings::default());
-        let short = Settings::parse("starts=1,seconds=2,size=4m").unwrap();
+        assert_eq!(
+            DesktopSettings::parse("").unwrap(),
+            DesktopSettings::default()
+        );
+        let short = DesktopSettings::parse("starts=1,seconds=2,size=4m").unwrap();
         assert_eq!((short.starts, short.seconds, short.size), (1, 2, 4 << 20));
         for (text, named) in [
             ("start=1", "start"),
@@ -437,14 +440,14 @@ mod tests {
             ("seconds=0", "seconds"),
             ("size=1k", "size"),
         ] {
-            let error = Settings::parse(text).unwrap_err().to_string();
+            let error = DesktopSettings::parse(text).unwrap_err().to_string();
             assert!(error.contains(named), "{error}");
         }
     }
 
     #[test]
     fn its_numbers_are_those_that_can_decide() {
-        let load = Desktop::new(&Settings::default());
+        let load = Desktop::new(&DesktopSettings::default());
         for objective in [Objective::Time, Objective::Frames, Objective::ReadP99] {
             assert_eq!(load.lacks(objective), None);
         }

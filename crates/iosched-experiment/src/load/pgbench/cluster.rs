@@ -20,7 +20,7 @@ use super::error::PgbenchError;
 use super::own::OwnDatabases;
 use super::programs::{Programs, major};
 use super::snapshot::Snapshot;
-use super::{Database, Settings};
+use super::{Database, PgbenchSettings};
 use crate::load::{Workplace, files};
 
 /// A server that is not ready by then does not get ready. Recovery is never needed.
@@ -85,7 +85,7 @@ pub(super) fn scope(wanted: &Scope) -> Result<Scope, PgbenchError> {
 impl Cluster {
     /// Makes the cluster and its database, and remembers what they look like.
     pub(super) fn make(
-        settings: &Settings,
+        settings: &PgbenchSettings,
         at: &Workplace<'_>,
         root: &Path,
         say: &mut dyn FnMut(&str),

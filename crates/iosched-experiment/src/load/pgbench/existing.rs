@@ -13,7 +13,7 @@ use iosched_machine::process::Scope;
 use super::error::PgbenchError;
 use super::own::{OwnDatabases, TIDIED_UP_WITHIN};
 use super::programs::Programs;
-use super::{Database, Settings};
+use super::{Database, PgbenchSettings};
 use crate::load::Workplace;
 
 /// The first version where how a template is copied can be said (before, it was by files).
@@ -50,7 +50,7 @@ impl Existing {
     /// Makes the template.
     pub(super) fn make(
         &self,
-        settings: &Settings,
+        settings: &PgbenchSettings,
         say: &mut dyn FnMut(&str),
     ) -> Result<(), PgbenchError> {
         say(&format!(

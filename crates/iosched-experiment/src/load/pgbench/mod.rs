@@ -69,7 +69,7 @@ const KNOWN: &[&str] = &[
 
 /// A database and what is run on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Settings {
+pub struct PgbenchSettings {
     /// pgbench's scale: 100 000 accounts, 16 MB each.
     pub scale: u32,
     /// Clients side by side.
@@ -104,14 +104,14 @@ pub enum Mode {
 /// What a load has besides its settings.
 pub(crate) struct Parsed {
     /// The load's settings.
-    pub settings: Settings,
+    pub settings: PgbenchSettings,
     /// Time of a trial, if it is given here.
     pub time: Option<Duration>,
     /// Its share in the verdict over all loads.
     pub weight: f64,
 }
 
-impl Settings {
+impl PgbenchSettings {
     /// What the database and its copy take.
     fn bytes_kept(&self) -> u64 {
         2 * (u64::from(self.scale) * BYTES_PER_SCALE + BYTES_BESIDE)
@@ -119,7 +119,7 @@ impl Settings {
 
     /// Reads `scale=50,clients=100,…`, and what `--pg` says.
     pub(crate) fn parse(text: &str, connection: Option<&str>) -> Result<Parsed, PgbenchSpecError> {
-        let mut given = settings::Settings::parse("pgbench", text, KNOWN)?;
+        let mut given = settings::GivenSettings::parse("pgbench", text, KNOWN)?;
         let transactions = match given.number("transactions", 1..=u64::from(u32::MAX), 0)? {
             0 => None,
             number => Some(number),
@@ -135,7 +135,7 @@ impl Settings {
             let cause = "simple, extended or prepared is wanted";
             return Err(given.refuse("protocol", protocol, cause).into());
         }
-        let settings = Settings {
+        let settings = PgbenchSettings {
             scale: given.number("scale", 1..=100_000, 50)?,
             clients: given.number("clients", 1..=10_000, 100)?,
             threads: given.number("threads", 1..=1000, 2)?,
@@ -170,7 +170,7 @@ impl Settings {
     }
 }
 
-fn mode(given: &mut settings::Settings<'_>) -> Result<Mode, PgbenchSpecError> {
+fn mode(given: &mut settings::GivenSettings<'_>) -> Result<Mode, PgbenchSpecError> {
     let text = given.text("mode").unwrap_or("tpcb");
     Ok(match text {
         "tpcb" => Mode::Tpcb,
@@ -206,7 +206,7 @@ trait Database: std::fmt::Debug {
 /// pgbench, and a database for it.
 #[derive(Debug)]
 pub struct PgbenchLoad {
-    settings: Settings,
+    settings: PgbenchSettings,
     database: Option<Box<dyn Database>>,
     /// What is, or will be, on an external server.
     own: Option<OwnDatabases>,
@@ -214,7 +214,7 @@ pub struct PgbenchLoad {
 
 impl PgbenchLoad {
     /// Checks the settings.
-    pub fn new(settings: &Settings) -> Result<PgbenchLoad, PgbenchSpecError> {
+    pub fn new(settings: &PgbenchSettings) -> Result<PgbenchLoad, PgbenchSpecError> {
         settings.check()?;
         Ok(PgbenchLoad {
             settings: settings.clone(),
@@ -230,7 +230,7 @@ impl PgbenchLoad {
 
     /// The arguments of a trial.
     fn arguments(&self, turn: &Turn<'_>, logs: &Path) -> Vec<String> {
-        let Settings {
+        let PgbenchSettings {
             clients,
             threads,
             transactions,
@@ -474,8 +474,8 @@ impl Load for PgbenchLoad {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Settings, PgbenchSpecError> {
-        Settings::parse(text, None).map(|parsed| parsed.settings)
+    fn parse(text: &str) -> Result<PgbenchSettings, PgbenchSpecError> {
+        PgbenchSettings::parse(text, None).map(|parsed| parsed.settings)
     }
 
     #[test]
@@ -522,10 +522,10 @@ mod tests {
     #[test]
     fn a_password_is_not_taken_because_the_record_keeps_the_plan() {
         for connection in ["host=h password=x", "postgres://me:x@h/d"] {
-            let error = Settings::parse("", Some(connection)).err().unwrap();
+            let error = PgbenchSettings::parse("", Some(connection)).err().unwrap();
             assert!(matches!(error, PgbenchSpecError::Password), "{connection}");
         }
-        assert!(Settings::parse("", Some("postgresql://h/d")).is_err());
-        assert!(Settings::parse("", Some("host=/run/postgresql user=me")).is_ok());
+        assert!(PgbenchSettings::parse("", Some("postgresql://h/d")).is_err());
+        assert!(PgbenchSettings::parse("", Some("host=/run/postgresql user=me")).is_ok());
     }
 }

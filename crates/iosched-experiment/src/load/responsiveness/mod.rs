@@ -50,7 +50,7 @@ const ROOM_FOR_PROGRAM: u64 = 64 << 20;
 
 /// What runs, and beside what.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Settings {
+pub struct ResponsivenessSettings {
     /// Streams that read one after the other, 128 KiB each.
     pub readers: u32,
     /// Streams that read 4 KiB here and there.
@@ -68,9 +68,9 @@ pub struct Settings {
     pub command: Option<String>,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
+impl Default for ResponsivenessSettings {
+    fn default() -> ResponsivenessSettings {
+        ResponsivenessSettings {
             readers: 10,
             random_readers: 0,
             writers: 0,
@@ -82,14 +82,14 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl ResponsivenessSettings {
     /// Reads what stands after `responsiveness:`.
     ///
     /// # Errors
     /// A setting that it does not have, or a value that the setting does not take.
-    pub(crate) fn parse(text: &str) -> Result<Settings, SettingError> {
-        let mut given = settings::Settings::parse(NAME, text, KNOWN)?;
-        let default = Settings::default();
+    pub(crate) fn parse(text: &str) -> Result<ResponsivenessSettings, SettingError> {
+        let mut given = settings::GivenSettings::parse(NAME, text, KNOWN)?;
+        let default = ResponsivenessSettings::default();
         // Who names streams means these, and not ten readers besides.
         let streams = &KNOWN[..4];
         let names_streams = streams.iter().any(|name| given.has(name));
@@ -104,7 +104,7 @@ impl Settings {
             let split = words::split(line);
             split.map_err(|cause| given.refuse("command", line, cause.to_string()))?;
         }
-        Ok(Settings {
+        Ok(ResponsivenessSettings {
             readers,
             random_readers,
             writers,
@@ -135,7 +135,7 @@ impl Settings {
 /// The load.
 #[derive(Debug)]
 pub struct Responsiveness {
-    settings: Settings,
+    settings: ResponsivenessSettings,
     streams: Option<JobFile>,
     program: Option<Program>,
 }
@@ -145,7 +145,7 @@ impl Responsiveness {
     ///
     /// # Errors
     /// Never with settings that were parsed: a record may be anybody's.
-    pub fn new(settings: &Settings) -> Result<Responsiveness, JobFileError> {
+    pub fn new(settings: &ResponsivenessSettings) -> Result<Responsiveness, JobFileError> {
         let text = settings.job_file();
         let streams = (!text.is_empty()).then(|| JobFile::parse(NAME, &text));
         Ok(Responsiveness {
@@ -316,19 +316,22 @@ mod tests {
 
     #[test]
     fn ten_readers_are_meant_where_no_stream_is_named() {
-        assert_eq!(Settings::parse("").unwrap(), Settings::default());
-        let few = Settings::parse("writers=2,starts=5,size=16m").unwrap();
-        let expected = Settings {
+        assert_eq!(
+            ResponsivenessSettings::parse("").unwrap(),
+            ResponsivenessSettings::default()
+        );
+        let few = ResponsivenessSettings::parse("writers=2,starts=5,size=16m").unwrap();
+        let expected = ResponsivenessSettings {
             readers: 0,
             writers: 2,
             starts: 5,
             size: 16 << 20,
-            ..Settings::default()
+            ..ResponsivenessSettings::default()
         };
         assert_eq!(few, expected);
-        let of_command = Settings::parse("command=touch writers=1").unwrap();
+        let of_command = ResponsivenessSettings::parse("command=touch writers=1").unwrap();
         assert_eq!((of_command.readers, of_command.writers), (10, 0));
-        let idle = Settings::parse("readers=0").unwrap();
+        let idle = ResponsivenessSettings::parse("readers=0").unwrap();
         assert!(Responsiveness::new(&idle).unwrap().streams.is_none());
     }
 
@@ -341,14 +344,15 @@ mod tests {
             ("size=1k", "size"),
             ("command='x", "command"),
         ] {
-            let error = Settings::parse(text).unwrap_err().to_string();
+            let error = ResponsivenessSettings::parse(text).unwrap_err().to_string();
             assert!(error.contains(named), "{error}");
         }
     }
 
     #[test]
     fn every_kind_of_stream_is_a_job_that_goes_on() {
-        let settings = Settings::parse("readers=2,random-readers=1,writers=1,random-writers=3");
+        let settings =
+            ResponsivenessSettings::parse("readers=2,random-readers=1,writers=1,random-writers=3");
         let load = Responsiveness::new(&settings.unwrap()).unwrap();
         assert_eq!(load.streams.as_ref().unwrap().workers(), 7);
         let kept: u64 = load.kept(0).iter().map(|kept| kept.bytes).sum();

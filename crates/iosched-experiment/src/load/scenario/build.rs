@@ -11,7 +11,7 @@ use iosched_sim::workload::{Access, Job, Syncing};
 
 use super::super::Outcome;
 use super::super::build::{
-    HEADER_GROUPS, HEADERS, SOURCES_OF_A_DIRECTORY, Settings, UNIT, units_of_source,
+    BuildSettings, HEADER_GROUPS, HEADERS, SOURCES_OF_A_DIRECTORY, UNIT, units_of_source,
 };
 use super::files::{File, Files, sectors};
 
@@ -30,7 +30,7 @@ struct Tree {
 }
 
 /// Processes that build the sources, then one that puts the objects together and waits until all is on the disk.
-pub(super) fn jobs(settings: &Settings, files: &mut Files) -> Vec<Job> {
+pub(super) fn jobs(settings: &BuildSettings, files: &mut Files) -> Vec<Job> {
     let unit = UNIT as u64;
     let size = |source: u32| u64::from(units_of_source(source)) * unit;
     let tree = Tree {
@@ -90,7 +90,7 @@ fn step(op: Op, start: Sector, length: Sectors, think: Nanos) -> Step {
 
 /// Headers that are not in memory yet are read by whoever comes to them first: who has fewer sources before, and of
 /// those the first.
-fn compilers(settings: &Settings, tree: &Tree) -> Vec<Job> {
+fn compilers(settings: &BuildSettings, tree: &Tree) -> Vec<Job> {
     let lists: Vec<Vec<u32>> = (0..settings.jobs)
         .map(|job| sources_of(settings, job))
         .collect();
@@ -117,7 +117,7 @@ fn compilers(settings: &Settings, tree: &Tree) -> Vec<Job> {
 }
 
 /// Every so manieth directory, its files in the order of their names, as the shell lists them.
-fn sources_of(settings: &Settings, job: u32) -> Vec<u32> {
+fn sources_of(settings: &BuildSettings, job: u32) -> Vec<u32> {
     let directories = settings.files.div_ceil(SOURCES_OF_A_DIRECTORY);
     let own = (0..directories).filter(|directory| (directory + 1) % settings.jobs == job);
     own.flat_map(|directory| {

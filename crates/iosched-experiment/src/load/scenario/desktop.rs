@@ -10,8 +10,8 @@ use iosched_sim::workload::{Access, Job, Mix, Pattern, Syncing, Think};
 
 use super::super::Outcome;
 use super::super::desktop::{
-    BETWEEN_COMMITS, BETWEEN_READS, CHUNK, FILES_OF_A_PACKAGE, PAGE, PROFILE, SETTLING,
-    SMALL_READS, Settings,
+    BETWEEN_COMMITS, BETWEEN_READS, CHUNK, DesktopSettings, FILES_OF_A_PACKAGE, PAGE, PROFILE,
+    SETTLING, SMALL_READS,
 };
 use super::files::{File, Files, sectors};
 use super::{simulated, starts};
@@ -26,7 +26,7 @@ const PACKAGE: usize = 4;
 
 /// The starts, spread over the time of the trial, then what goes on beside them. The small reads last as long as
 /// the trial.
-pub(super) fn jobs(settings: &Settings, files: &mut Files, seed: u64) -> Vec<Job> {
+pub(super) fn jobs(settings: &DesktopSettings, files: &mut Files, seed: u64) -> Vec<Job> {
     let settled = simulated::nanos(SETTLING);
     let whole = Nanos::from_secs(settings.seconds.into());
     let begin = |start: u32| {
@@ -154,7 +154,7 @@ fn unpacks(files: &mut Files) -> Job {
 }
 
 /// As the load itself says it.
-pub(super) fn outcome(settings: &Settings, simulated: &Simulated) -> Outcome {
+pub(super) fn outcome(settings: &DesktopSettings, simulated: &Simulated) -> Outcome {
     let took = starts::took(settings.starts, simulated);
     let (mean, slowest) = starts::mean_and_slowest(&took);
     let beside = &simulated.processes[settings.starts as usize..];

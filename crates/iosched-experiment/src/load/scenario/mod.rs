@@ -40,11 +40,11 @@ pub const LONGEST: Nanos = Nanos::from_secs(3600);
 #[serde(rename_all = "snake_case")]
 pub enum Scenario {
     /// A program that is started beside streams.
-    Responsiveness(real_responsiveness::Settings),
+    Responsiveness(real_responsiveness::ResponsivenessSettings),
     /// A desktop beside a copy.
-    Desktop(real_desktop::Settings),
+    Desktop(real_desktop::DesktopSettings),
     /// Many small files that become others.
-    Build(real_build::Settings),
+    Build(real_build::BuildSettings),
 }
 
 /// Why it cannot be simulated.
@@ -110,10 +110,13 @@ impl Scenario {
         let (name, settings) = text.split_once(':').unwrap_or((text, ""));
         Some(match name {
             real_responsiveness::NAME => {
-                real_responsiveness::Settings::parse(settings).map(Scenario::Responsiveness)
+                real_responsiveness::ResponsivenessSettings::parse(settings)
+                    .map(Scenario::Responsiveness)
             }
-            real_desktop::NAME => real_desktop::Settings::parse(settings).map(Scenario::Desktop),
-            real_build::NAME => real_build::Settings::parse(settings).map(Scenario::Build),
+            real_desktop::NAME => {
+                real_desktop::DesktopSettings::parse(settings).map(Scenario::Desktop)
+            }
+            real_build::NAME => real_build::BuildSettings::parse(settings).map(Scenario::Build),
             _ => return None,
         })
     }

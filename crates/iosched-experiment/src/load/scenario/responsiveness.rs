@@ -5,12 +5,12 @@ use iosched_sim::units::Sectors;
 use iosched_sim::workload::{Job, Mix, Pattern, Sizes};
 
 use super::super::Outcome;
-use super::super::responsiveness::{SETTLING, Settings};
+use super::super::responsiveness::{ResponsivenessSettings, SETTLING};
 use super::files::Files;
 use super::{simulated, starts};
 
 /// The starts, then the streams.
-pub(super) fn jobs(settings: &Settings, files: &mut Files, seed: u64) -> Vec<Job> {
+pub(super) fn jobs(settings: &ResponsivenessSettings, files: &mut Files, seed: u64) -> Vec<Job> {
     let settled = simulated::nanos(SETTLING);
     let mut jobs = starts::jobs(settings.starts, &|_| settled, files, seed);
     let in_sequence = Pattern::Sequential {
@@ -55,7 +55,7 @@ pub(super) fn jobs(settings: &Settings, files: &mut Files, seed: u64) -> Vec<Job
 }
 
 /// As the load itself says it.
-pub(super) fn outcome(settings: &Settings, simulated: &Simulated) -> Outcome {
+pub(super) fn outcome(settings: &ResponsivenessSettings, simulated: &Simulated) -> Outcome {
     let took = starts::took(settings.starts, simulated);
     let (mean, slowest) = starts::mean_and_slowest(&took);
     Outcome {

@@ -128,7 +128,7 @@ impl Tracer for Accesses {
 #[cfg(test)]
 mod tests {
     use iosched_sim::disk::{self, ModelOptions};
-    use iosched_sim::scheduler::{Kernel, SchedulerSpec, Settings, build};
+    use iosched_sim::scheduler::{Kernel, NamedValues, SchedulerSpec, build};
     use iosched_sim::simulate::{Setup, run, write_line};
     use iosched_sim::trace::kernel::Reader;
     use iosched_sim::units::Nanos;
@@ -162,7 +162,7 @@ mod tests {
             queue_depth: 4,
             until: Nanos::from_secs(4),
             ..Setup::new(
-                build(&none, &Kernel::default(), &Settings::new()).unwrap(),
+                build(&none, &Kernel::default(), &NamedValues::new()).unwrap(),
                 disk,
                 jobs,
             )

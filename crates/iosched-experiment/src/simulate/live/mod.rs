@@ -28,7 +28,7 @@ use iosched_machine::foreign;
 use iosched_machine::host::Host;
 use iosched_machine::process::Stop;
 use iosched_sim::disk::{DiskModel, Model, ModelOptions};
-use iosched_sim::scheduler::{self, BlockLayer, Kernel, SchedulerSpec, Settings};
+use iosched_sim::scheduler::{self, BlockLayer, Kernel, NamedValues, SchedulerSpec};
 use iosched_sim::units::Bytes;
 use iosched_sim::workload::Job;
 use iosched_sim::workload::fio_job;
@@ -304,7 +304,7 @@ fn checked_scheduler(text: &str, kernel: &Kernel) -> Result<SchedulerSpec, LiveE
             kernel: kernel.version.to_string(),
         });
     }
-    scheduler::build(&spec, kernel, &Settings::new())?; // tells what is wrong, if anything
+    scheduler::build(&spec, kernel, &NamedValues::new())?; // tells what is wrong, if anything
     Ok(spec)
 }
 

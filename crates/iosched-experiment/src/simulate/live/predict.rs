@@ -11,7 +11,7 @@ use iosched_machine::user_files::{self, NewFile};
 use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::disk::DiskModel;
 use iosched_sim::request::{IoPriority, ProcessId};
-use iosched_sim::scheduler::{self, SchedulerSpec, Settings};
+use iosched_sim::scheduler::{self, NamedValues, SchedulerSpec};
 use iosched_sim::simulate::{
     self, BlockEvent, HostTimes, MultiQueueSettings, Outcome, Setup, Tracer,
 };
@@ -58,7 +58,7 @@ pub(super) fn pace(plan: &Plan, driver_depth: usize) -> Result<Pace, LiveError> 
         let none = scheduler::build(
             &SchedulerSpec::parse("none")?,
             &plan.kernel,
-            &Settings::new(),
+            &NamedValues::new(),
         )?;
         let outcome = simulate::run(
             Setup {
@@ -197,7 +197,7 @@ fn setup(
             .for_each(|job| job.priority = inherited);
     }
     let volatile = plan.wanted.model.write_cache();
-    let built = scheduler::build(scheduler, &kernel, &Settings::new())?;
+    let built = scheduler::build(scheduler, &kernel, &NamedValues::new())?;
     Ok(Setup {
         queue_depth: usize::try_from(machine.driver_depth).unwrap_or(1),
         limits,

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use iosched_sim::request::ProcessId;
 use iosched_sim::simulate::TagSteal;
-use iosched_sim::trace::kernel::{Action, Event, Line, Remark};
+use iosched_sim::trace::kernel::{Action, Line, Remark, TraceEvent};
 use iosched_sim::units::{Nanos, Sector, Time};
 use serde::{Deserialize, Serialize};
 
@@ -128,7 +128,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn event(&mut self, event: &Event) {
+    fn event(&mut self, event: &TraceEvent) {
         let process = event.process;
         self.began.get_or_insert(event.time);
         match event.action {
@@ -208,7 +208,7 @@ mod tests {
     use std::num::NonZeroU32;
 
     use iosched_sim::disk::{self, ModelOptions};
-    use iosched_sim::scheduler::{Kernel, SchedulerSpec, Settings, build};
+    use iosched_sim::scheduler::{Kernel, NamedValues, SchedulerSpec, build};
     use iosched_sim::simulate::{BlockEvent, MultiQueueSettings, Setup, Tracer, run, write_line};
     use iosched_sim::trace::kernel::Reader;
     use iosched_sim::workload::fio_job;
@@ -302,7 +302,7 @@ mod tests {
         );
         let jobs = fio_job::parse(&load, disk.capacity()).unwrap();
         let none = SchedulerSpec::parse("none").unwrap();
-        let none = build(&none, &Kernel::default(), &Settings::new()).unwrap();
+        let none = build(&none, &Kernel::default(), &NamedValues::new()).unwrap();
         let setup = Setup {
             queue_depth,
             multi_queue: MultiQueueSettings {

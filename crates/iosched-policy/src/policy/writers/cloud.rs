@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use iosched_machine::host::Host;
 
-use super::shell::{self, Environment, Place, Write};
+use super::shell::{self, Environment, FollowedDisk, Write};
 use super::systemd::Units;
 use super::{files_of, inits, text_of};
 
 /// What it writes at every boot.
-pub(super) fn writes(host: &Host, units: &Units<'_>, place: &Place<'_>) -> Vec<Write> {
+pub(super) fn writes(host: &Host, units: &Units<'_>, place: &FollowedDisk<'_>) -> Vec<Write> {
     let services = ["cloud-final", "cloud-init", "cloud-init-network"];
     let is_started = services
         .iter()
@@ -179,7 +179,11 @@ mod tests {
             write(dir.path(), name, text);
         }
         let disks = disks(&host).unwrap();
-        let found = writes(&host, &Units::of(&host), &Place::of(&host, &disks[0]));
+        let found = writes(
+            &host,
+            &Units::of(&host),
+            &FollowedDisk::of(&host, &disks[0]),
+        );
         let told = |write: &Write| {
             let doubt = if write.certain { "" } else { "?" };
             let value = write.value.as_deref().unwrap_or("…");

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use iosched_machine::host::Host;
 
-use super::shell::{self, Environment, Place, Write};
+use super::shell::{self, Environment, FollowedDisk, Write};
 use super::{files_of, text_of};
 
 /// Tables that are read whatever they are called, and whether they name the user before the command.
@@ -23,7 +23,7 @@ const TABLES: [(&str, bool); 5] = [
 const OF_BUSYBOX: &str = "/etc/crontabs/root";
 
 /// What they write when cron starts.
-pub(super) fn writes(host: &Host, place: &Place<'_>) -> Vec<Write> {
+pub(super) fn writes(host: &Host, place: &FollowedDisk<'_>) -> Vec<Write> {
     let tables = TABLES.iter();
     let mut found: Vec<Write> = tables
         .flat_map(|&(path, has_user)| of_table(host, place, Path::new(path), has_user))
@@ -70,7 +70,7 @@ fn is_read(host: &Host, file: &Path) -> Option<bool> {
     (!is_debian).then_some(true)
 }
 
-fn of_table(host: &Host, place: &Place<'_>, file: &Path, has_user: bool) -> Vec<Write> {
+fn of_table(host: &Host, place: &FollowedDisk<'_>, file: &Path, has_user: bool) -> Vec<Write> {
     let text = text_of(host, file).unwrap_or_default();
     let mut environment = Environment::default();
     let mut shell = "/bin/sh".to_owned();
@@ -160,7 +160,7 @@ mod tests {
                 write.value.as_deref().unwrap_or("…")
             )
         };
-        let found = writes(&host, &Place::of(&host, &disks[0])).into_iter();
+        let found = writes(&host, &FollowedDisk::of(&host, &disks[0])).into_iter();
         found.map(told).collect()
     }
 

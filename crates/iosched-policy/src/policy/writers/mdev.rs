@@ -10,7 +10,7 @@ use iosched_machine::host::Host;
 use iosched_machine::sysfs::sysfs_name;
 use regex_lite::Regex;
 
-use super::shell::{self, Environment, Place, Write};
+use super::shell::{self, Environment, FollowedDisk, Write};
 use super::systemd::Units;
 use super::{inits, text_of};
 use crate::policy::matching::KnownDisk;
@@ -22,7 +22,7 @@ const PATH: &str = "/etc/mdev.conf";
 pub(super) fn writes(
     host: &Host,
     units: &Units<'_>,
-    place: &Place<'_>,
+    place: &FollowedDisk<'_>,
     disk: &KnownDisk,
 ) -> Vec<Write> {
     let path = Path::new(PATH);
@@ -221,7 +221,7 @@ mod tests {
             write(dir.path(), name, text);
         }
         let disks = disks(&host).unwrap();
-        let place = Place::of(&host, &disks[0]);
+        let place = FollowedDisk::of(&host, &disks[0]);
         let found = writes(&host, &Units::of(&host), &place, &disks[0]);
         let told = |write: &Write| {
             let doubt = if write.certain { "" } else { "?" };

@@ -9,7 +9,7 @@ use iosched_switch as switch;
 
 use super::inits::is_started;
 use super::services::{of_kind, target_of};
-use super::shell::{self, Environment, Place};
+use super::shell::{self, Environment, FollowedDisk};
 use super::systemd::Units;
 use super::{Writer, WriterKind, files_of, text_of};
 use crate::policy::matching::KnownDisk;
@@ -440,7 +440,7 @@ impl Section {
 
     /// What the scripts of a section write as the profile comes into force.
     fn writers_of_scripts(&self, host: &Host, disk: &KnownDisk) -> Vec<Writer> {
-        let place = Place::of(host, disk);
+        let place = FollowedDisk::of(host, disk);
         let environment = Environment {
             has_more: true, // the profile's variables, and those of the daemon
             ..Environment::default()

@@ -7,7 +7,7 @@ use iosched_machine::host::Host;
 use iosched_machine::sysfs::sysfs_name;
 
 use super::inits::{is_started, links_of_init, services_of_openrc};
-use super::shell::{self, Place, Write};
+use super::shell::{self, FollowedDisk, Write};
 use super::systemd::{KNOWN, Sure, Units};
 use super::{Writer, WriterKind, cloud, cron, files_of, is_executable, mdev, text_of};
 use crate::policy::matching::KnownDisk;
@@ -28,7 +28,7 @@ pub(super) fn writers(
     disk: &KnownDisk,
     asked_for: &[(String, Sure)],
 ) -> Vec<Writer> {
-    let place = Place::of(host, disk);
+    let place = FollowedDisk::of(host, disk);
     let mut of_units = units.writes(&place, asked_for);
     let of_scripts = boot_scripts(host, units, &place);
     // systemd starts rc.local by a unit.
@@ -58,7 +58,7 @@ pub(super) fn writers(
 }
 
 /// What the scripts of all inits write, in their order.
-fn boot_scripts(host: &Host, units: &Units<'_>, place: &Place<'_>) -> Vec<Write> {
+fn boot_scripts(host: &Host, units: &Units<'_>, place: &FollowedDisk<'_>) -> Vec<Write> {
     let mut of_scripts = init_scripts(host, units, place);
     of_scripts.extend(openrc_scripts(host, place));
     for script in BOOT_SCRIPTS {
@@ -170,7 +170,7 @@ fn writer(kind: WriterKind, file: &Path, index: usize, target: &str, value: &str
 }
 
 /// The scripts of `/etc/init.d` that are started and have no unit of systemd in their place.
-fn init_scripts(host: &Host, units: &Units<'_>, place: &Place<'_>) -> Vec<Write> {
+fn init_scripts(host: &Host, units: &Units<'_>, place: &FollowedDisk<'_>) -> Vec<Write> {
     let mut seen = std::collections::BTreeSet::new();
     let mut found = Vec::new();
     for (name, link) in links_of_init(host) {
@@ -194,7 +194,7 @@ fn init_scripts(host: &Host, units: &Units<'_>, place: &Place<'_>) -> Vec<Write>
 }
 
 /// The services of OpenRC's run levels; that called `local` runs `/etc/local.d/*.start`.
-fn openrc_scripts(host: &Host, place: &Place<'_>) -> Vec<Write> {
+fn openrc_scripts(host: &Host, place: &FollowedDisk<'_>) -> Vec<Write> {
     let mut found = Vec::new();
     for name in services_of_openrc(host) {
         if name == "local" {

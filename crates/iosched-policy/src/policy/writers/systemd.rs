@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use iosched_machine::host::Host;
 
-use super::shell::{self, Environment, Place, Rights, UNKNOWN, Write};
+use super::shell::{self, Environment, FollowedDisk, Rights, UNKNOWN, Write};
 use super::{files_of, is_executable, text_of};
 use crate::system_config::cmdline;
 
@@ -127,7 +127,11 @@ impl<'a> Units<'a> {
     }
 
     /// What the services write that are started at boot, and those that rules of udev ask for.
-    pub(super) fn writes(&self, place: &Place<'_>, asked_for: &[(String, Sure)]) -> Vec<Write> {
+    pub(super) fn writes(
+        &self,
+        place: &FollowedDisk<'_>,
+        asked_for: &[(String, Sure)],
+    ) -> Vec<Write> {
         let mut names = self.started().clone();
         for (name, sure) in asked_for {
             self.add(&mut names, name.clone(), *sure);
@@ -308,7 +312,7 @@ impl<'a> Units<'a> {
     }
 
     /// What the commands of a service write.
-    fn writes_of(&self, place: &Place<'_>, name: &str) -> Vec<Write> {
+    fn writes_of(&self, place: &FollowedDisk<'_>, name: &str) -> Vec<Write> {
         let settings = self.load(name);
         let is_certain = !settings.iter().any(|of| {
             of.section == "Unit"
@@ -765,7 +769,7 @@ mod tests {
             .iter()
             .map(|(name, sure)| ((*name).to_owned(), *sure))
             .collect();
-        let writes = Units::of(&host).writes(&Place::of(&host, &disks[0]), &asked_for);
+        let writes = Units::of(&host).writes(&FollowedDisk::of(&host, &disks[0]), &asked_for);
         let told = |write: &Write| {
             let doubt = if write.certain { "" } else { "?" };
             let value = write.value.as_deref().unwrap_or("…");

@@ -16,7 +16,7 @@ use iosched_machine::sysfs::sysfs_name;
 
 use super::rule_text::{Line, Operator, Token, lines};
 use super::services::of_kind;
-use super::shell::{self, Environment, Place};
+use super::shell::{self, Environment, FollowedDisk};
 use super::substitute::{Substituted, substituted};
 use super::systemd::{self, Sure};
 use super::truth::Truth;
@@ -47,7 +47,7 @@ pub(super) struct Followed {
 /// What the rules do to a disk at an event (`add` or `change`), in udev's order: assignments as they come, programs after
 /// all of them.
 pub(super) fn followed(host: &Host, disk: &KnownDisk, action: &str) -> Followed {
-    let mut event = Event::new(host, disk, action);
+    let mut event = Uevent::new(host, disk, action);
     for file in files_of(host, &DIRECTORIES, ".rules") {
         let text = text_of(host, &file).unwrap_or_default();
         event.follow(&file, &lines(&text));
@@ -69,7 +69,7 @@ pub(super) fn imports_from_command_line(host: &Host, parameter: &str) -> bool {
 }
 
 /// An event that is followed through the rules.
-struct Event<'a> {
+struct Uevent<'a> {
     host: &'a Host,
     disk: &'a KnownDisk,
     action: &'a str,
@@ -85,8 +85,8 @@ struct Event<'a> {
     followed: Followed,
 }
 
-impl Event<'_> {
-    fn new<'a>(host: &'a Host, disk: &'a KnownDisk, action: &'a str) -> Event<'a> {
+impl Uevent<'_> {
+    fn new<'a>(host: &'a Host, disk: &'a KnownDisk, action: &'a str) -> Uevent<'a> {
         let mut properties = disk.properties.clone();
         properties.set("DEVTYPE", "disk");
         properties.set("DEVNAME", &format!("/dev/{}", disk.device.name));
@@ -107,7 +107,7 @@ impl Event<'_> {
             .take_while(|directory| *directory != root)
             .map(Path::to_owned)
             .collect();
-        Event {
+        Uevent {
             host,
             disk,
             action,
@@ -313,7 +313,7 @@ impl Event<'_> {
                         };
                         *program = path;
                     }
-                    let place = Place::of(self.host, self.disk);
+                    let place = FollowedDisk::of(self.host, self.disk);
                     let environment = Environment {
                         has_more: true,
                         ..Environment::default()

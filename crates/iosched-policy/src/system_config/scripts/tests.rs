@@ -321,7 +321,7 @@ fn check(
 
 /// One script, or two that are sourced one after the other.
 fn kinds(texts: &[String]) -> Vec<Script<'_>> {
-    let kinds = [Kind::Grub, Kind::GrubDropIn];
+    let kinds = [ScriptKind::Grub, ScriptKind::GrubDropIn];
     texts.iter().map(String::as_str).zip(kinds).collect()
 }
 

@@ -13,7 +13,7 @@ use crate::words::{bound, clipped, number, percent};
 /// Points and intervals per load and arm around the line of the baseline, the margin shaded. Ratios of
 /// which less is better have a chart of their own: on one axis, right would mean both.
 pub(super) fn charts(of: &Source) -> Vec<Chart> {
-    let (more, less): (Vec<Row>, Vec<Row>) = rows(of.analysis)
+    let (more, less): (Vec<ContestRow>, Vec<ContestRow>) = rows(of.analysis)
         .into_iter()
         .partition(|row| row.higher_is_better);
     let are_both = !more.is_empty() && !less.is_empty();
@@ -25,7 +25,7 @@ pub(super) fn charts(of: &Source) -> Vec<Chart> {
         .collect()
 }
 
-fn chart(of: &Source, id: &str, contests: &[Row], is_one_of_two: bool) -> Chart {
+fn chart(of: &Source, id: &str, contests: &[ContestRow], is_one_of_two: bool) -> Chart {
     let Source { record, analysis } = of;
     let plan = &record.header.plan;
     let confidence = percent(plan.rules.confidence);
@@ -40,7 +40,7 @@ fn chart(of: &Source, id: &str, contests: &[Row], is_one_of_two: bool) -> Chart 
         points: contests
             .iter()
             .enumerate()
-            .filter_map(|(row, Row { contest, .. })| {
+            .filter_map(|(row, ContestRow { contest, .. })| {
                 let ratio = to_baseline(contest, arm, analysis.baseline)?;
                 Some(point(ratio, rows.place(row, arm), label, of.baseline()))
             })
@@ -146,7 +146,7 @@ fn ratios(analysis: &Analysis) -> Vec<(String, Interval)> {
 }
 
 /// A contest with its name and what its ratios mean.
-struct Row<'a> {
+struct ContestRow<'a> {
     name: String,
     /// What is compared; none over all loads.
     objective: Option<Objective>,
@@ -155,14 +155,14 @@ struct Row<'a> {
 }
 
 /// The contest of each load, and the one over all loads, in which more is better whatever the loads say.
-fn rows(analysis: &Analysis) -> Vec<Row<'_>> {
-    let loads = analysis.loads.iter().map(|load| Row {
+fn rows(analysis: &Analysis) -> Vec<ContestRow<'_>> {
+    let loads = analysis.loads.iter().map(|load| ContestRow {
         name: clipped(&load.name),
         objective: Some(load.objective),
         higher_is_better: load.objective.higher_is_better(),
         contest: &load.contest,
     });
-    let overall = analysis.overall.iter().map(|contest| Row {
+    let overall = analysis.overall.iter().map(|contest| ContestRow {
         name: "over all loads".to_owned(),
         objective: None,
         higher_is_better: true,
@@ -201,10 +201,10 @@ fn point(ratio: Interval, y: f64, label: &str, baseline: &str) -> Point {
 }
 
 /// What is measured, and which way is good; the rows agree on it.
-fn direction(rows: &[Row]) -> String {
+fn direction(rows: &[ContestRow]) -> String {
     let what = match rows {
         [
-            Row {
+            ContestRow {
                 objective: Some(objective),
                 ..
             },

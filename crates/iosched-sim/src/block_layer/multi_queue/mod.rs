@@ -46,7 +46,7 @@ use waiters::{Waiters, WakeState};
 
 /// What a multi-queue block layer is like.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Settings {
+pub(crate) struct MultiQueueParameters {
     pub(crate) limits: MergeLimits,
     /// How the device is attached, and how many commands its driver gives to it at a time: from each
     /// hardware queue, or with a budget from all together.
@@ -115,8 +115,11 @@ pub(crate) struct MultiQueue {
 }
 
 impl MultiQueue {
-    pub(crate) fn new(mut scheduler: Box<dyn Elevator>, settings: &Settings) -> MultiQueue {
-        let Settings {
+    pub(crate) fn new(
+        mut scheduler: Box<dyn Elevator>,
+        settings: &MultiQueueParameters,
+    ) -> MultiQueue {
+        let MultiQueueParameters {
             kernel,
             processes,
             delays,

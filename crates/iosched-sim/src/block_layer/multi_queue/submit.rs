@@ -6,7 +6,7 @@ use super::super::{
     Outputs, RequestQueue, RequestsMerged, Token, trace_bio, trace_plug, trace_request,
 };
 use super::throttle::Throttle;
-use super::wait_queues::Place;
+use super::wait_queues::WaitQueueIndex;
 use super::{Known, MultiQueue};
 use crate::request::{Action, Bio, Op, Request, RequestId};
 use crate::units::Time;
@@ -70,14 +70,24 @@ impl MultiQueue {
     /// A tag for the bio, if write-back throttling lets it pass and there is one; otherwise the process
     /// waits.
     #[inline]
-    pub(super) fn take_tag(&mut self, now: Time, bio: &Bio, place: Option<Place>) -> Option<u32> {
+    pub(super) fn take_tag(
+        &mut self,
+        now: Time,
+        bio: &Bio,
+        place: Option<WaitQueueIndex>,
+    ) -> Option<u32> {
         if self.throttle.is_some() {
             return self.take_tag_if_admitted(now, bio, place);
         }
         self.take_free_tag(bio, place)
     }
 
-    fn take_tag_if_admitted(&mut self, now: Time, bio: &Bio, place: Option<Place>) -> Option<u32> {
+    fn take_tag_if_admitted(
+        &mut self,
+        now: Time,
+        bio: &Bio,
+        place: Option<WaitQueueIndex>,
+    ) -> Option<u32> {
         let process = bio.process.index();
         let throttle = self.throttle.as_mut()?;
         let sort = throttle.sort(bio);
@@ -94,7 +104,7 @@ impl MultiQueue {
     }
 
     #[inline(always)]
-    fn take_free_tag(&mut self, bio: &Bio, place: Option<Place>) -> Option<u32> {
+    fn take_free_tag(&mut self, bio: &Bio, place: Option<WaitQueueIndex>) -> Option<u32> {
         let process = bio.process.index();
         let number = self.queue_of(process);
         let scheduler = self.scheduler.as_ref();

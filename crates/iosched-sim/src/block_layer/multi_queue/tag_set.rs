@@ -1,7 +1,7 @@
 //! The tags of a hardware queue, and who waits for one.
 
 use super::hw_queue::{Attachment, Depth};
-use super::wait_queues::{Place, WaitQueues};
+use super::wait_queues::{WaitQueueIndex, WaitQueues};
 use crate::request::{Op, ProcessId};
 use crate::scheduler::{Elevator, TagLimit};
 use crate::tags::Tags;
@@ -60,7 +60,7 @@ impl TagSet {
     pub(super) fn take(
         &mut self,
         limit: Option<TagLimit>,
-        (process, place): (usize, Option<Place>),
+        (process, place): (usize, Option<WaitQueueIndex>),
     ) -> Option<u32> {
         let tag = match limit {
             None => self.tags.take(),
@@ -85,7 +85,7 @@ impl TagSet {
     }
 
     /// A process that was woken runs: the place where it sleeps if it finds no tag.
-    pub(super) fn runs(&mut self) -> Place {
+    pub(super) fn runs(&mut self) -> WaitQueueIndex {
         self.waiting.runs()
     }
 }

@@ -23,7 +23,7 @@ const MOST_AT_A_TIME: usize = 8;
 
 /// Which of the queues a process will stand in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place(usize);
+pub(super) struct WaitQueueIndex(usize);
 
 #[derive(Debug)]
 pub(super) struct WaitQueues {
@@ -63,21 +63,21 @@ impl WaitQueues {
     }
 
     /// The next place to sleep at.
-    fn next_place(&mut self) -> Place {
-        let place = Place(self.place);
+    fn next_place(&mut self) -> WaitQueueIndex {
+        let place = WaitQueueIndex(self.place);
         self.place = (self.place + 1) % QUEUES;
         place
     }
 
     /// A process found no tag and sleeps: at its place, if it has one.
-    pub(super) fn sleeps(&mut self, process: usize, place: Option<Place>) {
-        let Place(queue) = place.unwrap_or_else(|| self.next_place());
+    pub(super) fn sleeps(&mut self, process: usize, place: Option<WaitQueueIndex>) {
+        let WaitQueueIndex(queue) = place.unwrap_or_else(|| self.next_place());
         self.queues[queue].push_back(process);
         self.waiting += 1;
     }
 
     /// A process that was woken runs, and has its place for another sleep.
-    pub(super) fn runs(&mut self) -> Place {
+    pub(super) fn runs(&mut self) -> WaitQueueIndex {
         self.waiting -= 1;
         self.next_place()
     }
@@ -144,10 +144,10 @@ mod tests {
     fn the_same_number_of_tags_goes_to_a_long_queue_and_to_a_short_one() {
         let mut queues = WaitQueues::new(4);
         for process in 0..3 {
-            queues.sleeps(process, Some(Place(5)));
+            queues.sleeps(process, Some(WaitQueueIndex(5)));
         }
-        queues.sleeps(3, Some(Place(6)));
-        queues.sleeps(4, Some(Place(6)));
+        queues.sleeps(3, Some(WaitQueueIndex(6)));
+        queues.sleeps(4, Some(WaitQueueIndex(6)));
         let order: Vec<_> = (0..5).flat_map(|_| woken(&mut queues)).collect();
         assert_eq!(order, [0, 3, 1, 4, 2]);
     }

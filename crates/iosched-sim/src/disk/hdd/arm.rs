@@ -4,7 +4,7 @@ use super::Access;
 use super::mechanics::{Receiving, Sending};
 use super::stream::Stream;
 use super::write_cache::Dirty;
-use super::{DESTAGE_PIECE, Event, Hdd};
+use super::{DESTAGE_PIECE, Hdd, HddEvent};
 use crate::disk::{DiskOp, DriveQueue};
 use crate::event_queue::Key;
 use crate::units::{Sector, Sectors, Time};
@@ -80,7 +80,7 @@ impl Hdd {
         } else if !self.rest_planned {
             self.rest_planned = true;
             let rested = self.resting_since + self.parameters.writing.destage_delay;
-            self.event_queue.plan(rested, Event::Rested);
+            self.event_queue.plan(rested, HddEvent::Rested);
         }
     }
 
@@ -114,7 +114,7 @@ impl Hdd {
             }
             if self.slot(slot).ready {
                 self.flushes.remove(index);
-                self.event_queue.plan(now, Event::Done(slot));
+                self.event_queue.plan(now, HddEvent::Done(slot));
             } else {
                 index += 1; // still on its way through the electronics
             }
@@ -280,7 +280,7 @@ impl Hdd {
     #[inline]
     fn start_work(&mut self, done: Time, work: Work) {
         self.work = Some(work);
-        self.event_queue.plan(done, Event::ArmDone);
+        self.event_queue.plan(done, HddEvent::ArmDone);
     }
 
     pub(super) fn arm_done(&mut self, now: Time) {
@@ -329,7 +329,7 @@ impl Hdd {
         if done <= now {
             self.complete(now, slot);
         } else {
-            self.event_queue.plan(done, Event::Done(slot));
+            self.event_queue.plan(done, HddEvent::Done(slot));
         }
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct Spot {
 
 /// A place on the platters: a sector with what is around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct PlatterPosition {
     pub(super) spot: Spot,
     /// How long one sector takes to pass, in units of 2^-32 of a turn.
     pub(super) sector_angle: Angle,
@@ -129,14 +129,14 @@ impl Geometry {
         angles.min().expect("a drive has zones")
     }
 
-    pub(super) fn place(&self, sector: Sector) -> Place {
+    pub(super) fn place(&self, sector: Sector) -> PlatterPosition {
         self.place_in_line(sector)
     }
 
     /// The same for what each command goes through: a place that is handed back in memory, in pieces,
     /// cannot be copied before the last piece has arrived there.
     #[inline(always)]
-    pub(super) fn place_in_line(&self, sector: Sector) -> Place {
+    pub(super) fn place_in_line(&self, sector: Sector) -> PlatterPosition {
         let zone = self.zones.at(sector);
         let sectors_before = sector.as_u64() - zone.first_sector;
         let used = sectors_before + zone.unused;
@@ -173,7 +173,7 @@ impl Geometry {
             .plus(zone.surface_skew.times(surface))
             .plus(zone.track_skew.times(along))
             .plus(part_of_turn(on_track, zone.sectors_per_track));
-        Place {
+        PlatterPosition {
             spot: Spot {
                 cylinder,
                 head: to_u32(head),
@@ -188,7 +188,7 @@ impl Geometry {
 }
 
 /// The time in which `sectors` pass at this place.
-pub(super) fn passing_time(spindle: Spindle, place: &Place, sectors: Sectors) -> Nanos {
+pub(super) fn passing_time(spindle: Spindle, place: &PlatterPosition, sectors: Sectors) -> Nanos {
     let angle = u64::from(place.sector_angle.0) * sectors.as_u64();
     // More than one turn never passes within a track.
     Nanos::new((angle * spindle.turn().as_nanos()) >> 32)

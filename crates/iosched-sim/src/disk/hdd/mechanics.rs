@@ -1,7 +1,7 @@
 //! The arm and the platter: how long the heads take from here to there, and when sectors pass.
 
 use super::Access;
-use super::geometry::{Geometry, Place, Spot, passing_time};
+use super::geometry::{Geometry, PlatterPosition, Spot, passing_time};
 use super::parameters::{HddParameters, SettleAfter};
 use super::reach::{Part, Reach};
 use super::seek::{SeekTimes, Settle};
@@ -59,7 +59,7 @@ pub(super) struct Piece {
     pub(super) begin: Time,
     /// Of its sectors, those that pass from then on: all, unless the head came down in the middle.
     pub(super) passing: Sectors,
-    pub(super) place: Place,
+    pub(super) place: PlatterPosition,
 }
 
 impl Mechanics {
@@ -90,18 +90,18 @@ impl Mechanics {
         }
     }
 
-    pub(super) fn place(&self, sector: Sector) -> Place {
+    pub(super) fn place(&self, sector: Sector) -> PlatterPosition {
         self.geometry.place(sector)
     }
 
     /// The same where it is needed for each command.
     #[inline]
-    pub(super) fn place_in_line(&self, sector: Sector) -> Place {
+    pub(super) fn place_in_line(&self, sector: Sector) -> PlatterPosition {
         self.geometry.place_in_line(sector)
     }
 
     /// The time in which `sectors` pass at this place.
-    pub(super) fn passing_time(&self, place: &Place, sectors: Sectors) -> Nanos {
+    pub(super) fn passing_time(&self, place: &PlatterPosition, sectors: Sectors) -> Nanos {
         passing_time(self.spindle, place, sectors)
     }
 
@@ -111,13 +111,13 @@ impl Mechanics {
     }
 
     /// How many sectors pass at this place in this time, the last one perhaps in part.
-    pub(super) fn passed_in(&self, place: &Place, time: Nanos) -> Sectors {
+    pub(super) fn passed_in(&self, place: &PlatterPosition, time: Nanos) -> Sectors {
         let angle = self.spindle.angle_in(time).0;
         Sectors::new(u64::from(angle / place.sector_angle.0))
     }
 
     /// The heads are here now.
-    pub(super) fn stand_at(&mut self, place: &Place) {
+    pub(super) fn stand_at(&mut self, place: &PlatterPosition) {
         (self.cylinder, self.head) = (place.spot.cylinder, place.spot.head);
     }
 
@@ -210,7 +210,7 @@ impl Mechanics {
         &mut self,
         now: Time,
         (start, end): (Sector, Sector),
-        first: Place,
+        first: PlatterPosition,
         access: Access,
         mut delay: impl FnMut(&Mechanics, &Piece) -> u64,
     ) -> Time {

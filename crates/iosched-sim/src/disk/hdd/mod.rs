@@ -36,7 +36,7 @@ use std::collections::VecDeque;
 
 use arm::Work;
 
-use geometry::{Place, Spot};
+use geometry::{PlatterPosition, Spot};
 use mechanics::{Mechanics, Pace};
 pub use parameters::*;
 use read_buffer::ReadBuffer;
@@ -62,7 +62,7 @@ enum Access {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Event {
+enum HddEvent {
     /// A command for the arm passed the electronics, while the arm had nothing to do.
     Ready,
     /// A flush passed the electronics.
@@ -79,12 +79,12 @@ const DONE: usize = 0;
 const ARM_DONE: usize = 1;
 const LINES: usize = 2;
 
-impl Planned for Event {
+impl Planned for HddEvent {
     fn line(&self) -> Option<usize> {
         match self {
-            Event::Done(_) => Some(DONE),
-            Event::ArmDone => Some(ARM_DONE),
-            Event::Ready | Event::FlushReady(_) | Event::Rested => None,
+            HddEvent::Done(_) => Some(DONE),
+            HddEvent::ArmDone => Some(ARM_DONE),
+            HddEvent::Ready | HddEvent::FlushReady(_) | HddEvent::Rested => None,
         }
     }
 }
@@ -92,7 +92,7 @@ impl Planned for Event {
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     command: Command,
-    place: Place,
+    place: PlatterPosition,
     /// When it entered the drive.
     entered: Time,
     started: Time,
@@ -107,7 +107,7 @@ struct Slot {
 }
 
 impl Slot {
-    fn empty(place: Place) -> Slot {
+    fn empty(place: PlatterPosition) -> Slot {
         Slot {
             command: Command {
                 tag: 0,
@@ -133,7 +133,7 @@ struct Waiting {
     slot: usize,
     spot: Spot,
     access: Access,
-    /// [`Event::Ready`] is planned for it. While the arm is at work that would have no effect.
+    /// [`HddEvent::Ready`] is planned for it. While the arm is at work that would have no effect.
     announced: bool,
     entered: Time,
     /// When it has passed the electronics.
@@ -148,7 +148,7 @@ pub struct Hdd {
     read_pace: Pace,
     write_pace: Pace,
     admission: Admission,
-    event_queue: EventQueue<Event, LINES>,
+    event_queue: EventQueue<HddEvent, LINES>,
     completed_commands: CompletionQueue,
     slots: Vec<Slot>,
     free_slots: Vec<usize>,
@@ -317,11 +317,11 @@ impl Hdd {
             DiskOp::Flush => {
                 self.flushes.push((slot, self.cache.next_number()));
                 let ready = now + self.overhead(overheads.write_hit);
-                self.event_queue.plan(ready, Event::FlushReady(slot));
+                self.event_queue.plan(ready, HddEvent::FlushReady(slot));
             }
             DiskOp::Discard => {
                 let done = now + self.overhead(overheads.write_hit);
-                self.event_queue.plan(done, Event::Done(slot));
+                self.event_queue.plan(done, HddEvent::Done(slot));
             }
         }
     }
@@ -393,7 +393,7 @@ impl Hdd {
     fn announce_ready(&mut self) {
         for waiting in self.for_arm.iter_mut().filter(|waiting| !waiting.announced) {
             waiting.announced = true;
-            self.event_queue.plan_at(waiting.ready, Event::Ready);
+            self.event_queue.plan_at(waiting.ready, HddEvent::Ready);
         }
     }
 
@@ -403,7 +403,7 @@ impl Hdd {
         let length = self.slot(slot).command.length;
         self.link_free = self.link_free.max(ready) + self.read_pace.time(length);
         let done = self.link_free + self.parameters.overheads.read_completion;
-        self.event_queue.plan(done, Event::Done(slot));
+        self.event_queue.plan(done, HddEvent::Done(slot));
     }
 
     /// Writes go into the cache as they came, while there is room.
@@ -419,7 +419,7 @@ impl Hdd {
             let ready = now + self.overhead(overheads.write_hit) + overheads.data_preparation;
             self.link_free = self.link_free.max(ready) + self.write_pace.time(length);
             let done = self.link_free + overheads.write_completion;
-            self.event_queue.plan(done, Event::Done(slot));
+            self.event_queue.plan(done, HddEvent::Done(slot));
         }
     }
 
@@ -449,7 +449,7 @@ impl Hdd {
 
     /// A write's data are in the cache.
     #[inline(never)]
-    fn keep_in_cache(&mut self, now: Time, command: &Command, place: Place) {
+    fn keep_in_cache(&mut self, now: Time, command: &Command, place: PlatterPosition) {
         // The youngest flush's number: whatever any flush waits for must not grow.
         let barrier = self.flushes.iter().map(|&(_, number)| number).max();
         let (start, end) = (command.start, command.end());
@@ -457,13 +457,13 @@ impl Hdd {
         self.take_into_cache(now);
     }
 
-    fn happen(&mut self, now: Key, event: Event) {
+    fn happen(&mut self, now: Key, event: HddEvent) {
         match event {
-            Event::Done(slot) => self.complete(now.time(), slot),
-            Event::ArmDone => self.arm_done(now.time()),
-            Event::Ready => {}
-            Event::FlushReady(slot) => self.slot_mut(slot).ready = true,
-            Event::Rested => self.rest_planned = false,
+            HddEvent::Done(slot) => self.complete(now.time(), slot),
+            HddEvent::ArmDone => self.arm_done(now.time()),
+            HddEvent::Ready => {}
+            HddEvent::FlushReady(slot) => self.slot_mut(slot).ready = true,
+            HddEvent::Rested => self.rest_planned = false,
         }
         if self.work.is_none() {
             self.direct_arm(now);

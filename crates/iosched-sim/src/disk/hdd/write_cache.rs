@@ -1,6 +1,6 @@
 //! The drive's write cache: writes that were acknowledged and wait for the medium.
 
-use super::geometry::Place;
+use super::geometry::PlatterPosition;
 use crate::units::{Sector, Sectors, Time};
 
 /// A stretch of acknowledged data that is not on the medium yet.
@@ -9,7 +9,7 @@ pub(super) struct Dirty {
     pub(super) start: Sector,
     pub(super) end: Sector,
     /// Where it begins.
-    pub(super) place: Place,
+    pub(super) place: PlatterPosition,
     /// When its first data came.
     pub(super) since: Time,
     /// Number of the write that made it; rises.
@@ -80,7 +80,7 @@ impl WriteCache {
         &mut self,
         start: Sector,
         end: Sector,
-        place: Place,
+        place: PlatterPosition,
         now: Time,
         barrier: Option<u64>,
     ) {
@@ -123,7 +123,7 @@ impl WriteCache {
         &mut self,
         index: usize,
         max: Sectors,
-        place_of: impl FnOnce(Sector) -> Place,
+        place_of: impl FnOnce(Sector) -> PlatterPosition,
     ) -> Dirty {
         let dirty = &mut self.stretches[index];
         let mut taken = *dirty;

@@ -162,7 +162,7 @@ pub struct SsdParameters {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Event {
+enum SsdEvent {
     /// A read's address reached the dies.
     AtDies(usize),
     /// All pages of a read are in the electronics.
@@ -186,16 +186,16 @@ const DONE: usize = 2;
 const WRITES: usize = 3;
 const LINES: usize = 4;
 
-impl Planned for Event {
+impl Planned for SsdEvent {
     fn line(&self) -> Option<usize> {
         match self {
-            Event::AtDies(_) => Some(AT_DIES),
-            Event::PagesRead(_) => Some(PAGES_READ),
-            Event::Done(_) => Some(DONE),
-            Event::WriteDecoded(_)
-            | Event::FlushDecoded(_)
-            | Event::DataArrived(_)
-            | Event::Programmed(_) => Some(WRITES),
+            SsdEvent::AtDies(_) => Some(AT_DIES),
+            SsdEvent::PagesRead(_) => Some(PAGES_READ),
+            SsdEvent::Done(_) => Some(DONE),
+            SsdEvent::WriteDecoded(_)
+            | SsdEvent::FlushDecoded(_)
+            | SsdEvent::DataArrived(_)
+            | SsdEvent::Programmed(_) => Some(WRITES),
         }
     }
 }
@@ -220,7 +220,7 @@ pub struct Ssd {
     admission: Admission,
     /// All other commands, if the paths are separate.
     write_admission: Admission,
-    event_queue: EventQueue<Event, LINES>,
+    event_queue: EventQueue<SsdEvent, LINES>,
     completed_commands: CompletionQueue,
     slots: Vec<Option<Slot>>,
     free_slots: Vec<usize>,
@@ -327,42 +327,42 @@ impl Ssd {
         });
         let (pipeline, event) = match command.op {
             DiskOp::Read if self.is_long(command) => {
-                (self.long_reads.pipeline, Event::AtDies(slot))
+                (self.long_reads.pipeline, SsdEvent::AtDies(slot))
             }
-            DiskOp::Read => (self.parameters.read_pipeline, Event::AtDies(slot)),
-            DiskOp::Write => (self.parameters.write_pipeline, Event::WriteDecoded(slot)),
-            DiskOp::Flush => (self.parameters.write_pipeline, Event::FlushDecoded(slot)),
-            DiskOp::Discard => (self.parameters.write_pipeline, Event::Done(slot)),
+            DiskOp::Read => (self.parameters.read_pipeline, SsdEvent::AtDies(slot)),
+            DiskOp::Write => (self.parameters.write_pipeline, SsdEvent::WriteDecoded(slot)),
+            DiskOp::Flush => (self.parameters.write_pipeline, SsdEvent::FlushDecoded(slot)),
+            DiskOp::Discard => (self.parameters.write_pipeline, SsdEvent::Done(slot)),
         };
         self.event_queue.plan(now + pipeline, event);
     }
 
-    fn happen(&mut self, now: Time, event: Event) {
+    fn happen(&mut self, now: Time, event: SsdEvent) {
         match event {
-            Event::AtDies(slot) => self.read_pages(now, slot),
-            Event::PagesRead(slot) => {
+            SsdEvent::AtDies(slot) => self.read_pages(now, slot),
+            SsdEvent::PagesRead(slot) => {
                 let through = self.read_through_link(now, slot);
                 self.link_free = through;
-                self.event_queue.plan(through, Event::Done(slot));
+                self.event_queue.plan(through, SsdEvent::Done(slot));
             }
-            Event::WriteDecoded(slot) => {
+            SsdEvent::WriteDecoded(slot) => {
                 let length = self.slot(slot).command.length.to_bytes();
                 let takes = self.write_wire.time(length);
                 let link_free = self.link_free_for(DiskOp::Write);
                 let through = (*link_free).max(now) + takes;
                 *link_free = through;
-                self.event_queue.plan(through, Event::DataArrived(slot));
+                self.event_queue.plan(through, SsdEvent::DataArrived(slot));
             }
-            Event::DataArrived(slot) => {
+            SsdEvent::DataArrived(slot) => {
                 self.stalled.push_back(slot);
                 self.take_into_buffer(now);
             }
-            Event::FlushDecoded(slot) => {
+            SsdEvent::FlushDecoded(slot) => {
                 self.program_rest(now);
                 self.when_durable(now, slot);
             }
-            Event::Programmed(die) => self.programmed(now, die),
-            Event::Done(slot) => self.complete(now, slot),
+            SsdEvent::Programmed(die) => self.programmed(now, die),
+            SsdEvent::Done(slot) => self.complete(now, slot),
         }
     }
 
@@ -381,7 +381,7 @@ impl Ssd {
             let done = self.dies[die].read(now, time, &self.programming);
             read_by = read_by.max(done);
         }
-        self.event_queue.plan(read_by, Event::PagesRead(slot));
+        self.event_queue.plan(read_by, SsdEvent::PagesRead(slot));
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "below the number of dies")]
@@ -443,7 +443,7 @@ impl Ssd {
             bytes,
         };
         if let Some(end) = self.dies[die].program(now, program, &self.programming) {
-            self.event_queue.plan(end, Event::Programmed(die));
+            self.event_queue.plan(end, SsdEvent::Programmed(die));
         }
     }
 
@@ -458,7 +458,7 @@ impl Ssd {
     fn programmed(&mut self, now: Time, die: usize) {
         let (programmed, next_end) = self.dies[die].ends(now, &self.programming);
         if let Some(end) = next_end {
-            self.event_queue.plan(end, Event::Programmed(die));
+            self.event_queue.plan(end, SsdEvent::Programmed(die));
         }
         let Some(program) = programmed else {
             return; // reads have put it off
@@ -487,7 +487,7 @@ impl Ssd {
         } else {
             now
         };
-        self.event_queue.plan(done, Event::Done(slot));
+        self.event_queue.plan(done, SsdEvent::Done(slot));
     }
 
     fn complete(&mut self, now: Time, slot: usize) {
@@ -519,7 +519,7 @@ impl Ssd {
             at_dies + self.quickest_read
         };
         let read = match self.event_queue.next_in(PAGES_READ) {
-            Some((time, Event::PagesRead(slot))) => self.read_through_link(time, slot),
+            Some((time, SsdEvent::PagesRead(slot))) => self.read_through_link(time, slot),
             _ => Time::MAX,
         };
         let done = self.event_queue.next_time_in(DONE);

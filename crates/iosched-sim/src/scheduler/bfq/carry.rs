@@ -6,7 +6,7 @@
 use super::Bfq;
 use super::expire::Reason;
 use super::moment::{LONG_AGO, MILLI, Moment};
-use super::queue::{Place, Queue, QueueId};
+use super::queue::{Queue, QueueId, ScheduleTree};
 use super::schedule::ServiceTree;
 use crate::request::{IoPriority, Requests};
 use crate::scheduler::{BEFORE, Kernel, Values};
@@ -159,7 +159,7 @@ impl Bfq {
         (queue.class, queue.new_class) = (class, class);
         queue.entity.weight = weight;
         queue.entity.finish = finish;
-        queue.entity.place = Place::Idle;
+        queue.entity.place = ScheduleTree::Idle;
         queue.entity.in_sum = true;
         let tree: &mut ServiceTree = &mut self.trees[class];
         tree.idle.insert(finish, id);

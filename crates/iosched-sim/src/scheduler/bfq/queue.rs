@@ -58,7 +58,7 @@ pub(super) const USUAL_WEIGHT: i64 = 40;
 
 /// On which tree a queue stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Place {
+pub(super) enum ScheduleTree {
     /// On none: it is in service, or not known to the schedule.
     #[default]
     Nowhere,
@@ -83,7 +83,7 @@ pub(super) struct Entity {
     pub(super) new_weight: i64,
     /// Weight or class are to be looked at when it enters a tree next.
     pub(super) prio_changed: bool,
-    pub(super) place: Place,
+    pub(super) place: ScheduleTree,
     /// On a tree or in service: its weight is part of the tree's sum.
     pub(super) in_sum: bool,
 }

@@ -7,7 +7,7 @@
 
 use super::Bfq;
 use super::moment::Moment;
-use super::queue::{CLASSES, IDLE, Place, QueueId};
+use super::queue::{CLASSES, IDLE, QueueId, ScheduleTree};
 use super::red_black::Tree;
 use crate::sorted::Sorted;
 
@@ -77,7 +77,7 @@ impl Bfq {
     /// The schedule knows the queue no more.
     fn forget(&mut self, id: QueueId) {
         let entity = &mut self.queue_mut(id).entity;
-        entity.place = Place::Nowhere;
+        entity.place = ScheduleTree::Nowhere;
         entity.in_sum = false;
         let weight = entity.weight;
         self.tree(id).weights -= weight;
@@ -91,7 +91,7 @@ impl Bfq {
         let finish = queue.entity.finish;
         let backshifted = queue.resumes && vtime > finish;
         let base = if backshifted { finish } else { vtime };
-        if queue.entity.place == Place::Idle {
+        if queue.entity.place == ScheduleTree::Idle {
             self.tree(id).idle.remove(finish, id);
             self.queue_mut(id).entity.start = base.max(finish);
         } else {
@@ -121,7 +121,7 @@ impl Bfq {
 
     fn extract(&mut self, id: QueueId) {
         self.tree(id).active.remove(id);
-        self.queue_mut(id).entity.place = Place::Nowhere;
+        self.queue_mut(id).entity.place = ScheduleTree::Nowhere;
         self.active_list.retain(|&other| other != id);
     }
 
@@ -137,7 +137,7 @@ impl Bfq {
             entity.start += shift;
             entity.finish += shift;
         }
-        entity.place = Place::Active;
+        entity.place = ScheduleTree::Active;
         let (start, finish) = (entity.start, entity.finish);
         self.tree(id).active.insert(id, finish, start);
         self.active_list.push(id);
@@ -189,7 +189,7 @@ impl Bfq {
         if !in_service {
             entity.service = 0;
         }
-        let waits = entity.place == Place::Active;
+        let waits = entity.place == ScheduleTree::Active;
         self.slot_is_over |= in_service;
         if waits {
             self.extract(id);
@@ -197,7 +197,7 @@ impl Bfq {
         let tree = self.tree(id);
         if finish > tree.vtime {
             tree.idle.insert(finish, id);
-            self.queue_mut(id).entity.place = Place::Idle;
+            self.queue_mut(id).entity.place = ScheduleTree::Idle;
         } else {
             self.forget_but_keep(id);
         }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::moment::MILLI;
-use super::queue::{Place, Queue};
+use super::queue::{Queue, ScheduleTree};
 use super::*;
 use crate::request::{IoPriority, PriorityClass, Request};
 use crate::scheduler::spec::parse_settings;
@@ -726,7 +726,7 @@ fn queues_of_processes_that_ended_are_used_again() {
         lab.pass(Nanos::from_millis(300));
     }
     assert!(lab.bfq.queues.len() < 50, "{} queues", lab.bfq.queues.len());
-    let idle = |queue: &&Queue| queue.exists && queue.entity.place == Place::Idle;
+    let idle = |queue: &&Queue| queue.exists && queue.entity.place == ScheduleTree::Idle;
     assert_eq!(
         lab.bfq.queues.iter().filter(idle).count(),
         lab.bfq.trees[1].idle.len()

@@ -7,7 +7,7 @@ use super::{Cfq, signed};
 use crate::list::{Links, List};
 use crate::request::{PriorityClass, Requests};
 use crate::request_table::ByRequest;
-use crate::scheduler::{BEFORE, Elevator, Settings, Values};
+use crate::scheduler::{BEFORE, Elevator, NamedValues, Values};
 use crate::sorted::Sorted;
 use crate::units::{Nanos, Sector, Time};
 
@@ -93,7 +93,7 @@ impl Cfq {
 
     /// What it may have known: it goes on where it was, had a few busy queues on average, and those that it
     /// does not wait for thought for long.
-    pub(super) fn plausible(&self, first: Sector) -> Settings {
+    pub(super) fn plausible(&self, first: Sector) -> NamedValues {
         let position = i64::try_from(first.as_u64()).unwrap_or(0);
         let long = i64::try_from(2 * self.tunables.slice_idle.as_nanos() / 1000).unwrap_or(0);
         let averages = (1..=MOST_BUSY).map(|average| ("average", average));

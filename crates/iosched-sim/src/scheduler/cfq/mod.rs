@@ -39,7 +39,7 @@ use queue::{GroupId, Queue, QueueId, TreeId, Type};
 pub(crate) use tunables::INFO;
 use tunables::Tunables;
 
-use super::{Elevator, Followed, Kernel, SchedulerInfo, Settings, Values};
+use super::{Elevator, Followed, Kernel, NamedValues, SchedulerInfo, Values};
 use crate::list::Links;
 use crate::request::{Bio, PriorityClass, ProcessId, RequestId, Requests};
 use crate::request_table::ByRequest;
@@ -424,7 +424,7 @@ impl Followed for Cfq {
         self.believe(state);
     }
 
-    fn plausible_states(&self, first: Sector) -> Settings {
+    fn plausible_states(&self, first: Sector) -> NamedValues {
         self.plausible(first)
     }
 

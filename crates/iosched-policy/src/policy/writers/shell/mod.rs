@@ -47,7 +47,7 @@ pub(super) struct Write {
 }
 
 /// A disk of a machine, for which programs are followed.
-pub(super) struct Place<'a> {
+pub(super) struct FollowedDisk<'a> {
     host: &'a Host,
     /// As it is called in sysfs.
     name: String,
@@ -58,9 +58,9 @@ pub(super) struct Place<'a> {
     sh: Option<Dialect>,
 }
 
-impl<'a> Place<'a> {
-    pub(super) fn of(host: &'a Host, disk: &'a KnownDisk) -> Place<'a> {
-        Place {
+impl<'a> FollowedDisk<'a> {
+    pub(super) fn of(host: &'a Host, disk: &'a KnownDisk) -> FollowedDisk<'a> {
+        FollowedDisk {
             host,
             name: sysfs_name(&disk.device.name),
             number: disk.device.number.to_string(),
@@ -94,7 +94,7 @@ pub(super) enum Rights {
 
 /// What a program writes that is started with these words, as `file` says in this line.
 pub(super) fn writes_of_program(
-    place: &Place<'_>,
+    place: &FollowedDisk<'_>,
     words: &[String],
     environment: &Environment,
     (file, line): (&Path, usize),
@@ -107,7 +107,7 @@ pub(super) fn writes_of_program(
 
 /// What a script writes that is started with these arguments, after which of its functions are called.
 pub(super) fn writes_of_script(
-    place: &Place<'_>,
+    place: &FollowedDisk<'_>,
     script: &Path,
     arguments: &[&str],
     functions: &[&str],
@@ -121,7 +121,7 @@ pub(super) fn writes_of_script(
 
 /// What a line of commands for `sh` writes, as `file` says in this line.
 pub(super) fn writes_of_line(
-    place: &Place<'_>,
+    place: &FollowedDisk<'_>,
     text: &str,
     (file, line): (&Path, usize),
 ) -> Vec<Write> {
@@ -133,7 +133,7 @@ pub(super) fn writes_of_line(
 
 /// Follows something as each shell would which may read it, and says in what they differ.
 fn as_each_shell(
-    place: &Place<'_>,
+    place: &FollowedDisk<'_>,
     environment: &Environment,
     file: &Path,
     follow: impl Fn(&mut Shell<'_>),
@@ -254,7 +254,7 @@ const LARGEST_SCRIPT: u64 = 256 * 1024;
     reason = "each says something of its own, at a time of its own"
 )]
 struct Shell<'a> {
-    place: &'a Place<'a>,
+    place: &'a FollowedDisk<'a>,
     variables: BTreeMap<String, String>,
     /// Those that came from outside.
     may_have_more: bool,
@@ -296,7 +296,7 @@ struct Shell<'a> {
 
 impl<'a> Shell<'a> {
     fn new(
-        place: &'a Place<'a>,
+        place: &'a FollowedDisk<'a>,
         environment: &Environment,
         file: &Path,
         unknown: Dialect,
@@ -908,7 +908,7 @@ impl<'a> Shell<'a> {
     }
 }
 
-impl Place<'_> {
+impl FollowedDisk<'_> {
     /// What a path names below our disk, and whether it surely does; nothing if it is of something else.
     fn target(&self, path: &str, text: &str) -> Option<(String, bool)> {
         let parts: Vec<&str> = path

@@ -17,7 +17,7 @@ fn written_with(script: &str, arguments: &[&str], files: &[(&str, &str)]) -> Vec
         write(dir.path(), name, text);
     }
     let disks = disks(&host).unwrap();
-    let place = Place::of(&host, &disks[0]);
+    let place = FollowedDisk::of(&host, &disks[0]);
     let writes = writes_of_script(&place, Path::new("/usr/local/sbin/x"), arguments, &[]);
     writes.iter().map(told).collect()
 }
@@ -214,7 +214,7 @@ fn a_pattern_is_a_target_of_bash_alone_and_only_if_it_is_one_file() {
                 ["sda", "sdb"].map(|name| Disk::new(name).file("queue/rotational", "1"));
             let (dir, host) = machine(&machine_disks[..disks]);
             let all = crate::policy::matching::disks(&host).unwrap();
-            let place = Place::of(&host, &all[0]);
+            let place = FollowedDisk::of(&host, &all[0]);
             write(dir.path(), "x", &format!("#!/bin/{shell}\n{script}"));
             let found = writes_of_script(&place, Path::new("/x"), &[], &[]);
             let found: Vec<bool> = found.iter().map(|write| write.certain).collect();
@@ -375,7 +375,7 @@ fn found_by(script: &str, sh: Option<&str>) -> Vec<Write> {
     }
     write(dir.path(), "x", script);
     let all = disks(&host).unwrap();
-    writes_of_script(&Place::of(&host, &all[0]), Path::new("/x"), &[], &[])
+    writes_of_script(&FollowedDisk::of(&host, &all[0]), Path::new("/x"), &[], &[])
 }
 
 /// What sda has been given last when a shell has carried out a script. The file is a pipe: as in sysfs, opening it

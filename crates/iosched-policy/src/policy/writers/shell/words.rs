@@ -1,6 +1,6 @@
 //! What words of a script come to: expansions, words parted at blanks, patterns of paths below a disk.
 
-use super::{Leaves, Place, Shell, UNKNOWN};
+use super::{FollowedDisk, Leaves, Shell, UNKNOWN};
 use crate::shell::dialect::Dialect;
 use crate::shell::syntax::{Cut, Expansion, Gives, Piece, Word};
 use crate::system_config::pattern::is_like;
@@ -266,7 +266,7 @@ impl Shell<'_> {
     }
 }
 
-impl Place<'_> {
+impl FollowedDisk<'_> {
     /// The paths of this disk that are like a pattern; nothing if it is for something else.
     fn paths_like(&self, pattern: &str) -> Option<Vec<String>> {
         let parts: Vec<&str> = pattern.split('/').collect();

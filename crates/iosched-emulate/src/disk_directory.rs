@@ -42,7 +42,7 @@ const MOUNT: &str = "mount";
 
 /// The directory of one emulated disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct DiskDirectory {
     dir: PathBuf,
     id: String,
 }
@@ -111,10 +111,10 @@ impl PreparedState {
     }
 }
 
-impl Place {
+impl DiskDirectory {
     /// Makes a directory for a new disk and locks it. The lock lasts as long as the returned file,
     /// which has the specification in it, or a copy of its descriptor is open.
-    pub(super) fn claim(spec: &Spec) -> Result<(Place, File), EmulateError> {
+    pub(super) fn claim(spec: &Spec) -> Result<(DiskDirectory, File), EmulateError> {
         let state_dir = &spec.state_dir;
         let failed = |action, path: &Path| {
             let path = path.to_owned();
@@ -145,7 +145,7 @@ impl Place {
         };
         let file = write().map_err(failed("prepare", unfinished.path()))?;
         for number in 1.. {
-            let place = Place::new(state_dir, &format!("{}-{number}", spec.id()));
+            let place = DiskDirectory::new(state_dir, &format!("{}-{number}", spec.id()));
             let from = unfinished.path();
             match rename_to_free_name(from, &place.dir) {
                 Ok(()) => {
@@ -159,17 +159,17 @@ impl Place {
         unreachable!("numbers do not end")
     }
 
-    fn new(state_dir: &Path, id: &str) -> Place {
-        Place {
+    fn new(state_dir: &Path, id: &str) -> DiskDirectory {
+        DiskDirectory {
             dir: state_dir.join(id),
             id: id.to_owned(),
         }
     }
 
     /// The place whose directory is `dir`.
-    pub(super) fn at(dir: &Path) -> Option<Place> {
+    pub(super) fn at(dir: &Path) -> Option<DiskDirectory> {
         let id = dir.file_name()?.to_str()?;
-        Some(Place {
+        Some(DiskDirectory {
             dir: dir.to_owned(),
             id: id.to_owned(),
         })
@@ -177,7 +177,7 @@ impl Place {
 
     /// All places below `state_dir`, sorted by name; a disk that is being made is not among them.
     /// None if the directory is not there; that it cannot be read is an error.
-    pub(super) fn all(state_dir: &Path) -> Result<Vec<Place>, EmulateError> {
+    pub(super) fn all(state_dir: &Path) -> Result<Vec<DiskDirectory>, EmulateError> {
         let failed = |source| EmulateError::File {
             action: "read",
             path: state_dir.to_owned(),
@@ -197,7 +197,10 @@ impl Place {
             );
         }
         ids.sort();
-        Ok(ids.iter().map(|id| Place::new(state_dir, id)).collect())
+        Ok(ids
+            .iter()
+            .map(|id| DiskDirectory::new(state_dir, id))
+            .collect())
     }
 
     pub(super) fn id(&self) -> &str {
@@ -355,7 +358,7 @@ pub(super) fn delete_unfinished(state_dir: &Path) -> io::Result<()> {
         if !name.to_string_lossy().starts_with(UNFINISHED) {
             continue;
         }
-        let place = Place {
+        let place = DiskDirectory {
             dir: entry.path(),
             id: name.to_string_lossy().into_owned(),
         };
@@ -418,7 +421,7 @@ mod tests {
     #[test]
     fn a_place_lives_as_long_as_its_lock_is_held() {
         let dir = tempfile::tempdir().unwrap();
-        let (place, lock) = Place::claim(&spec(dir.path())).unwrap();
+        let (place, lock) = DiskDirectory::claim(&spec(dir.path())).unwrap();
         assert!(place.is_alive());
         let copy = lock.try_clone().unwrap();
         drop(lock);
@@ -431,7 +434,7 @@ mod tests {
     fn the_server_of_a_disk_is_who_has_its_lock_not_who_reads_its_specification() {
         use std::process::{Command, Stdio};
         let dir = tempfile::tempdir().unwrap();
-        let (place, lock) = Place::claim(&spec(dir.path())).unwrap();
+        let (place, lock) = DiskDirectory::claim(&spec(dir.path())).unwrap();
         let sleeping = |input: File| {
             let mut command = Command::new("sleep");
             command.arg("1000").stdin(Stdio::from(input));
@@ -452,7 +455,7 @@ mod tests {
     #[test]
     fn of_a_log_however_long_the_last_lines_are_read() {
         let dir = tempfile::tempdir().unwrap();
-        let (place, _lock) = Place::claim(&spec(dir.path())).unwrap();
+        let (place, _lock) = DiskDirectory::claim(&spec(dir.path())).unwrap();
         assert_eq!(place.log_tail(), "");
         let mut log = place.create_log().unwrap();
         log.write_all(b"1\n2\n").unwrap();
@@ -469,10 +472,10 @@ mod tests {
     fn every_disk_has_a_place_of_its_own() {
         let dir = tempfile::tempdir().unwrap();
         let wanted = spec(dir.path());
-        let (first, _lock) = Place::claim(&wanted).unwrap();
-        let (second, _lock) = Place::claim(&spec(dir.path())).unwrap();
+        let (first, _lock) = DiskDirectory::claim(&wanted).unwrap();
+        let (second, _lock) = DiskDirectory::claim(&spec(dir.path())).unwrap();
         assert_eq!((first.id(), second.id()), ("null-1", "null-2"));
-        let all = || Place::all(dir.path()).unwrap();
+        let all = || DiskDirectory::all(dir.path()).unwrap();
         assert_eq!(all(), [first.clone(), second]);
         assert_eq!(first.spec(), Some(wanted));
         first.delete().unwrap();
