@@ -27,7 +27,15 @@ fn help_names_every_option_and_what_cannot_be_is_refused_with_a_hint() {
     let help = write_up(real(), &["--help"]);
     assert!(help.status.success());
     let help = text(&help.stdout);
-    for option in ["--full", "--rounds", "--repetitions", "--out", "--dry-run"] {
+    for option in [
+        "--full",
+        "--rounds",
+        "--repetitions",
+        "--out",
+        "--dry-run",
+        "--tables",
+        "--document",
+    ] {
         assert!(
             help.contains(&format!("\n    {option} ")),
             "{option}: {help}"
@@ -41,6 +49,7 @@ fn help_names_every_option_and_what_cannot_be_is_refused_with_a_hint() {
         (&["3", "--rounds"], "--rounds wants a value"),
         (&["3", "--repetitions", "x"], "--repetitions wants a number"),
         (&["3", "--fast"], "there is no option --fast"),
+        (&["3", "--tables", "/nowhere"], "cannot read /nowhere"),
     ] {
         let output = write_up(real(), arguments);
         let said = text(&output.stderr);
@@ -56,7 +65,7 @@ fn a_dry_run_writes_nothing_and_its_simulation_is_accepted() {
     let out = dir.path().join("out");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let document = fs::read_to_string(root.join("docs/write-ups.md")).unwrap();
-    for (number, disks) in [("1", 1), ("2", 2), ("3", 1), ("4", 1)] {
+    for (number, disks) in [("1", 1), ("2", 2), ("3", 1), ("4", 2)] {
         // Its page begins with what the document tells of it.
         let told = document.split_once(&format!("\n## {number}. ")).unwrap().1;
         for part in [
@@ -126,7 +135,7 @@ fn the_table_has_theirs_beside_ours_and_nothing_is_overwritten() {
     let output = write_up(&stand_in, &arguments);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let table = fs::read_to_string(out.join("table.md")).unwrap();
-    let head = "raid10-15k:\n| times as fast as cfq | deadline: ours (95 %) | noop: theirs | ours (95 %) |";
+    let head = "raid10-15k:\n\n| times as fast as cfq | deadline: ours (95 %) | noop: theirs | ours (95 %) |";
     assert!(table.starts_with(head), "{table}");
     let row = "\n| read, cold, as stored (virtual time) | ";
     assert!(table.contains(row), "{table}");
@@ -197,9 +206,69 @@ fn the_table_has_theirs_beside_ours_and_nothing_is_overwritten() {
     let said: f64 = cells[2].split(' ').next().unwrap().parse().unwrap();
     assert!((said - ratio).abs() < 0.006, "{said} of {ratio}: {table}");
 
+    assert_tables_come_from_results(&out, &table);
+
     let again = write_up(&stand_in, &arguments);
     assert_eq!(again.status.code(), Some(2));
     assert!(text(&again.stderr).contains("is there already"));
+}
+
+/// Tables are made from the results alone, each trial's figure among them.
+fn assert_tables_come_from_results(out: &Path, table: &str) {
+    let results = out.join("results.jsonl");
+    let made = write_up(real(), &["3", "--tables", results.to_str().unwrap()]);
+    assert_eq!(text(&made.stdout).trim_end(), table.trim_end());
+    let results = fs::read_to_string(results).unwrap();
+    let lines: Vec<serde_json::Value> = results
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines[0]["machine"]["cpus"], report_header(out)["cpus"]);
+    let loads: Vec<_> = lines
+        .iter()
+        .filter(|line| line["arms"].is_array())
+        .collect();
+    assert_eq!(loads.len(), 3, "{results}");
+    for load in loads {
+        for arm in load["arms"].as_array().unwrap() {
+            assert_eq!(arm["trials"].as_array().unwrap().len(), 2, "{load}");
+        }
+    }
+}
+
+/// The machine as the simulated part's record tells of it.
+fn report_header(out: &Path) -> serde_json::Value {
+    let record = fs::read_to_string(out.join("raid10-15k/simulate/record.jsonl")).unwrap();
+    let head: serde_json::Value = serde_json::from_str(record.lines().next().unwrap()).unwrap();
+    head["machine"].clone()
+}
+
+#[test]
+fn tables_of_the_document_are_those_of_the_results_that_are_kept_beside_it() {
+    if Command::new("jq").arg("--version").output().is_err() {
+        return lacks("jq");
+    }
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let document = fs::read_to_string(docs.join("write-ups.md")).unwrap();
+    let mut compared = 0;
+    for number in ["1", "2", "3", "4"] {
+        let kept = docs.join(format!("write-ups/{number}.jsonl"));
+        let begins = format!("\n<!-- tables of {number} -->\n");
+        let (_, rest) = document
+            .split_once(&begins)
+            .expect("a place for its tables");
+        let (tables, _) = rest
+            .split_once("\n<!-- end of tables -->\n")
+            .expect("its end");
+        if !kept.exists() {
+            continue;
+        }
+        let made = write_up(real(), &[number, "--tables", kept.to_str().unwrap()]);
+        assert!(made.status.success(), "{}", text(&made.stderr));
+        assert_eq!(tables.trim(), text(&made.stdout).trim(), "{number}");
+        compared += 1;
+    }
+    assert!(compared > 0, "none is kept");
 }
 
 #[test]
