@@ -8,6 +8,7 @@
 //!   scheduler is asked
 //! - `submitter`: requests that a process holds back in a plug, and bios that sleep with it
 //! - `merging`: where a bio finds a request that takes it (`merge_hash`), and requests that become one
+//! - `tag_steal`, `worker_delay`: who is first of those that a completion wakes
 //! - `carried`: the bios that requests carry
 //! - `flush`: flushes, and writes that one is to follow
 //!
@@ -27,6 +28,7 @@ mod submitter;
 mod tag_steal;
 #[cfg(test)]
 mod tests;
+mod worker_delay;
 
 pub(crate) use flush::FLUSH;
 pub use merging::{MergeLimits, Merging};
@@ -34,6 +36,7 @@ pub(crate) use merging::{Merger, RequestsMerged};
 pub use multi_queue::{Attachment, MOST_SCHEDULER_TAGS, usual_scheduler_tags};
 pub use pool::USUAL_REQUESTS;
 pub use tag_steal::TagSteal;
+pub use worker_delay::WorkerDelay;
 
 use crate::disk::{Command, DiskOp};
 use crate::request::{Action, Bio, Op, ProcessId, Request, RequestId};
@@ -52,6 +55,8 @@ pub(crate) struct Delays {
     pub(crate) tag_wakeup: Nanos,
     /// A worker that runs the queue.
     pub(crate) worker: Nanos,
+    /// The kernel's worker that runs a hardware queue.
+    pub(crate) queue_run: WorkerDelay,
 }
 
 impl Delays {
@@ -60,6 +65,7 @@ impl Delays {
         wakeup: Nanos::from_micros(24), // 22 for reads of 4 KiB, 26 for 64 KiB
         tag_wakeup: Nanos::from_micros(10),
         worker: Nanos::from_micros(16),
+        queue_run: WorkerDelay::ZERO,
     };
 }
 

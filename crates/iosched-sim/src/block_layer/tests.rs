@@ -128,7 +128,14 @@ fn with_requests(
     commands: usize,
     nr_requests: usize,
 ) -> Driven<MultiQueue> {
-    driven_by(elevator(scheduler), attachment, commands, nr_requests)
+    let elevator = elevator(scheduler);
+    driven_by(
+        elevator,
+        attachment,
+        commands,
+        nr_requests,
+        Delays::RECORDED,
+    )
 }
 
 fn driven_by(
@@ -136,6 +143,7 @@ fn driven_by(
     attachment: Attachment,
     commands: usize,
     nr_requests: usize,
+    delays: Delays,
 ) -> Driven<MultiQueue> {
     let settings = multi_queue::MultiQueueParameters {
         limits: MergeLimits::default(),
@@ -150,7 +158,7 @@ fn driven_by(
         processes: 2,
         kernel: Kernel::default(),
         wbt_lat: None,
-        delays: Delays::RECORDED,
+        delays,
         tag_steal: TagSteal::default(),
         seed: 0,
     };
@@ -213,7 +221,7 @@ fn today_only_the_last_request_of_a_plug_takes_a_bio_and_once_any_did() {
     assert_eq!(commands(&once.told.issued), 2);
 }
 
-/// In the order of arrival. While it has more than one request, others may have the first tag alone.
+/// In the order of arrival. While it has more than one request, process 1 may have the first tag alone.
 #[derive(Debug, Default)]
 struct Jealous {
     waiting: Vec<RequestId>,
@@ -225,8 +233,9 @@ impl Elevator for Jealous {
         scheduler::info("mq-deadline").unwrap()
     }
 
-    fn limit_depth(&self, _: ProcessId, _: Op, _: bool, _: u32, _: u32) -> Option<TagLimit> {
-        (self.present > 1).then_some(TagLimit::InAll(1))
+    fn limit_depth(&self, process: ProcessId, _: Op, _: bool, _: u32, _: u32) -> Option<TagLimit> {
+        let is_limited = process == ProcessId::of_index(1) && self.present > 1;
+        is_limited.then_some(TagLimit::InAll(1))
     }
 
     fn requests_merged(&mut self, _: Time, _: &Requests, _: RequestId, _: RequestId) {}
@@ -253,7 +262,7 @@ impl Elevator for Jealous {
 #[test]
 fn who_sleeps_for_a_tag_keeps_the_limit_that_it_fell_asleep_with() {
     let jealous = Box::<Jealous>::default();
-    let mut driven = driven_by(jealous, Attachment::TagOnly, 8, 64);
+    let mut driven = driven_by(jealous, Attachment::TagOnly, 8, 64, Delays::RECORDED);
     driven.reads(0, &[100, 300]);
     driven.reads(1, &[500]);
     assert!(driven.queue.is_blocked(1), "the first tag is taken");
@@ -264,6 +273,39 @@ fn who_sleeps_for_a_tag_keeps_the_limit_that_it_fell_asleep_with() {
         driven.queue.resume(&mut driven.told, at, process);
         assert_eq!(driven.queue.is_blocked(1), blocked);
     }
+    assert_eq!(driven.told.issued, [100, 300, 500]);
+}
+
+/// A device of depth 2 and a worker that takes 15 µs to come; three requests, of which the second one completes.
+fn after_a_completion() -> Driven<MultiQueue> {
+    let quantiles = [Nanos::from_micros(15); WorkerDelay::PERCENT.len()];
+    let delays = Delays {
+        queue_run: WorkerDelay { quantiles },
+        ..Delays::RECORDED
+    };
+    let jealous = Box::<Jealous>::default();
+    let mut driven = driven_by(jealous, Attachment::TagOnly, 2, 64, delays);
+    driven.reads(0, &[100, 300, 500]);
+    let tag = driven.told.tags.remove(1);
+    driven.queue.completed(&mut driven.told, NOW, tag);
+    assert_eq!(driven.told.issued, [100, 300]);
+    driven
+}
+
+#[test]
+fn a_worker_runs_the_queue_a_while_after_a_completion() {
+    let mut driven = after_a_completion();
+    let run = driven.queue.next_timer().unwrap();
+    assert_eq!(run, NOW + Nanos::from_micros(15));
+    driven.queue.timer(&mut driven.told, run);
+    assert_eq!(driven.told.issued, [100, 300, 500]);
+}
+
+#[test]
+fn a_process_that_finds_no_tag_runs_the_queue_before_the_worker_does() {
+    let mut driven = after_a_completion();
+    driven.reads(1, &[700]);
+    assert!(driven.queue.is_blocked(1));
     assert_eq!(driven.told.issued, [100, 300, 500]);
 }
 

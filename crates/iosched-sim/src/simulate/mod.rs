@@ -42,7 +42,7 @@ use processors::Processors;
 
 use crate::block_layer::multi_queue::{self, Depth, MultiQueue};
 use crate::block_layer::single_queue::{self, SingleQueue};
-pub use crate::block_layer::{Attachment, TagSteal, USUAL_REQUESTS};
+pub use crate::block_layer::{Attachment, TagSteal, USUAL_REQUESTS, WorkerDelay};
 use crate::block_layer::{Delays, MergeLimits, Subject};
 use crate::disk::DiskModel;
 use crate::request::{Action, Op, ProcessId, Request};
@@ -67,6 +67,9 @@ pub struct HostTimes {
     pub tag_wakeup: Nanos,
     /// From the wish that a worker run the queue to its doing so.
     pub worker: Nanos,
+    /// From a completion for which a hardware queue waits, or the end of a scheduler's timer, until
+    /// the kernel's worker runs that queue (multi-queue).
+    pub queue_run: WorkerDelay,
     /// To copy a page into the page cache, with its part of the system call.
     pub page_copy: Nanos,
     /// A page of a write on its way to the drive, one write after the other, before the drive sees it:
@@ -84,6 +87,7 @@ impl Default for HostTimes {
             wakeup,
             tag_wakeup,
             worker,
+            queue_run,
         } = Delays::RECORDED;
         HostTimes {
             completion: Nanos::from_micros(5),
@@ -91,6 +95,7 @@ impl Default for HostTimes {
             after_flush: Nanos::ZERO,
             tag_wakeup,
             worker,
+            queue_run,
             page_copy: Nanos::from_micros(1), // 4 GB/s
             page_to_drive: Nanos::ZERO,
             completion_gap: Nanos::ZERO,
@@ -108,6 +113,7 @@ impl HostTimes {
             after_flush: Nanos::from_micros(40),
             tag_wakeup: Nanos::from_micros(10),
             worker: Nanos::from_micros(10),
+            queue_run: WorkerDelay::EMULATED,
             page_copy: Nanos::from_micros(1),
             page_to_drive: Nanos::new(3500),
             completion_gap: Nanos::ZERO,
@@ -124,6 +130,7 @@ impl HostTimes {
             after_flush: Nanos::ZERO,
             tag_wakeup: Nanos::from_micros(3),
             worker: Nanos::from_micros(6),
+            queue_run: WorkerDelay::ZERO,
             page_copy: Nanos::from_micros(1),
             page_to_drive: Nanos::ZERO,
             completion_gap: Nanos::ZERO,
@@ -136,6 +143,7 @@ impl HostTimes {
             wakeup: self.wakeup,
             tag_wakeup: self.tag_wakeup,
             worker: self.worker,
+            queue_run: self.queue_run,
         }
     }
 }

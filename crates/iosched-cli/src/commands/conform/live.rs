@@ -275,7 +275,7 @@ fn summary(report: &LiveReport) -> String {
     };
     format!(
         "\n{limit}{slowed}{} at depth {}, Linux {}, {} Hz: {agreed} of {decisions} decisions as ours\n\
-         ({share:.2} %), {lost} events lost; seed {}\npredictions are means of five simulated runs with other places",
+         ({share:.2} %), {lost} events lost; seed {}\npredictions are means of twenty simulated runs with other places",
         report.disk, report.driver_depth, report.kernel, report.hz, report.seed
     )
 }
@@ -345,6 +345,7 @@ mod tests {
         let measurement = |scale| Measurement {
             figures: figures(scale),
             iops_half_width: None,
+            latency_p99_interval_ns: None,
         };
         let comparison = Comparison {
             scheduler: "mq-deadline:fifo_batch=4".into(),

@@ -109,6 +109,10 @@ pub struct Measurement {
     /// Half the width of the 95 % interval of the accesses per second: of parts of the measured
     /// run, of the simulated runs.
     pub iops_half_width: Option<f64>,
+    /// Between which two latencies the 99th percentile lies, as far as so few accesses tell (95 %, order statistics); of
+    /// the measured run alone. Accesses that wait for one another tell less than this says.
+    #[serde(default)]
+    pub latency_p99_interval_ns: Option<(Option<u64>, Option<u64>)>,
 }
 
 /// What is compared, or how far it is off.
@@ -198,7 +202,8 @@ impl Comparison {
         let latencies = predicted.iter().flat_map(|run| run.accesses.latencies());
         let mut simulated = Figures::new(&jobs, &histogram(latencies));
         simulated.fairness = mean_fairness(&runs);
-        let real = Figures::new(&measured.jobs, &histogram(seen.latencies()));
+        let measured_latencies = histogram(seen.latencies());
+        let real = Figures::new(&measured.jobs, &measured_latencies);
         let rates: Vec<f64> = runs
             .iter()
             .map(|run| {
@@ -219,10 +224,12 @@ impl Comparison {
             measured: Measurement {
                 figures: real,
                 iops_half_width: half_width(&seen.rates()),
+                latency_p99_interval_ns: Some(measured_latencies.percentile_interval(99.0, 0.95)),
             },
             predicted: Measurement {
                 figures: simulated,
                 iops_half_width: half_width(&rates),
+                latency_p99_interval_ns: None,
             },
             error: simulated.against(&real),
             processes: processes

@@ -195,6 +195,11 @@ impl HwQueue {
         self.delayed_run
     }
 
+    /// A worker runs it then at the latest.
+    pub(crate) fn run_by(&mut self, at: Time) {
+        self.delayed_run = Some(self.delayed_run.map_or(at, |planned| planned.min(at)));
+    }
+
     /// A worker runs it now, in place of one that was planned for later.
     pub(crate) fn worker_runs(&mut self) {
         self.delayed_run = None;

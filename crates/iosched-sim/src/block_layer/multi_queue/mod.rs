@@ -36,6 +36,7 @@ use super::{
     Delays, Device, MergeLimits, Merger, Outputs, RequestQueue, RequestsMerged, TagSteal, Token,
     trace_bio,
 };
+use crate::random::Random;
 use crate::request::{Action, Bio, ProcessId, RequestId, Requests};
 use crate::request_table::ByRequest;
 use crate::scheduler::{Elevator, HardwareQueues, Kernel};
@@ -64,7 +65,7 @@ pub(crate) struct MultiQueueParameters {
     pub(crate) wbt_lat: Option<Nanos>,
     pub(crate) delays: Delays,
     pub(crate) tag_steal: TagSteal,
-    /// Where the chance of [`TagSteal`] comes from.
+    /// Where the chance of [`TagSteal`] and of the worker's delay comes from.
     pub(crate) seed: u64,
 }
 
@@ -109,6 +110,8 @@ pub(crate) struct MultiQueue {
     submitters: Vec<Submitter>,
     waiters: Waiters,
     delays: Delays,
+    /// Of the worker's delay.
+    chance: Random,
     flushes: Flushes,
     merged: Vec<RequestsMerged>,
     throttle: Option<Throttle>,
@@ -154,6 +157,7 @@ impl MultiQueue {
             submitters: Submitter::many(processes, settings.cpus),
             waiters: Waiters::new(processes, &settings.tag_steal, delays, settings.seed),
             delays,
+            chance: Random::new(settings.seed, "workers"),
             flushes: Flushes::default(),
             merged: Vec::new(),
             throttle,

@@ -192,7 +192,7 @@ impl MultiQueue {
         self.device.in_flight -= 1;
         self.queues[0].hw.in_flight -= 1;
         self.flush_done(out, now);
-        self.run_in_worker(out, now, 0);
+        self.call_worker(out, now, 0);
     }
 
     /// Runs the hardware queues that waited for a completion in this one: those that lacked a token of
@@ -223,13 +223,24 @@ impl MultiQueue {
     /// Runs the hardware queues that the scheduler wants to be run, not after a completion.
     pub(super) fn run_requested_queues(&mut self, out: &mut impl Outputs, now: Time) {
         while let Some(hw_queue) = self.scheduler.take_queue_run_request() {
-            self.run_in_worker(out, now, hw_queue);
+            self.call_worker(out, now, hw_queue);
         }
+    }
+
+    /// A worker is to run the queue. Until it does, others may complete, and a process that one of them woke may be
+    /// back.
+    fn call_worker(&mut self, out: &mut impl Outputs, now: Time, number: usize) {
+        let queue_run = &self.delays.queue_run;
+        if queue_run.is_zero() {
+            return self.run_in_worker(out, now, number);
+        }
+        let run = now + queue_run.draw(&mut self.chance);
+        self.queues[number].hw.run_by(run);
     }
 
     fn run_waiting(&mut self, out: &mut impl Outputs, now: Time, number: usize) {
         if self.queues[number].hw.take_restart() {
-            self.run_in_worker(out, now, number);
+            self.call_worker(out, now, number);
         }
     }
 

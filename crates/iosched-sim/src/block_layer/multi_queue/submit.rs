@@ -63,7 +63,17 @@ impl MultiQueue {
             self.new_request(out, now, (bio, token), tag);
         } else {
             self.submitters[process].blocked.push_back((*bio, token));
+            self.run_before_sleep(out, now, process);
             self.unplug(out, now, process); // a process that sleeps lets its requests go
+        }
+    }
+
+    /// A process that finds no tag runs the queue itself, if a worker has not done so yet, before it sleeps
+    /// (`blk_mq_get_tag`).
+    fn run_before_sleep(&mut self, out: &mut impl Outputs, now: Time, process: usize) {
+        let number = self.queue_of(process);
+        if !self.delays.queue_run.is_zero() && self.queues[number].hw.delayed_run().is_some() {
+            self.run(out, now, number);
         }
     }
 
