@@ -207,6 +207,27 @@ proptest! {
     }
 }
 
+/// As many as were measured through an emulated disk that answers at once.
+#[test]
+fn an_emulated_disk_takes_the_data_of_writes_in_one_after_the_other() {
+    let load = "[copy]\nrw=write\nbs=512k\niodepth=8\nsize=256m\n";
+    let disk = disk::build("null", &ModelOptions::default()).unwrap();
+    let jobs = fio_job::parse(load, disk.capacity()).unwrap();
+    let none = SchedulerSpec::parse("none").unwrap();
+    let setup = Setup {
+        queue_depth: 32,
+        host: HostTimes::emulated(),
+        limits: MergeLimits {
+            max_sectors: Bytes::from_kib(512).to_sectors(),
+            merging: Merging::Full,
+        },
+        ..Setup::new(build(&none, &kernel(), &Vec::new()).unwrap(), disk, jobs)
+    };
+    let outcome = run(setup, &mut ());
+    let rate = outcome.disk.commands as f64 / outcome.elapsed.as_secs_f64();
+    assert!((3800.0..=4350.0).contains(&rate), "{rate} writes a second");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 160, ..ProptestConfig::default() })]
 
