@@ -93,34 +93,6 @@ impl Observer for Progress {
                     self.bar.set_draw_target(ProgressDrawTarget::stderr());
                 }
             }
-            RunEvent::Preparing { what } => self.say(what),
-            RunEvent::SteadyRun {
-                load,
-                throughput_bytes_per_s,
-                is_steady,
-            } => {
-                let runs = throughput_bytes_per_s.len();
-                let last = throughput_bytes_per_s.last().copied().unwrap_or(0.0) / 1e6;
-                let so = if *is_steady {
-                    "steady"
-                } else {
-                    "not steady yet"
-                };
-                self.say(&format!(
-                    "{load}: run {runs} before measuring, {last:.3} MB/s: {so}"
-                ));
-            }
-            RunEvent::Adjusted { arm, adjusted } => self.say(&format!("note: {arm}: {adjusted}")),
-            RunEvent::NotCounted { disk } => self.say(&format!(
-                "note: the kernel counts nothing for {disk} (queue/iostats is 0): there are no mean times (await), and its \
-                 utilisation and what it read and wrote stand as 0"
-            )),
-            RunEvent::Moved { directory, now } => self.say(&format!(
-                "note: a load moved {directory}, in which it worked, to {now}: it is not removed"
-            )),
-            RunEvent::NoSplit { reason } => self.say(&format!(
-                "note: time in the queue and at the disk is not recorded apart: {reason}"
-            )),
             RunEvent::TrialStarted {
                 arm,
                 load,
@@ -146,22 +118,6 @@ impl Observer for Progress {
                 self.bar
                     .set_message(format!("{}{}", self.trial, self.left(*elapsed_s)));
             }
-            RunEvent::TrialEnded { .. } | RunEvent::Finished { .. } => {}
-            RunEvent::TrialVoid {
-                arm,
-                load,
-                trial,
-                is_repeated,
-            } => {
-                let then = if *is_repeated { "; it is repeated" } else { "" };
-                self.say(&format!(
-                    "void trial ({load}, {arm}): {}{then}",
-                    trial.reason
-                ));
-            }
-            RunEvent::ArmLeft { arm, load, reason } => {
-                self.say(&format!("{arm} leaves {load}: {reason}"));
-            }
             RunEvent::Estimate { rounds, standing } => {
                 self.say(&text::estimate(&self.plan, *rounds, standing));
             }
@@ -171,8 +127,64 @@ impl Observer for Progress {
                     self.say(&describe(one));
                 }
             }
+            other => {
+                if let Some(line) = line_of(other) {
+                    self.say(&line);
+                }
+            }
         }
     }
+}
+
+/// What an event says that is nothing but a line, or has nothing to say.
+fn line_of(event: &RunEvent<'_>) -> Option<String> {
+    Some(match event {
+        RunEvent::Preparing { what } => (*what).to_owned(),
+        RunEvent::SteadyRun {
+            load,
+            throughput_bytes_per_s,
+            is_steady,
+        } => {
+            let runs = throughput_bytes_per_s.len();
+            let last = throughput_bytes_per_s.last().copied().unwrap_or(0.0) / 1e6;
+            let so = if *is_steady {
+                "steady"
+            } else {
+                "not steady yet"
+            };
+            format!("{load}: run {runs} before measuring, {last:.3} MB/s: {so}")
+        }
+        RunEvent::Adjusted { arm, adjusted } => format!("note: {arm}: {adjusted}"),
+        RunEvent::NotCounted { disk } => format!(
+            "note: the kernel counts nothing for {disk} (queue/iostats is 0): there are no mean times (await), and its \
+             utilisation and what it read and wrote stand as 0"
+        ),
+        RunEvent::Moved { directory, now } => {
+            format!(
+                "note: a load moved {directory}, in which it worked, to {now}: it is not removed"
+            )
+        }
+        RunEvent::NoSplit { reason } => {
+            format!("note: time in the queue and at the disk is not recorded apart: {reason}")
+        }
+        RunEvent::TrialVoid {
+            arm,
+            load,
+            trial,
+            is_repeated,
+        } => {
+            let then = if *is_repeated { "; it is repeated" } else { "" };
+            format!("void trial ({load}, {arm}): {}{then}", trial.reason)
+        }
+        RunEvent::ArmLeft { arm, load, reason } => format!("{arm} leaves {load}: {reason}"),
+        RunEvent::Started { .. }
+        | RunEvent::TrialStarted { .. }
+        | RunEvent::Tick { .. }
+        | RunEvent::TrialEnded { .. }
+        | RunEvent::Estimate { .. }
+        | RunEvent::Restored { .. }
+        | RunEvent::Finished { .. } => return None,
+    })
 }
 
 /// For programs: one JSON object per event on standard output.

@@ -231,10 +231,21 @@ fn tell_disk(disk: &DiskReport, output: &Output) {
 
 /// Metrics for `node_exporter`'s textfile collector.
 fn metrics(report: &Report) -> String {
-    let disks = || report.disks.iter();
-    let measured = || disks().filter_map(|disk| Some((disk, disk.measured.as_ref()?)));
     let mut text = String::new();
-    let as_wanted = disks().map(|disk| {
+    gauges_of_policy(&mut text, &report.disks);
+    gauges_of_measurements(&mut text, &report.disks);
+    gauges_of_advice(&mut text, report);
+    gauge(
+        &mut text,
+        "policy_in_force",
+        "1 if the installed files are those of the policy.",
+        [sample(&[], u8::from(report.not_in_force.is_empty()))],
+    );
+    text
+}
+
+fn gauges_of_policy(text: &mut String, disks: &[DiskReport]) {
+    let as_wanted = disks.iter().map(|disk| {
         let labels = [
             ("device", &*disk.device),
             ("rule", &disk.rule),
@@ -243,22 +254,29 @@ fn metrics(report: &Report) -> String {
         sample(&labels, u8::from(disk.deviations.is_empty()))
     });
     gauge(
-        &mut text,
+        text,
         "disk_as_wanted",
         "1 if the disk is as the policy says.",
         as_wanted,
     );
     gauge(
-        &mut text,
+        text,
         "disk_warnings",
         "What would undo the disk's setting, or is stale.",
-        disks().map(|disk| {
+        disks.iter().map(|disk| {
             let warnings = disk.overridden.len() + disk.stale.len();
             sample(&[("device", &disk.device)], warnings)
         }),
     );
+}
+
+fn gauges_of_measurements(text: &mut String, disks: &[DiskReport]) {
+    let measured = || {
+        let disks = disks.iter();
+        disks.filter_map(|disk| Some((disk, disk.measured.as_ref()?)))
+    };
     gauge(
-        &mut text,
+        text,
         "measured_timestamp_seconds",
         "When the run that the rule rests on began, since 1970.",
         measured().map(|(disk, measured)| {
@@ -280,13 +298,16 @@ fn metrics(report: &Report) -> String {
         })
     });
     gauge(
-        &mut text,
+        text,
         "measured_ratio",
         "The arm's metric divided by the baseline's, with its interval.",
         ratios,
     );
+}
+
+fn gauges_of_advice(text: &mut String, report: &Report) {
     gauge(
-        &mut text,
+        text,
         "disk_differs_from_advice",
         "1 for each disk of which `iosched advise` says something else.",
         report.advised.iter().map(|(device, advised)| {
@@ -303,18 +324,11 @@ fn metrics(report: &Report) -> String {
         })
     });
     gauge(
-        &mut text,
+        text,
         "advised_ratio",
         "How many times as good as the active scheduler this machine may expect the advised one, by what others measured.",
         expected,
     );
-    gauge(
-        &mut text,
-        "policy_in_force",
-        "1 if the installed files are those of the policy.",
-        [sample(&[], u8::from(report.not_in_force.is_empty()))],
-    );
-    text
 }
 
 /// An interval's numbers by the label of each.

@@ -610,17 +610,7 @@ fn show(args: &ShowArgs, output: &Output) -> Outcome {
         &[("--json", output.is_json())],
     )
     .map_err(boxed)?;
-    let (at, dataset) = if args.simulated {
-        let rows = simulated::rows().to_vec();
-        let dataset = Dataset {
-            rows,
-            ..Dataset::default()
-        };
-        (Path::new("simulated machines"), dataset)
-    } else {
-        let dataset = Dataset::read(&args.dataset, &RowFilter::default()).map_err(boxed)?;
-        (args.dataset.as_path(), dataset)
-    };
+    let (at, dataset) = what_is_shown(args)?;
     warn(&dataset, output);
     let rows = &dataset.rows;
     warn_of_future(at, rows, output);
@@ -662,18 +652,7 @@ fn show(args: &ShowArgs, output: &Output) -> Outcome {
         });
     };
     if let Some(page) = &args.html {
-        let mut shown = Vec::new();
-        let mut lines = 0;
-        for finding in findings {
-            lines += 1 + finding.arms.len();
-            if lines > MOST_ON_PAGE {
-                return Err(boxed(LargePage { path: page.clone() }));
-            }
-            shown.push(finding);
-        }
-        let name = at.file_name().unwrap_or(at.as_os_str());
-        let html = iosched_report::html::evidence(&name.to_string_lossy(), &shown);
-        files::write(page, html.as_bytes()).map_err(boxed)?;
+        let shown = write_page(page, at, findings)?;
         output.note(&format!("page: {}", page.display()));
         if output.is_json() {
             said(&mut shown.into_iter());
@@ -684,6 +663,41 @@ fn show(args: &ShowArgs, output: &Output) -> Outcome {
         told::findings(findings, output.width(), |text| output.text(text));
     }
     Ok(exit::OK)
+}
+
+/// The dataset, and what it is called.
+fn what_is_shown(args: &ShowArgs) -> Result<(&Path, Dataset), Box<dyn Failure>> {
+    if args.simulated {
+        let dataset = Dataset {
+            rows: simulated::rows().to_vec(),
+            ..Dataset::default()
+        };
+        return Ok((Path::new("simulated machines"), dataset));
+    }
+    let dataset = Dataset::read(&args.dataset, &RowFilter::default()).map_err(boxed)?;
+    Ok((args.dataset.as_path(), dataset))
+}
+
+/// Writes the findings of the dataset at a path as a page, if they have room there.
+fn write_page(
+    page: &Path,
+    at: &Path,
+    findings: impl Iterator<Item = Finding>,
+) -> Result<Vec<Finding>, Box<dyn Failure>> {
+    let mut shown = Vec::new();
+    let mut lines = 0;
+    for finding in findings {
+        lines += 1 + finding.arms.len();
+        if lines > MOST_ON_PAGE {
+            let path = page.to_owned();
+            return Err(boxed(LargePage { path }));
+        }
+        shown.push(finding);
+    }
+    let name = at.file_name().unwrap_or(at.as_os_str());
+    let html = iosched_report::html::evidence(&name.to_string_lossy(), &shown);
+    files::write(page, html.as_bytes()).map_err(boxed)?;
+    Ok(shown)
 }
 
 /// The models that have a text in their names, and what these belong to.

@@ -108,7 +108,7 @@ pub fn run(
         processes: processes.clone(),
         ..site.ours(host, options.user.as_ref())
     };
-    let mut journal = open_journal(host, &plan, ours)?;
+    let journal = open_journal(host, &plan, ours)?;
     let mut scope = Scope::new(options.user.clone(), processes);
     scope.make();
     observer.event(&RunEvent::Started {
@@ -138,20 +138,7 @@ pub fn run(
     let (held, made) = made.map_or_else(|error| (None, Err(error)), |held| (held, Ok(())));
     let outcome = made.and_then(|()| runner.all_trials());
     let outcome = outcome.or_else(|error| runner.end_of_time(error));
-    // The disks first: whatever a load needs to tidy up, or keeps us from tidying up, no scheduler waits for it.
-    let mut undone = journal.as_mut().map_or_else(Vec::new, Journal::undo_disks);
-    // Who asks again does not want to wait until all our files are gone.
-    let was_asked = stop.is_asked();
-    stop.forget();
-    runner.loads.iter_mut().for_each(|load| load.clean_up());
-    runner.scope.end();
-    if let Some(journal) = &mut journal {
-        journal.leave_databases(databases(&runner.loads, options));
-    }
-    undone.extend(journal.map_or_else(Vec::new, |journal| journal.undo_until(stop)));
-    if was_asked {
-        stop.ask();
-    }
+    let undone = runner.put_back(journal);
     permission::note_what_is_left(host, recorder);
     observer.event(&RunEvent::Restored { undone: &undone });
     if let Some((directory, now)) = held.and_then(|held| held.moved()) {
@@ -160,9 +147,18 @@ pub fn run(
             now: &now,
         });
     }
+    ended(outcome, &undone, &plan, recorder.directory())
+}
+
+/// How a run ended: what is not put back is said before anything else.
+fn ended(
+    outcome: Result<StopReason, RunError>,
+    undone: &[Undone],
+    plan: &Plan,
+    directory: &Path,
+) -> Result<StopReason, RunError> {
     let is_gone = undone.iter().any(|one| matches!(one, Undone::Gone { .. }));
-    let ended =
-        outcome.map_err(|error| say_what_ended_it(error, is_gone, &plan, recorder.directory()));
+    let ended = outcome.map_err(|error| say_what_ended_it(error, is_gone, plan, directory));
     let left: Vec<String> = undone.iter().filter_map(Undone::left).collect();
     if left.is_empty() {
         return ended;
@@ -272,6 +268,25 @@ impl Runner<'_> {
                 Next::Done(stop) => return self.finish(stop, false),
             }
         }
+    }
+
+    /// Puts back what the run changed, the disks first: whatever a load needs to tidy up, or keeps us from tidying up,
+    /// no scheduler waits for it.
+    fn put_back(&mut self, mut journal: Option<Journal>) -> Vec<Undone> {
+        let mut undone = journal.as_mut().map_or_else(Vec::new, Journal::undo_disks);
+        // Who asks again does not want to wait until all our files are gone.
+        let was_asked = self.stop.is_asked();
+        self.stop.forget();
+        self.loads.iter_mut().for_each(|load| load.clean_up());
+        self.scope.end();
+        if let Some(journal) = &mut journal {
+            journal.leave_databases(databases(&self.loads, self.options));
+        }
+        undone.extend(journal.map_or_else(Vec::new, |journal| journal.undo_until(self.stop)));
+        if was_asked {
+            self.stop.ask();
+        }
+        undone
     }
 
     fn tell_what_is_not_counted(&mut self) {

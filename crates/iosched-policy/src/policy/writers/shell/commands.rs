@@ -125,19 +125,7 @@ impl Shell<'_> {
                 Outcome::of(Truth::Yes)
             }
             "export" | "readonly" | "local" | "declare" | "typeset" => {
-                let exports = name == "export" || arguments.iter().any(|word| word == "-x");
-                for argument in arguments {
-                    let (name, value) = match argument.split_once('=') {
-                        Some((name, value)) => (name, Some(value)),
-                        None => (argument.as_str(), None),
-                    };
-                    if exports {
-                        self.exported.insert(name.to_owned());
-                    }
-                    if let Some(value) = value {
-                        self.keep(name, value.to_owned());
-                    }
-                }
+                self.declare(name == "export", arguments);
                 Outcome::of(Truth::Yes)
             }
             "unset" | "read" | "mapfile" | "readarray" | "getopts" => {
@@ -147,16 +135,7 @@ impl Shell<'_> {
                 Outcome::of(Truth::Unknown)
             }
             "set" => {
-                self.exports_all = exports_all(arguments).unwrap_or(self.exports_all);
-                if arguments.iter().any(|word| word == "pipefail") && self.dialect == Dialect::Dash
-                {
-                    // An error to dash before 0.5.13, which ends the script.
-                    self.perhaps_left = self.perhaps_left.max(Leaves::Script);
-                }
-                if let Some(at) = arguments.iter().position(|argument| argument == "--") {
-                    self.arguments.truncate(1);
-                    self.arguments.extend_from_slice(&arguments[at + 1..]);
-                }
+                self.set(arguments);
                 Outcome::of(Truth::Yes)
             }
             "shift" => {
@@ -179,6 +158,34 @@ impl Shell<'_> {
             "." | "source" => self.sourced(arguments),
             _ => return None,
         })
+    }
+
+    fn declare(&mut self, is_export: bool, arguments: &[String]) {
+        let exports = is_export || arguments.iter().any(|word| word == "-x");
+        for argument in arguments {
+            let (name, value) = match argument.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (argument.as_str(), None),
+            };
+            if exports {
+                self.exported.insert(name.to_owned());
+            }
+            if let Some(value) = value {
+                self.keep(name, value.to_owned());
+            }
+        }
+    }
+
+    fn set(&mut self, arguments: &[String]) {
+        self.exports_all = exports_all(arguments).unwrap_or(self.exports_all);
+        if arguments.iter().any(|word| word == "pipefail") && self.dialect == Dialect::Dash {
+            // An error to dash before 0.5.13, which ends the script.
+            self.perhaps_left = self.perhaps_left.max(Leaves::Script);
+        }
+        if let Some(at) = arguments.iter().position(|argument| argument == "--") {
+            self.arguments.truncate(1);
+            self.arguments.extend_from_slice(&arguments[at + 1..]);
+        }
     }
 
     /// A program.
