@@ -1,6 +1,6 @@
 //! What became, or would become, of what a run had changed, in words.
 
-use iosched_experiment::journal::{Foreseen, Undone};
+use iosched_experiment::journal::{Foreseen, Resolution, Undone};
 
 /// What would become of one thing, in words.
 pub(crate) fn foretell(foreseen: &Foreseen) -> String {
@@ -27,40 +27,12 @@ pub(crate) fn foretell(foreseen: &Foreseen) -> String {
                 .collect();
             format!("{device}: {}", back.join(", "))
         }
-        Foreseen::Gone { device } => format!("{device}: gone, nothing to put back"),
-        Foreseen::Rebooted { device } => {
-            format!("{device}: the machine was booted since, the kernel set it up anew")
-        }
-        Foreseen::ChangedSince { device, scheduler } => {
-            format!("{device}: {}", set_since(scheduler))
-        }
         Foreseen::Unknown { thing, cause } => format!("{thing}: cannot be told: {cause}"),
-        Foreseen::Removed { directory } => format!("would remove {}", directory.display()),
-        Foreseen::NotMounted { directory, mount } => format!(
-            "{}: would be kept in the journal: {} is not mounted on {}",
-            directory.display(),
-            mount.source.display(),
-            mount.mount_point.display()
-        ),
-        Foreseen::Away { device, label } => format!(
-            "{device}: would be kept in the journal: the disk that may have our file system {label} is not there, or does not answer"
-        ),
-        Foreseen::FileSystemRemoved { device, kind } => format!(
-            "{device}: would unmount our {} file system and erase its signature, if nothing else is in it",
-            kind.name()
-        ),
-        Foreseen::FileSystemUnmounted { device, label } => format!(
-            "{device}: would unmount what was our file system {label}, and leave what is there now"
-        ),
-        Foreseen::ProcessesEnded { names } => format!("would end {}", names.join(", ")),
         Foreseen::DatabasesDropped { server } => {
             format!("would drop our databases on the server {server}")
         }
+        Foreseen::As(resolution) => resolved(resolution, Tense::Would),
     }
-}
-
-fn set_since(scheduler: &str) -> String {
-    format!("set by somebody else meanwhile ({scheduler}), left alone")
 }
 
 /// What became of one thing, in words.
@@ -76,34 +48,65 @@ pub(crate) fn describe(undone: &Undone) -> String {
                 .collect();
             format!("{device}: as before but for {}", except.join("; "))
         }
-        Undone::Gone { device } => format!("{device}: gone, nothing to put back"),
-        Undone::Rebooted { device } => {
+        Undone::Failed { thing, cause } => format!("{thing}: not put back: {cause}"),
+        Undone::DatabasesDropped { names } => format!("dropped {}", names.join(", ")),
+        Undone::As(resolution) => resolved(resolution, Tense::Done),
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Tense {
+    Would,
+    Done,
+}
+
+fn resolved(resolution: &Resolution, tense: Tense) -> String {
+    let kept = match tense {
+        Tense::Would => "would be kept in the journal",
+        Tense::Done => "kept in the journal",
+    };
+    match (resolution, tense) {
+        (Resolution::Gone { device }, _) => format!("{device}: gone, nothing to put back"),
+        (Resolution::Rebooted { device }, _) => {
             format!("{device}: the machine was booted since, the kernel set it up anew")
         }
-        Undone::ChangedSince { device, scheduler } => {
-            format!("{device}: {}", set_since(scheduler))
+        (Resolution::ChangedSince { device, scheduler }, _) => {
+            format!("{device}: set by somebody else meanwhile ({scheduler}), left alone")
         }
-        Undone::Failed { thing, cause } => format!("{thing}: not put back: {cause}"),
-        Undone::Removed { directory } => format!("removed {}", directory.display()),
-        Undone::NotMounted { directory, mount } => format!(
-            "{}: kept in the journal: {} is not mounted on {}",
+        (Resolution::NotMounted { directory, mount }, _) => format!(
+            "{}: {kept}: {} is not mounted on {}",
             directory.display(),
             mount.source.display(),
             mount.mount_point.display()
         ),
-        Undone::Away { device, label } => format!(
-            "{device}: kept in the journal: the disk that may have our file system {label} is not there, or does not answer"
+        (Resolution::Away { device, label }, _) => format!(
+            "{device}: {kept}: the disk that may have our file system {label} is not there, or does not answer"
         ),
-        Undone::FileSystemRemoved { device, kind } => format!(
+        (Resolution::Removed { directory }, Tense::Would) => {
+            format!("would remove {}", directory.display())
+        }
+        (Resolution::Removed { directory }, Tense::Done) => {
+            format!("removed {}", directory.display())
+        }
+        (Resolution::FileSystemRemoved { device, kind }, Tense::Would) => format!(
+            "{device}: would unmount our {} file system and erase its signature, if nothing else is in it",
+            kind.name()
+        ),
+        (Resolution::FileSystemRemoved { device, kind }, Tense::Done) => format!(
             "{device}: our {} file system unmounted, its signature erased",
             kind.name()
         ),
-        Undone::FileSystemUnmounted { device, label } => format!(
+        (Resolution::FileSystemUnmounted { device, label }, Tense::Would) => format!(
+            "{device}: would unmount what was our file system {label}, and leave what is there now"
+        ),
+        (Resolution::FileSystemUnmounted { device, label }, Tense::Done) => format!(
             "{device}: what was our file system {label} is unmounted; what is there now was left"
         ),
-        Undone::ProcessesEnded { names } => {
+        (Resolution::ProcessesEnded { names }, Tense::Would) => {
+            format!("would end {}", names.join(", "))
+        }
+        (Resolution::ProcessesEnded { names }, Tense::Done) => {
             format!("ended what its load had left running: {}", names.join(", "))
         }
-        Undone::DatabasesDropped { names } => format!("dropped {}", names.join(", ")),
     }
 }

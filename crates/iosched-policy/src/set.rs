@@ -4,7 +4,7 @@
 //! journal holds the state before, and an error, a signal or a crash puts it back.
 
 use iosched_experiment::journal::{
-    self, Journal, JournalError, Leftover, OwnedResources, Parts, SavedDisk, Undone,
+    self, Journal, JournalError, Leftover, OwnedResources, Parts, Resolution, SavedDisk, Undone,
 };
 use iosched_experiment::plan::{PlanError, disks_below};
 use iosched_machine::device::{self, Device, DeviceError, DeviceKind, Role};
@@ -226,13 +226,13 @@ impl Settled {
             Undone::Failed { thing, cause } => Some(format!(
                 "{thing}: not put back: {cause}; `iosched restore` tries again"
             )),
-            Undone::NotMounted { directory, mount } => Some(format!(
+            Undone::As(Resolution::NotMounted { directory, mount }) => Some(format!(
                 "{}: not removed: mount {} on {}, then run `iosched restore`",
                 directory.display(),
                 mount.source.display(),
                 mount.mount_point.display()
             )),
-            Undone::Away { device, label } => Some(format!(
+            Undone::As(Resolution::Away { device, label }) => Some(format!(
                 "{device}: the disk that may have our file system {label} is not there, or does not answer: attach it, then run `iosched restore`"
             )),
             _ => None,

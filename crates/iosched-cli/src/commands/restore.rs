@@ -7,7 +7,7 @@ use clap::Args;
 use iosched_emulate as emulate;
 use iosched_emulate::Condition;
 use iosched_experiment::journal::{
-    self, Foreseen, Leftover, NotUnderstood, Parts, RunState, Undone,
+    self, Foreseen, Leftover, NotUnderstood, Parts, Resolution, RunState, Undone,
 };
 use iosched_machine::capture;
 use iosched_machine::failure::{Failure, exit, in_a_sentence};
@@ -386,8 +386,8 @@ fn print(report: &Report, output: &Output) {
 /// What to do about what cannot be reached.
 fn hint_at_mount(run: &RunReport, output: &Output) {
     let what = run.undone.iter().find_map(|undone| match undone {
-        Undone::NotMounted { .. } => Some("mount it there"),
-        Undone::Away { .. } => Some("attach that disk"),
+        Undone::As(Resolution::NotMounted { .. }) => Some("mount it there"),
+        Undone::As(Resolution::Away { .. }) => Some("attach that disk"),
         _ => None,
     });
     if let Some(what) = what {

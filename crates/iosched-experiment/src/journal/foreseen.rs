@@ -1,13 +1,13 @@
 //! What putting back would do: looked at, with nothing touched.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use iosched_machine::file_system::{self, Bearer, OwnFileSystem};
 use iosched_machine::host::Host;
 use iosched_switch::{Difference, QueueState};
 use serde::Serialize;
 
-use super::{Leftover, SavedDisk, Standing, TargetMount, boot_id, standing_of_directory};
+use super::{Leftover, Resolution, SavedDisk, Standing, TargetMount, boot_id};
 
 /// What would become of one thing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -20,23 +20,6 @@ pub enum Foreseen {
         /// What differs. With another scheduler active, that alone: its settings come with it.
         differences: Vec<Difference>,
     },
-    /// The disk is not there any more, or is another one: nothing to put back.
-    Gone {
-        /// Kernel name.
-        device: String,
-    },
-    /// The machine was booted since: the kernel has set up the disk anew.
-    Rebooted {
-        /// Kernel name.
-        device: String,
-    },
-    /// Somebody set the disk since an undo was cut short: it would be left as they want it.
-    ChangedSince {
-        /// Kernel name.
-        device: String,
-        /// The scheduler that is active.
-        scheduler: String,
-    },
     /// It cannot be told.
     Unknown {
         /// Kernel name or path.
@@ -44,49 +27,20 @@ pub enum Foreseen {
         /// The cause, as a clause of the message.
         cause: String,
     },
-    /// A directory of ours would be removed.
-    Removed {
-        /// Where it is.
-        directory: PathBuf,
-    },
-    /// A directory of ours is on a file system that is not mounted now: it would be kept in mind.
-    NotMounted {
-        /// Where it was.
-        directory: PathBuf,
-        /// What must be mounted.
-        mount: TargetMount,
-    },
-    /// The device on which a file system of ours may be is not there: it would be kept in mind.
-    Away {
-        /// Kernel name that it had.
-        device: String,
-        /// The label of the file system.
-        label: String,
-    },
-    /// A file system of ours would be unmounted, and its signature erased, if it is still there.
-    FileSystemRemoved {
-        /// Kernel name of the device that it was made on.
-        device: String,
-        /// What it is.
-        kind: file_system::FileSystemKind,
-    },
-    /// What is no file system of ours any more would be unmounted.
-    FileSystemUnmounted {
-        /// Kernel name of the device that it is on.
-        device: String,
-        /// The label that it had.
-        label: String,
-    },
-    /// What the loads have left running would be ended.
-    ProcessesEnded {
-        /// Name and pid of each.
-        names: Vec<String>,
-    },
     /// Databases of ours would be dropped from this server.
     DatabasesDropped {
         /// How it is reached.
         server: String,
     },
+    /// What is told alike before and after.
+    #[serde(untagged)]
+    As(Resolution),
+}
+
+impl From<Resolution> for Foreseen {
+    fn from(resolution: Resolution) -> Foreseen {
+        Foreseen::As(resolution)
+    }
 }
 
 impl SavedDisk {
@@ -97,11 +51,10 @@ impl SavedDisk {
             thing: self.device.clone(),
             cause,
         };
-        match self.standing(host, same_boot) {
-            Standing::There => {}
-            Standing::Rebooted => return Foreseen::Rebooted { device },
-            Standing::Gone => return Foreseen::Gone { device },
-            Standing::Unknown(error) => return unknown(error.to_string()),
+        match self.why_nothing_to_put_back(host, same_boot) {
+            Ok(None) => {}
+            Ok(Some(why)) => return why.into(),
+            Err(error) => return unknown(error.to_string()),
         }
         match QueueState::read(&host.sysfs(), &device) {
             Ok(now) => Foreseen::Restored {
@@ -132,7 +85,7 @@ impl Leftover {
             .map(|processes| processes.names(host))
             .unwrap_or_default();
         if !names.is_empty() {
-            all.push(Foreseen::ProcessesEnded { names });
+            all.push(Resolution::ProcessesEnded { names }.into());
         }
         let disks = self.entry.disks.iter();
         all.extend(disks.map(|disk| disk.foresee(host, same_boot)));
@@ -152,38 +105,42 @@ impl Leftover {
 }
 
 fn of_file_system(host: &Host, own: &OwnFileSystem) -> Option<Foreseen> {
-    match own.bearer(host) {
-        Bearer::None => None,
-        Bearer::Away => Some(Foreseen::Away {
+    let resolution = match own.bearer(host) {
+        Bearer::None => return None,
+        Bearer::Away => Resolution::Away {
             device: own.device.clone(),
             label: own.label.clone(),
-        }),
-        Bearer::MountedAlone => Some(Foreseen::FileSystemUnmounted {
+        },
+        Bearer::MountedAlone => Resolution::FileSystemUnmounted {
             device: own.device.clone(),
             label: own.label.clone(),
-        }),
-        Bearer::Known(node) => Some(Foreseen::FileSystemRemoved {
+        },
+        Bearer::Known(node) => Resolution::FileSystemRemoved {
             device: file_system::kernel_name(&node),
             kind: own.kind,
-        }),
-        Bearer::Doubtful(node) => Some(Foreseen::Unknown {
-            thing: file_system::kernel_name(&node),
-            cause: format!(
-                "it has the file system {} of the run, and nothing proves that it is the device that was given up",
-                own.label
-            ),
-        }),
-    }
+        },
+        Bearer::Doubtful(node) => {
+            return Some(Foreseen::Unknown {
+                thing: file_system::kernel_name(&node),
+                cause: format!(
+                    "it has the file system {} of the run, and nothing proves that it is the device that was given up",
+                    own.label
+                ),
+            });
+        }
+    };
+    Some(resolution.into())
 }
 
 fn of_directory(host: &Host, path: &Path, mount: Option<&TargetMount>) -> Option<Foreseen> {
     let directory = path.to_owned();
-    match standing_of_directory(host, path, mount)? {
-        (Standing::There, _) => Some(Foreseen::Removed { directory }),
-        (Standing::Unknown(error), _) => Some(Foreseen::Unknown {
+    match Standing::of_directory(host, path, mount)? {
+        Ok(Standing::There) => Some(Resolution::Removed { directory }.into()),
+        Ok(Standing::NotMounted(mount)) => Some(Resolution::NotMounted { directory, mount }.into()),
+        Ok(Standing::Gone) => None,
+        Err(error) => Some(Foreseen::Unknown {
             thing: path.display().to_string(),
             cause: error.to_string(),
         }),
-        (_, mount) => mount.map(|mount| Foreseen::NotMounted { directory, mount }),
     }
 }

@@ -34,10 +34,12 @@ use serde::{Deserialize, Serialize};
 use crate::load::pgbench::OwnDatabases;
 
 mod foreseen;
+mod resolution;
 mod target_mount;
 mod undone;
 
 pub use foreseen::Foreseen;
+pub use resolution::Resolution;
 pub use target_mount::TargetMount;
 pub use undone::Undone;
 
@@ -824,7 +826,7 @@ impl Entry {
         let processes = self.ours.processes.as_ref().filter(|_| same_boot);
         let processes = processes.and_then(|processes| match processes.end(host) {
             Ok(ended) if ended.is_empty() => None,
-            Ok(names) => Some(Undone::ProcessesEnded { names }),
+            Ok(names) => Some(Resolution::ProcessesEnded { names }.into()),
             Err(left) => Some(Undone::Failed {
                 thing: left.join(", "),
                 cause: "this process of its load does not end, and may still write".into(),
@@ -937,15 +939,18 @@ impl SavedDisk {
     }
 
     /// Whether the saved state is still one of this disk.
-    fn standing(&self, host: &Host, same_boot: bool) -> Standing {
+    /// What has become of the disk if there is nothing to put back; none if it is there.
+    fn why_nothing_to_put_back(
+        &self,
+        host: &Host,
+        same_boot: bool,
+    ) -> io::Result<Option<Resolution>> {
+        let device = self.device.clone();
         if !same_boot {
-            return Standing::Rebooted;
+            return Ok(Some(Resolution::Rebooted { device }));
         }
-        match self.is_still_there(host) {
-            Ok(true) => Standing::There,
-            Ok(false) => Standing::Gone,
-            Err(error) => Standing::Unknown(error),
-        }
+        let is_there = self.is_still_there(host)?;
+        Ok((!is_there).then_some(Resolution::Gone { device }))
     }
 
     /// True if the disk is gone within a moment.
@@ -959,11 +964,10 @@ impl SavedDisk {
     /// Puts the disk back to this state, if it is that disk and that boot.
     pub fn undo(&self, host: &Host, same_boot: bool) -> Undone {
         let device = self.device.clone();
-        match self.standing(host, same_boot) {
-            Standing::There => {}
-            Standing::Rebooted => return Undone::Rebooted { device },
-            Standing::Gone => return Undone::Gone { device },
-            Standing::Unknown(error) => {
+        match self.why_nothing_to_put_back(host, same_boot) {
+            Ok(None) => {}
+            Ok(Some(why)) => return why.into(),
+            Err(error) => {
                 return Undone::Failed {
                     thing: device,
                     cause: error.to_string(),
@@ -976,9 +980,9 @@ impl SavedDisk {
                 scheduler: self.state.deciding(),
             },
             Ok(adjusted) => Undone::RestoredExcept { device, adjusted },
-            Err(SwitchError::Vanished { .. }) => Undone::Gone { device },
+            Err(SwitchError::Vanished { .. }) => Resolution::Gone { device }.into(),
             // A device that is being removed loses its files before its name.
-            Err(_) if self.goes_away(host) => Undone::Gone { device },
+            Err(_) if self.goes_away(host) => Resolution::Gone { device }.into(),
             Err(error) => Undone::Failed {
                 thing: device,
                 cause: error.to_string(),
@@ -987,32 +991,33 @@ impl SavedDisk {
     }
 }
 
-/// Whether something that is to be put back is there.
+/// Whether a directory of ours is there.
 enum Standing {
     There,
     Gone,
-    Rebooted,
-    /// It cannot be told.
-    Unknown(io::Error),
+    /// Its file system is not mounted now.
+    NotMounted(TargetMount),
 }
 
-/// Whether a directory of ours is there; none if something else is. Where it is not, its file system may not be mounted
-/// now: that is given, too.
-fn standing_of_directory(
-    host: &Host,
-    path: &Path,
-    mount: Option<&TargetMount>,
-) -> Option<(Standing, Option<TargetMount>)> {
-    let is_ours = path.file_name().is_some_and(user_files::is_drawn_name);
-    Some(match fs::symlink_metadata(path) {
-        Ok(metadata) if metadata.is_dir() && is_ours => (Standing::There, None),
-        Ok(_) => return None,
-        Err(error) if is_absence(&error) => {
-            let mount = mount.filter(|mount| is_ours && !mount.is_mounted(host));
-            (Standing::Gone, mount.cloned())
+impl Standing {
+    /// None if something else is there.
+    fn of_directory(
+        host: &Host,
+        path: &Path,
+        mount: Option<&TargetMount>,
+    ) -> Option<io::Result<Standing>> {
+        let is_ours = path.file_name().is_some_and(user_files::is_drawn_name);
+        match fs::symlink_metadata(path) {
+            Ok(metadata) => (metadata.is_dir() && is_ours).then_some(Ok(Standing::There)),
+            Err(error) if is_absence(&error) => {
+                let mount = mount.filter(|mount| is_ours && !mount.is_mounted(host));
+                Some(Ok(mount
+                    .cloned()
+                    .map_or(Standing::Gone, Standing::NotMounted)))
+            }
+            Err(error) => Some(Err(error)),
         }
-        Err(error) => (Standing::Unknown(error), None),
-    })
+    }
 }
 
 /// Removes a directory of ours, in which `user` (or else we) worked; nothing to say where there is none, if the
@@ -1028,22 +1033,18 @@ fn remove_directory(
         thing: path.display().to_string(),
         cause: error.to_string(),
     };
-    match standing_of_directory(host, path, mount)? {
-        (Standing::There, _) => {}
-        (Standing::Unknown(error), _) => return Some(failed(error)),
-        (_, Some(mount)) => {
-            return Some(Undone::NotMounted {
-                directory: path.into(),
-                mount,
-            });
+    let directory = path.to_owned();
+    match Standing::of_directory(host, path, mount)? {
+        Ok(Standing::There) => {}
+        Ok(Standing::NotMounted(mount)) => {
+            return Some(Resolution::NotMounted { directory, mount }.into());
         }
         // Whoever removed it may have been killed before that was on disk.
-        (_, None) => return sync_above(path).err().map(failed),
+        Ok(Standing::Gone) => return sync_above(path).err().map(failed),
+        Err(error) => return Some(failed(error)),
     }
     Some(match remove_tree(path, user, stop) {
-        Ok(()) => Undone::Removed {
-            directory: path.into(),
-        },
+        Ok(()) => Resolution::Removed { directory }.into(),
         Err(error) if is_of_others(&error) => Undone::Failed {
             thing: path.display().to_string(),
             cause: match shut_out(path, user) {
@@ -1414,9 +1415,9 @@ mod tests {
         let undone = leftovers(&host)[0].undo(&host, Parts::All);
         assert_eq!(
             undone,
-            [Undone::Gone {
+            [Undone::As(Resolution::Gone {
                 device: "sda".into()
-            }]
+            })]
         );
         assert_eq!(host.sysfs().read("sda", "queue/nr_requests").unwrap(), "8");
     }
@@ -1466,7 +1467,10 @@ mod tests {
         let undone = leftovers(&host)[0].undo(&host, Parts::All);
         assert!(matches!(
             &undone[..],
-            [Undone::Rebooted { .. }, Undone::Removed { .. }]
+            [
+                Undone::As(Resolution::Rebooted { .. }),
+                Undone::As(Resolution::Removed { .. })
+            ]
         ));
         assert!(!ours.exists());
     }
@@ -1556,7 +1560,10 @@ mod tests {
         assert!(
             matches!(
                 &undone[..],
-                [Undone::Restored { .. }, Undone::NotMounted { .. }]
+                [
+                    Undone::Restored { .. },
+                    Undone::As(Resolution::NotMounted { .. })
+                ]
             ),
             "{undone:?}"
         );

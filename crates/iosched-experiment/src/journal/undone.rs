@@ -1,14 +1,12 @@
 //! What became of what a run had changed.
 
-use std::path::PathBuf;
-
 use iosched_machine::failure::NotUndone;
-use iosched_machine::file_system::{self, OwnFileSystem, Removal};
+use iosched_machine::file_system::{OwnFileSystem, Removal};
 use iosched_machine::host::Host;
 use iosched_switch::Adjusted;
 use serde::Serialize;
 
-use super::TargetMount;
+use super::Resolution;
 use crate::load::pgbench::OwnDatabases;
 
 /// What became of one disk, process, directory or file system of an [`Entry`](super::Entry).
@@ -29,23 +27,6 @@ pub enum Undone {
         /// What the kernel did not take back.
         adjusted: Vec<Adjusted>,
     },
-    /// The disk is not there any more, or is another one: nothing to put back.
-    Gone {
-        /// Kernel name.
-        device: String,
-    },
-    /// The machine was booted since: the kernel has set up the disk anew.
-    Rebooted {
-        /// Kernel name.
-        device: String,
-    },
-    /// Somebody set the disk since an undo was cut short: it is as they want it.
-    ChangedSince {
-        /// Kernel name.
-        device: String,
-        /// The scheduler that is active.
-        scheduler: String,
-    },
     /// The disk could not be put back.
     Failed {
         /// Kernel name or path.
@@ -53,49 +34,20 @@ pub enum Undone {
         /// The cause, as a clause of the message.
         cause: String,
     },
-    /// A directory of ours was removed.
-    Removed {
-        /// Where it was.
-        directory: PathBuf,
-    },
-    /// A directory of ours is on a file system that is not mounted now: it may still be there.
-    NotMounted {
-        /// Where it was.
-        directory: PathBuf,
-        /// What must be mounted.
-        mount: TargetMount,
-    },
-    /// The device on which a file system of ours may be is not there.
-    Away {
-        /// Kernel name that it had.
-        device: String,
-        /// The label of the file system.
-        label: String,
-    },
-    /// A file system of ours was unmounted, and its signature erased.
-    FileSystemRemoved {
-        /// Kernel name of the device that it was on.
-        device: String,
-        /// What it was.
-        kind: file_system::FileSystemKind,
-    },
-    /// What is no file system of ours any more was unmounted.
-    FileSystemUnmounted {
-        /// Kernel name of the device that it is on.
-        device: String,
-        /// The label that it had.
-        label: String,
-    },
-    /// What the loads had left running was ended.
-    ProcessesEnded {
-        /// Name and pid of each.
-        names: Vec<String>,
-    },
     /// Databases of ours were dropped.
     DatabasesDropped {
         /// Their names.
         names: Vec<String>,
     },
+    /// What is told alike before and after.
+    #[serde(untagged)]
+    As(Resolution),
+}
+
+impl From<Resolution> for Undone {
+    fn from(resolution: Resolution) -> Undone {
+        Undone::As(resolution)
+    }
 }
 
 impl From<NotUndone> for Undone {
@@ -115,34 +67,35 @@ impl Undone {
 
     /// Removes a file system of ours; nothing to say where it is not there.
     pub(super) fn of_file_system(host: &Host, own: &OwnFileSystem) -> Option<Undone> {
-        match own.undo(host) {
-            Ok(Removal::Nothing) => None,
-            Ok(Removal::Done(device)) => Some(Undone::FileSystemRemoved {
+        let resolution = match own.undo(host) {
+            Ok(Removal::Nothing) => return None,
+            Ok(Removal::Done(device)) => Resolution::FileSystemRemoved {
                 device,
                 kind: own.kind,
-            }),
-            Ok(Removal::Unmounted(device)) => Some(Undone::FileSystemUnmounted {
+            },
+            Ok(Removal::Unmounted(device)) => Resolution::FileSystemUnmounted {
                 device,
                 label: own.label.clone(),
-            }),
-            Ok(Removal::Away) => Some(Undone::Away {
+            },
+            Ok(Removal::Away) => Resolution::Away {
                 device: own.device.clone(),
                 label: own.label.clone(),
-            }),
-            Err(left) => Some(left.into()),
-        }
+            },
+            Err(left) => return Some(left.into()),
+        };
+        Some(resolution.into())
     }
 
     /// What is still to be put back, and why it is not, if it is.
     pub fn left(&self) -> Option<String> {
         match self {
             Undone::Failed { thing, cause } => Some(format!("{thing}: {cause}")),
-            Undone::NotMounted { directory, mount } => Some(format!(
+            Undone::As(Resolution::NotMounted { directory, mount }) => Some(format!(
                 "{}: {} is not mounted",
                 directory.display(),
                 mount.source.display()
             )),
-            Undone::Away { device, label } => Some(format!(
+            Undone::As(Resolution::Away { device, label }) => Some(format!(
                 "{device}: the disk that may have our file system {label} is not there, or does not answer"
             )),
             _ => None,
@@ -154,9 +107,11 @@ impl Undone {
         match self {
             Undone::Restored { device, .. }
             | Undone::RestoredExcept { device, .. }
-            | Undone::Gone { device }
-            | Undone::Rebooted { device }
-            | Undone::ChangedSince { device, .. } => Some(device),
+            | Undone::As(
+                Resolution::Gone { device }
+                | Resolution::Rebooted { device }
+                | Resolution::ChangedSince { device, .. },
+            ) => Some(device),
             _ => None,
         }
     }

@@ -20,7 +20,7 @@ use rand::Rng;
 
 use crate::analysis::Analysis;
 use crate::event::{Observer, RunEvent};
-use crate::journal::{self, Journal, OwnedResources, Undone};
+use crate::journal::{self, Journal, OwnedResources, Resolution, Undone};
 use crate::load::fio::FioError;
 use crate::load::fio_job::JobTarget;
 use crate::load::pgbench::OwnDatabases;
@@ -157,7 +157,9 @@ fn ended(
     plan: &Plan,
     directory: &Path,
 ) -> Result<StopReason, RunError> {
-    let is_gone = undone.iter().any(|one| matches!(one, Undone::Gone { .. }));
+    let is_gone = undone
+        .iter()
+        .any(|one| matches!(one, Undone::As(Resolution::Gone { .. })));
     let ended = outcome.map_err(|error| say_what_ended_it(error, is_gone, plan, directory));
     let left: Vec<String> = undone.iter().filter_map(Undone::left).collect();
     if left.is_empty() {

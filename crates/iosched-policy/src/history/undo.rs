@@ -6,7 +6,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use iosched_experiment::journal::{self, Foreseen, SavedDisk, Undone};
+use iosched_experiment::journal::{self, Foreseen, Resolution, SavedDisk, Undone};
 use iosched_machine::durable::Prepared;
 use iosched_machine::host::Host;
 use iosched_machine::lock::{self, Lock};
@@ -73,10 +73,10 @@ pub fn next_undo(host: &Host) -> Result<NextUndo, HistoryError> {
     let disks = disks.map(|disk| {
         let foreseen = disk.before.foresee(host, same_boot);
         match (foreseen, disk.set_since(host)) {
-            (Foreseen::Restored { device, .. }, Some(now)) => Foreseen::ChangedSince {
-                device,
-                scheduler: now.deciding(),
-            },
+            (Foreseen::Restored { device, .. }, Some(now)) => {
+                let scheduler = now.deciding();
+                Resolution::ChangedSince { device, scheduler }.into()
+            }
             (foreseen, _) => foreseen,
         }
     });
@@ -248,10 +248,9 @@ fn put_back(host: &Host, undo: &mut Change, disk: usize, same_boot: bool) -> Und
     let is_same = same_boot && before.is_still_there(host).unwrap_or(false);
     let set_since = undo.entry.disks[disk].set_since(host);
     if let Some(now) = set_since.filter(|_| is_same) {
-        return Undone::ChangedSince {
-            device: before.device,
-            scheduler: now.deciding(),
-        };
+        let scheduler = now.deciding();
+        let device = before.device;
+        return Resolution::ChangedSince { device, scheduler }.into();
     }
     let now = || QueueState::read(&host.sysfs(), &before.device).ok();
     if now().is_some_and(|now| now.deciding() != before.state.deciding()) {
