@@ -4,7 +4,7 @@
 //! AFIPS 1967); what it lacks is a limit on waiting, and `expire` is that.
 
 use super::{
-    BlockLayer, CpuCost, Elevator, Followed, Kernel, PhaseSearch, SchedulerInfo, TunableInfo,
+    BlockLayer, Elevator, Followed, Kernel, PhaseSearch, SchedulerInfo, TunableInfo,
     Values,
 };
 use crate::list::{Links, List};
@@ -18,17 +18,11 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     name: "nearest",
     summary: "the nearest request next, the oldest once it has waited too long",
     block_layer: BlockLayer::MultiQueue,
-    successor: None,
+    build: |tunables, kernel, _| Box::new(Nearest::new(tunables, kernel)),
     tunables: &[TunableInfo::new("expire", "ms", 500, 0, 60_000)
         .what("a request that has waited so long goes before nearer ones")],
-    initial: &[],
     phase_search: PhaseSearch::MostAgreed,
-    oldest: None,
-    learns: false,
-    direct: false,
-    refuses_groups: false,
-    cpu_cost: CpuCost::BLOCK_LAYER, // nobody has measured it
-    build: |tunables, kernel, _| Box::new(Nearest::new(tunables, kernel)),
+    ..SchedulerInfo::PLAIN
 };
 
 /// See the [module's page](self).

@@ -10,7 +10,7 @@
 //!
 //! [`disk_file`] reads and writes disk models as TOML files.
 //!
-//! Modules in the order data passes: [`spec`] (what is wanted), `control` (made, listed, removed), `place` (the disk's directory and
+//! Modules in the order data passes: [`spec`] (what is wanted), `control` (made, listed, removed), `disk_directory` (the disk's directory and
 //! its lock), `server` (the process), `filesystem` (FUSE and the clock), `engine` (the model with
 //! what waits for it), `backing` (the data), `loop_device`, `usage` and `take_down` (the way back),
 //! `check` and `ledger` (is it as the model says?), `connection` (how the server waits for its own disk). Instead

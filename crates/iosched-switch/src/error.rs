@@ -6,6 +6,7 @@ use std::io;
 use iosched_emulate::EmulateError;
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::visible::lines_of_error;
+use iosched_sim::scheduler;
 use rustix::io::Errno;
 
 use super::blk_mq::ToBlkMq;
@@ -305,11 +306,13 @@ fn not_offered(
              blk-mq, where this one is, {modern}"
         );
     }
-    match scheduler {
-        "bfq" => lacks_module(scheduler, "CONFIG_IOSCHED_BFQ"),
-        "kyber" => lacks_module(scheduler, "CONFIG_MQ_IOSCHED_KYBER"),
-        _ => "choose one of those it offers".into(),
-    }
+    let option = scheduler::info(scheduler)
+        .ok()
+        .and_then(|info| info.kernel_option);
+    option.map_or_else(
+        || "choose one of those it offers".into(),
+        |option| lacks_module(scheduler, option),
+    )
 }
 
 /// Names in a row, or that there is none.

@@ -40,7 +40,8 @@ pub use self::blk_mq::{Module, ToBlkMq};
 pub use self::error::SwitchError;
 pub use self::foresee::{check_can_be_kept, foresee};
 pub use self::names::{
-    is_of_other_layer, is_old_name, is_single_queue, modern_name, name_on, old_name, renamed,
+    is_alias, is_of_other_layer, is_old_name, is_single_queue, modern_name, name_on, old_name,
+    renamed,
 };
 pub use self::offered::{active, not_offered, offered, resolve};
 pub use self::state::{Difference, QueueState};

@@ -6,12 +6,14 @@ use iosched_sim::scheduler::{self, BlockLayer};
 /// A scheduler of the single-queue path that is not simulated: Linux had it until 2.6.33.
 const ANTICIPATORY: &str = "anticipatory";
 
-/// blk-mq takes this name for mq-deadline, too (`elevator_alias`).
-const ALIAS: &str = "deadline";
-
 /// The name that today's kernels have for an old scheduler: noop, deadline, cfq.
 pub fn modern_name(old: &str) -> Option<&'static str> {
     scheduler::info(old).ok()?.successor
+}
+
+/// True if this kernel takes the one name for the scheduler that it then calls by the other.
+pub fn is_alias(name: &str, of: &str) -> bool {
+    scheduler::info(of).is_ok_and(|info| info.alias == Some(name))
 }
 
 /// The name that a scheduler's forerunner had on the single-queue path, if it had one.
@@ -35,7 +37,10 @@ pub fn is_of_other_layer(name: &str, offered: &[String]) -> bool {
     if is_single_queue(offered) {
         block_layer(name) == Some(BlockLayer::MultiQueue)
     } else {
-        is_old_name(name) && name != ALIAS
+        is_old_name(name)
+            && !scheduler::schedulers()
+                .iter()
+                .any(|info| info.alias == Some(name))
     }
 }
 

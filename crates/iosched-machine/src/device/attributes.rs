@@ -6,7 +6,7 @@
 //! kernel has in a second: what any usual kernel would show counts as the default.
 
 use iosched_sim::block_layer::{USUAL_REQUESTS, usual_scheduler_tags};
-use iosched_sim::scheduler::{self, BlockLayer, Kernel, KernelVersion, TunableInfo};
+use iosched_sim::scheduler::{self, BlockLayer, Kernel, KernelVersion, SchedulerInfo, TunableInfo};
 use serde::Serialize;
 
 use super::Device;
@@ -152,8 +152,8 @@ impl Context<'_> {
     /// holds 128.
     fn default_requests(&self) -> Known {
         match (self.device.schedulers.active(), self.hardware_depth) {
-            (Some("none"), Some(depth)) => Known::value(depth),
-            (Some(scheduler), None) if is_legacy(scheduler) => Known::value(USUAL_REQUESTS as u64),
+            (Some(_), Some(depth)) if self.active_is(|info| info.direct) => Known::value(depth),
+            (Some(_), None) if self.is_legacy() => Known::value(USUAL_REQUESTS as u64),
             (Some(_), Some(depth)) => {
                 let depth = usize::try_from(depth).unwrap_or(usize::MAX);
                 Known::value(usual_scheduler_tags(depth) as u64)
@@ -187,16 +187,18 @@ impl Context<'_> {
     }
 
     /// As many as the scheduler holds; three quarters of these under bfq and kyber, and on older kernels under
-    /// mq-deadline.
+    /// others.
     fn default_async_depth(&self) -> Known {
         let Some(requests) = self.nr_requests else {
             return Known::unit("requests");
         };
         let three_quarters = (requests * 3 / 4).to_string();
-        let defaults = match self.device.schedulers.active() {
-            Some("bfq" | "kyber") => vec![three_quarters],
-            Some("none") => vec![requests.to_string()],
-            _ => vec![requests.to_string(), three_quarters],
+        let defaults = if self.active_is(|info| info.reduces_async_depth) {
+            vec![three_quarters]
+        } else if self.active_is(|info| info.direct) {
+            vec![requests.to_string()]
+        } else {
+            vec![requests.to_string(), three_quarters]
         };
         Known {
             unit: Some("requests"),
@@ -208,12 +210,24 @@ impl Context<'_> {
     /// built in on purpose.
     fn default_write_back_throttling(&self) -> Known {
         match (self.device.schedulers.active(), self.device.rotational) {
-            (Some("bfq"), _) => Known::value(0),
-            (Some(scheduler), _) if is_legacy(scheduler) => Known::none(),
+            _ if self.active_is(|info| info.disables_wbt) => Known::value(0),
+            _ if self.is_legacy() => Known::none(),
             (None, _) | (_, None) => Known::none(),
             (_, Some(true)) => Known::value(75_000),
             (_, Some(false)) => Known::value(2000),
         }
+    }
+
+    /// What is known of the active scheduler; false if nothing is.
+    fn active_is(&self, what: fn(&SchedulerInfo) -> bool) -> bool {
+        let active = self.device.schedulers.active();
+        let info = active.and_then(|active| scheduler::info(active).ok());
+        info.is_some_and(what)
+    }
+
+    /// The active scheduler belongs to kernels before 5.0.
+    fn is_legacy(&self) -> bool {
+        self.active_is(|info| info.block_layer == BlockLayer::SingleQueue)
     }
 
     /// Tunables of the active scheduler.
@@ -228,12 +242,6 @@ impl Context<'_> {
             None => Known::none(),
         }
     }
-}
-
-/// The scheduler belongs to kernels before 5.0.
-fn is_legacy(scheduler: &str) -> bool {
-    let info = scheduler::info(scheduler);
-    info.is_ok_and(|info| info.block_layer == BlockLayer::SingleQueue)
 }
 
 /// The unit of a file of the queue, where it has one.

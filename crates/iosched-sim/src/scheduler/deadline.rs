@@ -5,8 +5,7 @@
 
 use super::data_dir::{READ, WRITE, data_dir, next_direction};
 use super::{
-    BlockLayer, CpuCost, Elevator, Followed, Kernel, PhaseSearch, SchedulerInfo, TunableInfo,
-    Values,
+    BlockLayer, Elevator, Followed, Kernel, PhaseSearch, SchedulerInfo, TunableInfo, Values,
 };
 use crate::list::{Links, List};
 use crate::request::{Bio, RequestId, Requests};
@@ -21,6 +20,7 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     name: "deadline",
     summary: "sector order in batches; an expired request goes first; reads before writes",
     block_layer: BlockLayer::SingleQueue,
+    build: |tunables, kernel, _| Box::new(Deadline::new(tunables, kernel)),
     successor: Some("mq-deadline"),
     tunables: &[
         TunableInfo::new("fifo_batch", "requests", 16, 0, MAX).what(
@@ -35,14 +35,8 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
         TunableInfo::new("writes_starved", "batches", 2, -MAX, MAX)
             .what("so many batches of reads may go before a batch of writes"),
     ],
-    initial: &[],
     phase_search: PhaseSearch::MostAgreed,
-    oldest: None,
-    learns: false,
-    direct: false,
-    refuses_groups: false,
-    cpu_cost: CpuCost::BLOCK_LAYER,
-    build: |tunables, kernel, _| Box::new(Deadline::new(tunables, kernel)),
+    ..SchedulerInfo::PLAIN
 };
 
 /// Reads, or writes: they are queued apart.

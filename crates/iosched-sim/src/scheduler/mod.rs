@@ -481,6 +481,7 @@ pub enum PhaseSearch {
 
 /// A scheduler that [`build`] knows.
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "facts, one by one")]
 pub struct SchedulerInfo {
     /// Its name in the kernel.
     pub name: &'static str,
@@ -505,10 +506,42 @@ pub struct SchedulerInfo {
     pub direct: bool,
     /// How it shares between cgroups is not known here: loads in them are refused.
     pub(crate) refuses_groups: bool,
+    /// Another name by which the multi-queue block layer takes it (`elevator_alias`).
+    pub alias: Option<&'static str>,
+    /// The option of the kernel's configuration that builds it, where distributions leave it out.
+    pub kernel_option: Option<&'static str>,
+    /// Every kernel starts it with an `async_depth` of three quarters of `nr_requests`.
+    pub reduces_async_depth: bool,
+    /// It turns write-back throttling off (`wbt_disable_default`).
+    pub disables_wbt: bool,
     /// What a request costs on a fast machine's processors.
     pub(crate) cpu_cost: CpuCost,
     /// Makes one with these tunables and initial values, as attached to a device at time zero.
     pub(crate) build: fn(&Values, &Kernel, &Values) -> Box<dyn Elevator>,
+}
+
+impl SchedulerInfo {
+    /// What is so of a scheduler that says nothing else: it has no tunables, learns nothing, and the kernel does nothing
+    /// special for it. Name, summary, block layer and `build` are each scheduler's own.
+    pub(crate) const PLAIN: SchedulerInfo = SchedulerInfo {
+        name: "",
+        summary: "",
+        block_layer: BlockLayer::MultiQueue,
+        successor: None,
+        tunables: &[],
+        initial: &[],
+        phase_search: PhaseSearch::Unneeded,
+        oldest: None,
+        learns: false,
+        direct: false,
+        refuses_groups: false,
+        alias: None,
+        kernel_option: None,
+        reduces_async_depth: false,
+        disables_wbt: false,
+        cpu_cost: CpuCost::BLOCK_LAYER,
+        build: |_, _, _| unreachable!("each scheduler brings its own"),
+    };
 }
 
 /// Processor time of a request, from submission to completion.

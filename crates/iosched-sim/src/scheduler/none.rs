@@ -7,7 +7,7 @@
 //! not busy is given whole software queues, one CPU's after the other's.
 
 use super::cpu_lists::CpuLists;
-use super::{BlockLayer, CpuCost, Elevator, Followed, HardwareQueues, PhaseSearch, SchedulerInfo};
+use super::{BlockLayer, Elevator, Followed, HardwareQueues, SchedulerInfo};
 use crate::list::Links;
 use crate::request::{Bio, Merge, RequestId, Requests};
 use crate::units::Time;
@@ -17,16 +17,9 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     name: "none",
     summary: "no scheduler: in order of arrival, straight to the device while it takes more",
     block_layer: BlockLayer::MultiQueue,
-    successor: None,
-    tunables: &[],
-    initial: &[],
-    phase_search: PhaseSearch::Unneeded,
-    oldest: None,
-    learns: false,
-    direct: true,
-    refuses_groups: false,
-    cpu_cost: CpuCost::BLOCK_LAYER,
     build: |_, _, _| Box::new(NoScheduler::default()),
+    direct: true,
+    ..SchedulerInfo::PLAIN
 };
 
 /// The software queues of a hardware queue.

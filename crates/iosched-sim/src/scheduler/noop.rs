@@ -4,7 +4,7 @@
 //! stand in the dispatch list; as that list takes the next request only when it is empty, there is
 //! nothing to sort against, and it is left out.
 
-use super::{BlockLayer, CpuCost, Elevator, Followed, PhaseSearch, SchedulerInfo};
+use super::{BlockLayer, Elevator, Followed, SchedulerInfo};
 use crate::list::{Links, List};
 use crate::request::{RequestId, Requests};
 use crate::units::Time;
@@ -14,16 +14,9 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     name: "noop",
     summary: "first come, first served, with merging",
     block_layer: BlockLayer::SingleQueue,
-    successor: Some("none"),
-    tunables: &[],
-    initial: &[],
-    phase_search: PhaseSearch::Unneeded,
-    oldest: None,
-    learns: false,
-    direct: false,
-    refuses_groups: false,
-    cpu_cost: CpuCost::BLOCK_LAYER,
     build: |_, _, _| Box::new(Noop::default()),
+    successor: Some("none"),
+    ..SchedulerInfo::PLAIN
 };
 
 #[derive(Debug, Clone, Default)]

@@ -261,7 +261,7 @@ pub fn means(value: &str, found: &str) -> bool {
             .is_some_and(|(a, b)| b >= a)
     };
     iosched_switch::means(value, found)
-        || (value, found) == ("deadline", "mq-deadline")
+        || iosched_switch::is_alias(value, found)
         || value.strip_prefix('>').is_some_and(is_at_least)
 }
 

@@ -23,7 +23,7 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     name: "bfq",
     summary: "shares of the disk for each process by weight, low latency for what is new or paced",
     block_layer: BlockLayer::MultiQueue,
-    successor: None,
+    build: |tunables, kernel, initial| Box::new(Bfq::new(tunables, kernel, initial)),
     tunables: &[
         tunable("back_seek_max", "KiB", 16 * 1024, 0)
             .what("so far behind the head a request still counts as near"),
@@ -92,13 +92,15 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     phase_search: PhaseSearch::LongestAgreed,
     oldest: Some(OLDEST),
     learns: true,
-    direct: false,
     refuses_groups: true,
     cpu_cost: CpuCost {
         own: Nanos::new(800),
         serial: Nanos::new(3400),
     },
-    build: |tunables, kernel, initial| Box::new(Bfq::new(tunables, kernel, initial)),
+    kernel_option: Some("CONFIG_IOSCHED_BFQ"),
+    reduces_async_depth: true,
+    disables_wbt: true,
+    ..SchedulerInfo::PLAIN
 };
 
 /// `slice_idle` where strict guarantees ask for one, and what a seek counts as.

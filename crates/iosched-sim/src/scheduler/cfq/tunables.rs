@@ -1,6 +1,6 @@
 //! What can be set, and in which units.
 
-use super::super::{BlockLayer, CpuCost, Kernel, PhaseSearch, SchedulerInfo, TunableInfo, Values};
+use super::super::{BlockLayer, Kernel, SchedulerInfo, TunableInfo, Values};
 use super::Cfq;
 use crate::scheduler::back_seek::BackSeek;
 use crate::units::Nanos;
@@ -12,6 +12,7 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     name: "cfq",
     summary: "time slices for each process by priority, with idling",
     block_layer: BlockLayer::SingleQueue,
+    build: |tunables, kernel, initial| Box::new(Cfq::new(tunables, kernel, initial)),
     successor: Some("bfq"),
     tunables: &[
         TunableInfo::new("back_seek_max", "KiB", 16 * 1024, 0, MAX)
@@ -61,13 +62,7 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
         // Of best-effort queues that are not waited for.
         TunableInfo::new("noidle-think", "us", 0, 0, 1 << 40),
     ],
-    phase_search: PhaseSearch::Unneeded, // only their length
-    oldest: None,
-    learns: false,
-    direct: false,
-    refuses_groups: false,
-    cpu_cost: CpuCost::BLOCK_LAYER,
-    build: |tunables, kernel, initial| Box::new(Cfq::new(tunables, kernel, initial)),
+    ..SchedulerInfo::PLAIN
 };
 
 /// Settings in nanoseconds and sectors.

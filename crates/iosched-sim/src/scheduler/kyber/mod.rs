@@ -31,7 +31,7 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     name: "kyber",
     summary: "limits each kind of request so that reads and writes meet latency targets",
     block_layer: BlockLayer::MultiQueue,
-    successor: None,
+    build: |tunables, kernel, initial| Box::new(Kyber::new(tunables, kernel, initial)),
     tunables: &[
         TunableInfo::new("read_lat_nsec", "ns", 2_000_000, 0, i64::MAX)
             .what("reads are to take no longer: if they do, fewer others are let through"),
@@ -45,14 +45,13 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     ],
     phase_search: PhaseSearch::MostAgreed,
     oldest: Some(OLDEST),
-    learns: false,
-    direct: false,
-    refuses_groups: false,
     cpu_cost: CpuCost {
         own: Nanos::new(3300),
         serial: Nanos::ZERO,
     },
-    build: |tunables, kernel, initial| Box::new(Kyber::new(tunables, kernel, initial)),
+    kernel_option: Some("CONFIG_MQ_IOSCHED_KYBER"),
+    reduces_async_depth: true,
+    ..SchedulerInfo::PLAIN
 };
 
 /// The first kernel with this design.

@@ -26,7 +26,7 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     name: "mq-deadline",
     summary: "deadline for today's kernels, with priority classes",
     block_layer: BlockLayer::MultiQueue,
-    successor: None,
+    build: |tunables, kernel, _| Box::new(MqDeadline::new(tunables, kernel)),
     tunables: &[
         TunableInfo::new("async_depth", "requests", 256, 1, MAX).what(
             "so many of the scheduler's nr_requests may writes and other \
@@ -48,17 +48,14 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
         TunableInfo::new("writes_starved", "batches", 2, -MAX - 1, MAX)
             .what("so many batches of reads may go before a batch of writes"),
     ],
-    initial: &[],
     phase_search: PhaseSearch::MostAgreed,
     oldest: Some(Rules::OLDEST),
-    learns: false,
-    direct: false,
-    refuses_groups: false,
     cpu_cost: CpuCost {
         own: Nanos::new(1230),
         serial: Nanos::new(2000),
     },
-    build: |tunables, kernel, _| Box::new(MqDeadline::new(tunables, kernel)),
+    alias: Some("deadline"),
+    ..SchedulerInfo::PLAIN
 };
 
 /// With what a batch goes on.
