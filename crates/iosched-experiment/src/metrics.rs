@@ -178,3 +178,41 @@ pub(crate) fn count(flows: &[&Flow]) -> u64 {
     let counts = flows.iter().map(|flow| flow.ios);
     counts.fold(0, u64::saturating_add)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(latencies_ns: &[u64]) -> Flow {
+        let latencies_ns = latencies_ns.iter().copied();
+        Flow::of_latencies(latencies_ns, |ns| ns, |ios| ios as f64).unwrap()
+    }
+
+    #[test]
+    fn the_mean_of_several_workers_counts_each_io_once() {
+        let latency = Latency::of(&[&flow(&[100; 9]), &flow(&[1000])]).unwrap();
+        assert!((latency.mean_ns - 190.0).abs() < 1e-9, "{latency:?}");
+    }
+
+    #[test]
+    fn percentiles_are_of_all_ios_and_not_of_the_workers_percentiles() {
+        // Of the second worker's, half are slow; of all, one in two hundred.
+        let latency = Latency::of(&[&flow(&[100; 198]), &flow(&[100, 1000])]).unwrap();
+        assert!(latency.p99_ns < 200.0 && latency.p999_ns > 900.0);
+        assert!((latency.max_ns - 1000.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn of_no_io_there_is_no_latency() {
+        assert!(Latency::of(&[]).is_none());
+        let nothing = Flow::of_latencies(std::iter::empty(), |ns| ns, |ios| ios as f64);
+        assert!(nothing.is_none());
+    }
+
+    #[test]
+    fn counts_from_outside_that_are_too_many_to_add_are_no_fault_of_ours() {
+        let mut flow = flow(&[1]);
+        flow.ios = u64::MAX;
+        assert_eq!(count(&[&flow, &flow]), u64::MAX);
+    }
+}
