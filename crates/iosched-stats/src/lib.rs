@@ -6,7 +6,7 @@
 //! - [`steady`]: has a series of rounds reached its steady state?
 //! - [`interval`]: an estimate with its interval; the classical one for a number of rounds fixed before
 //! - [`sequence`]: intervals that stay valid however often one looks
-//! - [`race`]: who leaves, who wins, when to stop
+//! - [`race`]: who leaves, who wins, when to stop; the intervals of ratios are those of its `pairs`
 //! - [`summary`], [`remarks`]: the robust view beside it; what looks odd
 //! - [`calibrate`]: does the race keep its promises? Whole races over drawn trials
 //! - [`meta`]: one effect over many machines, and what the next machine may expect

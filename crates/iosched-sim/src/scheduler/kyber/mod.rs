@@ -3,8 +3,9 @@
 //!
 //! Follows `block/kyber-iosched.c` (Linux 4.20 to 6.12). Each hardware queue has its own requests, in
 //! lists by CPU, and its own batches; the tokens (`tokens`), the latencies and what follows from them
-//! (`domain`, `latency`) are the device's. Left out: the domain of flushes and zone commands, which do
-//! not pass a scheduler here; the design before 4.20.
+//! (`domain`, `latency`) are the device's; how many tokens there are is decided by [`Kyber::adjust`], every
+//! 100 ms. Left out: the domain of flushes and zone commands, which do not pass a scheduler here; the
+//! design before 4.20.
 
 mod domain;
 mod latency;
