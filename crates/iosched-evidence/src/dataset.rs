@@ -1435,6 +1435,30 @@ mod tests {
         assert_eq!(room.take_uncompressed(60).unwrap_err(), of_bytes);
     }
 
+    // The limits themselves, of rows that are in no file: a test of the command holds memory against a part of them.
+
+    #[test]
+    fn as_many_different_comparisons_are_read_as_documented() {
+        let mut room = Room::default();
+        let kinds = all_different(1, MOST_KINDS + 1);
+        let (fits, too_much) = kinds.split_at(MOST_KINDS);
+        for rows in fits.chunks(1000) {
+            room.take_kinds(rows).unwrap();
+        }
+        assert!(room.take_kinds(&fits[..1]).is_ok());
+        let (_, most) = room.take_kinds(too_much).unwrap_err();
+        assert_eq!(most, 200_000);
+    }
+
+    #[test]
+    fn fifty_thousand_rows_of_long_names_are_read_and_seventy_are_not() {
+        let mut room = Room::default();
+        let mut batches = (0..14).map(|batch| all_long(5000 * batch..5000 * (batch + 1)));
+        let is_full = |rows: Vec<Row>| room.take(Path::new("/e"), &rows).is_err();
+        let fit = batches.position(is_full).unwrap();
+        assert!((10..14).contains(&fit), "{fit} times 5000");
+    }
+
     /// Rows whose arm, model, load of one's own, kernel series, objective or load class is another in each.
     fn all_different(what: usize, count: usize) -> Vec<Row> {
         let row = |number: usize| {
@@ -1501,10 +1525,10 @@ mod tests {
         }
     }
 
-    /// Rows of which all texts are others, and long.
-    fn all_long(count: usize) -> Vec<Row> {
+    /// Rows of these numbers, of which all texts are others, and long.
+    fn all_long(numbers: std::ops::Range<usize>) -> Vec<Row> {
         let row = |number: usize| {
-            let text = |column: &str| -> Text { format!("{column}{number:0>147}").into() };
+            let text = |column: &str| -> Text { format!("{column}{number:0>149}").into() };
             Row {
                 record: text("r"),
                 machine: text("m"),
@@ -1521,7 +1545,7 @@ mod tests {
                 ..example()
             }
         };
-        (0..count).map(row).collect()
+        numbers.map(row).collect()
     }
 
     /// Rows of machines that all measured the same two arms.
@@ -1546,7 +1570,7 @@ mod tests {
             || all_different(3, COUNT),
             || all_different(4, COUNT),
             || all_different(5, COUNT),
-            || all_long(COUNT / 4),
+            || all_long(0..COUNT / 4),
             || all_alike(COUNT),
         ];
         for (what, make) in shapes.into_iter().enumerate() {
@@ -1573,7 +1597,7 @@ mod tests {
     #[test]
     fn a_file_without_room_for_its_texts_takes_none_and_smaller_ones_are_read() {
         let dir = tempfile::tempdir().unwrap();
-        for rows in [all_long(300), all_different(0, 10)] {
+        for rows in [all_long(0..300), all_different(0, 10)] {
             let bytes = bytes_of(&rows.iter().collect::<Vec<_>>()).unwrap();
             put(dir.path(), "nvme-ssd", &bytes);
         }
@@ -1597,7 +1621,7 @@ mod tests {
         assert!(room.memory > 350_000, "{}", room.memory);
         // What is to be added is refused before it is written.
         assert!(room.take(dir.path(), &all_different(1, 10)).is_ok());
-        let full = room.take(dir.path(), &all_long(300)).unwrap_err();
+        let full = room.take(dir.path(), &all_long(0..300)).unwrap_err();
         assert!(
             full.to_string()
                 .contains("would have more than the 384 MiB"),
@@ -1607,7 +1631,7 @@ mod tests {
 
     #[test]
     fn what_is_much_is_written_as_several_files_that_are_read_as_one() {
-        let rows = all_long(40);
+        let rows = all_long(0..40);
         let refs: Vec<&Row> = rows.iter().collect();
         let parts = files(&refs, 10_000);
         assert!(parts.len() > 5 && parts.iter().all(|part| !part.is_empty()));
