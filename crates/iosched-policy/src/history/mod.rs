@@ -6,6 +6,7 @@
 //! like any other: each of its files is the old one or the new one. `undo` takes changes back, one command
 //! at a time (`turn`).
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -312,8 +313,13 @@ fn check_permitted(path: &Path) -> Result<(), HistoryError> {
 
 fn read(path: &Path) -> Option<Entry> {
     let entry: Entry = durable::read_entry(path, SCHEMA).ok()?;
-    // Another number would have another change taken back, and be written elsewhere.
-    (Some(entry.id) == id_of(path)).then_some(entry)
+    // Another number would have another change taken back, and be written elsewhere. No change has a disk twice, whose states
+    // would contradict one another; and forged entries would have it looked at thousands of times.
+    let mut named = BTreeSet::new();
+    let mut disks = entry.disks.iter();
+    let is_ours =
+        Some(entry.id) == id_of(path) && disks.all(|disk| named.insert(&disk.before.device));
+    is_ours.then_some(entry)
 }
 
 /// The number of the change that a file is of.
@@ -571,6 +577,30 @@ mod tests {
                 Err(HistoryError::NotUnderstood { .. })
             ));
         }
+    }
+
+    #[test]
+    fn an_entry_that_names_a_disk_twice_is_not_understood() {
+        let (_dir, host) = machine(&[]);
+        let turn = a_turn(&host);
+        let disk = |device: &str| {
+            let value = serde_json::json!({
+                "device": device,
+                "identity": {"number": "8:0", "diskseq": null, "size": null},
+                "state": {"scheduler": "none", "tunables": {}, "settings": {}},
+            });
+            serde_json::from_value(value).unwrap()
+        };
+        turn.begin(None, vec![], vec![disk("sda"), disk("sdb")])
+            .unwrap();
+        assert!(not_understood(&host).unwrap().is_empty());
+        turn.begin(None, vec![], vec![disk("sda"), disk("sdb"), disk("sda")])
+            .unwrap();
+        assert_eq!(not_understood(&host).unwrap(), [file_of(&host, 2)]);
+        assert!(matches!(
+            next_undo(&host),
+            Err(HistoryError::NotUnderstood { .. })
+        ));
     }
 
     #[test]
