@@ -238,13 +238,44 @@ fn closed_loops(text: &str, count: usize) -> (Vec<Job>, Vec<Vec<Step>>) {
     (jobs, steps.into_values().map(|(_, steps)| steps).collect())
 }
 
-fn replay_closed(jobs: Vec<Job>, steps: Vec<Vec<Step>>, scheduler: &str) -> Recorder {
+fn closed(steps: Vec<Vec<Step>>) -> Replay {
     let boxed =
         |steps: Vec<Step>| Box::new(steps.into_iter()) as Box<dyn Iterator<Item = Step> + Send>;
-    let replay = Replay::Closed(steps.into_iter().map(boxed).collect());
+    Replay::Closed(steps.into_iter().map(boxed).collect())
+}
+
+fn replay_closed(jobs: Vec<Job>, steps: Vec<Vec<Step>>, scheduler: &str) -> Recorder {
     let mut recorder = Recorder::default();
-    simulate::replay(setup(jobs, scheduler, "formula"), replay, &mut recorder);
+    let setup = setup(jobs, scheduler, "formula");
+    simulate::replay(setup, closed(steps), &mut recorder);
     recorder
+}
+
+#[test]
+fn long_accesses_of_closed_loops_wait_where_their_bios_are_too_many() {
+    let length = Sectors::new(1 << 20);
+    let bios = length.as_u64() / 1024;
+    // So many processes make one each at once: together they would be more bios than are held.
+    let count = usize::try_from((1 << 20) / bios).unwrap() + 100;
+    let access = Access {
+        op: Op::Write,
+        start: Sector::new(0),
+        length,
+        sync: true,
+    };
+    let step = Step {
+        access,
+        beside: 0,
+        think: Nanos::ZERO,
+    };
+    let mut waiting = Waiting::default();
+    let setup = setup(processes(count), "noop", "null");
+    let replay = closed(vec![vec![step; 2]; count]);
+    let outcome = simulate::replay(setup, replay, &mut waiting);
+    assert_eq!(accesses(&outcome), 2 * count as u64);
+    let held = (1 << 20)..(1 << 20) + bios;
+    assert!(held.contains(&waiting.most), "{}", waiting.most);
+    assert!(outcome.held_back > Nanos::ZERO);
 }
 
 #[test]

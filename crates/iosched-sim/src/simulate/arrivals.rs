@@ -1,23 +1,13 @@
 //! Accesses of an open loop: each is made at its time, whatever the disk does.
 //!
-//! When more wait than a host could hold, the trace's clock stands still until there is room, and the account says
-//! for how long: memory does not grow with what a slow disk cannot do.
+//! When more wait than there is [room] for, the trace's clock stands still until there is, and the account
+//! says for how long.
 
 use super::engine::Simulation;
 use super::event_queue::PlannedEvent;
+use super::room::{self, is_full};
 use crate::block_layer::RequestQueue;
 use crate::units::Time;
-
-/// Most accesses that wait for an answer.
-const MOST_WAITING: usize = 1 << 16;
-
-/// Most bios of theirs, but for those of the last: a few long accesses take as much memory as many short ones.
-const MOST_BIOS: u64 = 1 << 20;
-
-/// Whether no more accesses can be made while so many wait, of so many bios.
-fn is_full((accesses, bios): (usize, u64)) -> bool {
-    accesses >= MOST_WAITING || bios >= MOST_BIOS
-}
 
 impl<Q: RequestQueue> Simulation<'_, Q> {
     pub(super) fn plan_arrival(&mut self) {
@@ -58,9 +48,25 @@ impl<Q: RequestQueue> Simulation<'_, Q> {
     }
 
     /// After an answer there may be room again.
-    pub(super) fn go_on_arriving(&mut self, now: Time) {
+    #[inline]
+    pub(super) fn go_on_with_room(&mut self, now: Time) {
         if self.arrivals.is_held {
             self.arrive_if_there_is_room(now);
+        }
+        if self.room.has_waiting() {
+            self.wake_those_with_room(now);
+        }
+    }
+
+    /// No more processes are woken than there is room for, if each makes an access of one bio.
+    #[inline(never)]
+    fn wake_those_with_room(&mut self, now: Time) {
+        for _ in 0..room::left(self.host.accesses.unanswered()) {
+            let Some(process) = self.room.take(now) else {
+                return;
+            };
+            self.host.processes[process].waits_for_room = false;
+            self.host.wake_at(now, process);
         }
     }
 

@@ -8,6 +8,7 @@ use super::outcome::Outcome;
 use super::page_cache::PageCache;
 use super::process::Process;
 use super::processors::Processors;
+use super::room::Room;
 use super::source::{self, Arrivals, Source};
 use super::{HostTimes, Tracer, Writeback};
 use crate::block_layer::{FLUSH, RequestQueue};
@@ -69,6 +70,7 @@ pub(super) struct Simulation<'run, Q> {
     /// When the first access was submitted.
     pub(super) first: Option<Time>,
     pub(super) arrivals: Arrivals,
+    pub(super) room: Room,
 }
 
 impl<'run, Q: RequestQueue> Simulation<'run, Q> {
@@ -117,6 +119,7 @@ impl<'run, Q: RequestQueue> Simulation<'run, Q> {
             processors: machine.processors,
             first: None,
             arrivals: Arrivals::new(arrivals),
+            room: Room::default(),
         }
     }
 
@@ -182,7 +185,7 @@ impl<'run, Q: RequestQueue> Simulation<'run, Q> {
             {
                 PlannedEvent::Completed(tag) => {
                     self.completed(now, tag);
-                    self.go_on_arriving(now);
+                    self.go_on_with_room(now);
                 }
                 PlannedEvent::Arrived => host.drive.arrived(now),
                 PlannedEvent::Arrival => self.arrive(now),
@@ -190,7 +193,7 @@ impl<'run, Q: RequestQueue> Simulation<'run, Q> {
                 PlannedEvent::RunQueue => queue.run_queue(host, now),
                 PlannedEvent::Processed(processor) => {
                     self.processed(now, processor);
-                    self.go_on_arriving(now);
+                    self.go_on_with_room(now);
                 }
             },
         }
@@ -250,7 +253,7 @@ impl<'run, Q: RequestQueue> Simulation<'run, Q> {
                 .collect(),
             elapsed: last.saturating_since(first),
             disk,
-            held_back: self.arrivals.held_back(),
+            held_back: self.arrivals.held_back() + self.room.held_back(now),
         }
     }
 }

@@ -28,6 +28,7 @@ mod playing;
 mod process;
 mod processors;
 mod replayed;
+mod room;
 mod source;
 mod submit;
 mod writeback;

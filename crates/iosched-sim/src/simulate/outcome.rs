@@ -109,7 +109,8 @@ pub struct Outcome {
     pub elapsed: Nanos,
     /// What the disk did.
     pub disk: DiskUse,
-    /// In an open loop: for how long the trace's clock stood still because too many accesses waited.
+    /// In an open loop: for how long the trace's clock stood still because too many accesses waited. In closed loops: for
+    /// how long processes waited because the accesses of all had too many bios.
     pub held_back: Nanos,
 }
 

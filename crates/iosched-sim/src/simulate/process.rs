@@ -53,6 +53,8 @@ pub(super) struct Process {
     slept_over: usize,
     submitted: Bytes,
     wake_planned: Option<Time>,
+    /// It goes on once there is [room](super::room).
+    pub(super) waits_for_room: bool,
     /// It copies into the page cache until then.
     pub(super) busy_until: Time,
     /// A write that waits until less is dirty.
@@ -82,6 +84,7 @@ impl Process {
             slept_over: 0,
             submitted: Bytes::ZERO,
             wake_planned: None,
+            waits_for_room: false,
             busy_until: Time::ZERO,
             held_back: None,
             writes: 0,

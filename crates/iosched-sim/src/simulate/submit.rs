@@ -3,6 +3,7 @@
 use super::access::{Access, Purpose};
 use super::engine::Simulation;
 use super::process::Process;
+use super::room;
 use crate::block_layer::RequestQueue;
 use crate::request::Bio;
 use crate::units::Time;
@@ -81,7 +82,7 @@ impl<Q: RequestQueue> Simulation<'_, Q> {
         self.begin_sync(now, index);
     }
 
-    /// Its next access is due now; if that is later, it is woken then.
+    /// Its next access is due now, and there is room for it; if that is later, it is woken then.
     fn due_or_planned(&mut self, now: Time, index: usize) -> bool {
         if self.queue.is_blocked(index) {
             return false;
@@ -91,7 +92,25 @@ impl<Q: RequestQueue> Simulation<'_, Q> {
                 self.host.wake_at(time, index);
                 false
             }
-            due => due.is_some(),
+            due => due.is_some() && self.has_room_or_waits(now, index),
+        }
+    }
+
+    /// Whether the process may make another access now; if not, it is woken when it may.
+    #[inline]
+    fn has_room_or_waits(&mut self, now: Time, index: usize) -> bool {
+        let has_room = room::left(self.host.accesses.unanswered()) > 0;
+        if !has_room {
+            self.wait_for_room(now, index);
+        }
+        has_room
+    }
+
+    #[inline(never)]
+    fn wait_for_room(&mut self, now: Time, index: usize) {
+        let waits = &mut self.host.processes[index].waits_for_room;
+        if !std::mem::replace(waits, true) {
+            self.room.add(now, index);
         }
     }
 
