@@ -3,10 +3,12 @@
 //! For both block layers: which operations are synchronous, which merge, what an I/O priority is (as in Linux 4.19),
 //! and what happens to a request ([`Action`]).
 
+use std::collections::BTreeSet;
+
 use crate::units::{Sector, Sectors, Time};
 
 /// What a bio or a request does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Op {
     /// From the medium or a cache.
     Read,
@@ -264,6 +266,21 @@ impl Requests {
         id
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// The half of them that was allocated first.
+    pub(crate) fn older_half(&self) -> BTreeSet<RequestId> {
+        let there = self.slots.iter().zip(0..);
+        let there = there.filter_map(|(slot, id)| Some((slot.as_ref()?.allocated, RequestId(id))));
+        let mut by_age: Vec<(Time, RequestId)> = there.collect();
+        by_age.sort_unstable();
+        by_age.truncate(by_age.len().div_ceil(2));
+        by_age.into_iter().map(|(_, id)| id).collect()
+    }
+
     /// Frees a request's place.
     pub(crate) fn remove(&mut self, id: RequestId) -> Request {
         let request = self.slots[id.index()]
@@ -277,6 +294,8 @@ impl Requests {
 impl std::ops::Index<RequestId> for Requests {
     type Output = Request;
     fn index(&self, id: RequestId) -> &Request {
+        #[cfg(test)]
+        looks::add_one();
         self.slots[id.index()].as_ref().expect("the request exists")
     }
 }
@@ -286,6 +305,27 @@ impl std::ops::IndexMut<RequestId> for Requests {
         self.slots[id.index()].as_mut().expect("the request exists")
     }
 }
+/// How often requests and events of recordings are looked at: what tests count instead of time.
+#[cfg(test)]
+pub(crate) mod looks {
+    use std::cell::Cell;
+
+    thread_local! {
+        static LOOKS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    pub(crate) fn add_one() {
+        LOOKS.set(LOOKS.get() + 1);
+    }
+
+    /// So many while this is done.
+    pub(crate) fn during(act: impl FnOnce()) -> u64 {
+        let before = LOOKS.get();
+        act();
+        LOOKS.get() - before
+    }
+}
+
 /// What happens to bios and requests, by the letters of `blktrace`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {

@@ -80,6 +80,11 @@ impl MergeHash {
         }
     }
 
+    /// True if the request is one of them.
+    pub(super) fn contains(&self, id: RequestId) -> bool {
+        self.member(id).is_some()
+    }
+
     /// True if there is one with this end.
     pub(super) fn has(&self, end: Sector) -> bool {
         self.at(end).next().is_some()

@@ -240,7 +240,7 @@ impl Merger {
         fits.then(|| (merge, self.merge_into(now, requests, scheduler, merge, bio)))
     }
 
-    /// The bio becomes part of a request in the scheduler, where it [`Merger::fits`]. Perhaps that
+    /// The bio becomes part of a request in the scheduler, where it [fits](Merger::admit). Perhaps that
     /// request has thereby met its neighbour, and the two become one.
     pub(crate) fn merge_into(
         &mut self,
@@ -483,6 +483,11 @@ impl Merger {
     /// The requests in the scheduler.
     pub(crate) fn all(&self) -> impl Iterator<Item = RequestId> {
         self.by_end.all()
+    }
+
+    /// True if the request is in the scheduler.
+    pub(crate) fn has(&self, id: RequestId) -> bool {
+        self.by_end.contains(id)
     }
 
     /// The request in the scheduler that covers exactly these sectors; of several the oldest.

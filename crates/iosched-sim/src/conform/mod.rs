@@ -21,6 +21,10 @@ use crate::units::{Nanos, Sector, Sectors};
 /// cause (a timer), whose time we know.
 const SAME_RUN: Nanos = Nanos::from_micros(200);
 
+/// Most requests under way in a recording: no queue has more, so that of more the older half were lost from it. Each choice
+/// is tried on a copy of what the scheduler has.
+const MOST_UNDER_WAY: usize = 1 << 14;
+
 /// Disagreements that are kept in words.
 const KEPT: usize = 20;
 
@@ -61,7 +65,8 @@ pub struct Report {
     pub eager: u64,
     /// Bios that were merged and ours would not have been, or otherwise.
     pub merge_mismatches: u64,
-    /// Events that do not fit what went before (completions of unknown requests and the like).
+    /// Events that do not fit what went before (completions of unknown requests and the like), and requests that were given up
+    /// because more were under way than any queue has.
     pub unexplained: u64,
     /// Times that the recorded scheduler changed one of its depths (kyber).
     pub depth_changes: u64,

@@ -45,7 +45,6 @@ pub(super) struct Step {
 /// A worker of the recorded load.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Worker {
-    pub(super) process: ProcessId,
     priority: IoPriority,
     pub(super) depth: u64,
     pub(super) think: Nanos,
@@ -54,6 +53,8 @@ pub(super) struct Worker {
 impl Step {
     /// The process did it. A completion is attributed to the interrupted task.
     pub(super) fn is_done_by(&self, process: ProcessId) -> bool {
+        #[cfg(test)]
+        crate::request::looks::add_one();
         self.process == process && self.action != Action::Completed
     }
 }
@@ -69,8 +70,8 @@ pub struct Recording {
     shows_two_processors: bool,
     /// What a process did last, and when.
     last_done: Option<(Time, ProcessId)>,
-    pub(super) workers: Vec<Worker>,
-    /// Processes that ended, if it says so.
+    pub(super) workers: BTreeMap<ProcessId, Worker>,
+    /// Processes that ended, if it says so, in the order of its lines.
     pub(super) exits: Vec<(Time, ProcessId)>,
     /// Processes that began or let go a plug in their last event.
     plugged: BTreeSet<ProcessId>,
@@ -78,8 +79,8 @@ pub struct Recording {
     undirected: BTreeMap<(Sector, Sectors), usize>,
     /// What its first line says.
     queue: Option<Queue>,
-    /// What the recorded kyber said, in order of time.
-    pub(super) said: Vec<(Time, Statement)>,
+    /// What the recorded kyber said, in the order of its lines.
+    said: Vec<(Time, Statement)>,
 }
 
 impl Recording {
@@ -112,21 +113,16 @@ impl Recording {
                 depth,
                 think,
                 ..
-            }) => self.workers.push(Worker {
-                process,
-                priority,
-                depth,
-                think,
-            }),
-            Line::Remark(Remark::Exit { process, time }) => {
-                let after = self.exits.partition_point(|&(other, _)| other <= time);
-                self.exits.insert(after, (time, process));
+            }) => {
+                self.workers.entry(process).or_insert(Worker {
+                    priority,
+                    depth,
+                    think,
+                });
             }
+            Line::Remark(Remark::Exit { process, time }) => self.exits.push((time, process)),
             Line::Remark(Remark::Queue(queue)) => self.queue = Some(queue),
-            Line::Remark(Remark::Kyber { time, said }) => {
-                let after = self.said.partition_point(|&(other, _)| other <= time);
-                self.said.insert(after, (time, said));
-            }
+            Line::Remark(Remark::Kyber { time, said }) => self.said.push((time, said)),
             Line::Remark(_) => {}
         }
     }
@@ -145,10 +141,7 @@ impl Recording {
         }
         self.learn_direction(event);
         self.look_for_two_processors(event);
-        let worker = self
-            .workers
-            .iter()
-            .find(|worker| worker.process == event.process);
+        let worker = self.workers.get(&event.process);
         let cpu = event.cpu.unwrap_or(0);
         self.processors = self.processors.max(usize::from(cpu) + 1);
         self.steps.push(Step {
@@ -196,6 +189,13 @@ impl Recording {
         }
     }
 
+    /// What the recorded kyber said, in order of time.
+    pub(super) fn said(&self) -> Vec<(Time, Statement)> {
+        let mut said = self.said.clone();
+        said.sort_by_key(|&(time, _)| time);
+        said
+    }
+
     /// The recorded kernel's version, if its first line says so.
     pub fn version(&self) -> Option<KernelVersion> {
         self.queue.as_ref()?.version
@@ -219,7 +219,8 @@ impl Recording {
             return Some(phase);
         }
         let tick = 1_000_000_000 / u64::from(hz);
-        let edge = self.said.first()?.0 - KYBER_LINE;
+        let first = self.said.iter().map(|&(time, _)| time).min();
+        let edge = first? - KYBER_LINE;
         Some(Nanos::new((tick - edge.as_nanos() % tick) % tick))
     }
 

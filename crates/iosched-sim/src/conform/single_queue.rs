@@ -9,7 +9,7 @@
 //! block layer's own rules (`Merger`, `looks_further`, `Delays`). That is not driven as a whole: its
 //! events are what comes out of it, at times that it would take to be those of the causes.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::block_layer::single_queue::looks_further;
 use crate::block_layer::{Delays, MergeLimits, Merger};
@@ -18,7 +18,7 @@ use crate::scheduler::Followed;
 use crate::trace::kernel::{Action, Line, Reader, Remark, TraceError, TraceEvent};
 use crate::units::Time;
 
-use super::{Disagreement, Report, SAME_RUN, describe, describe_ours};
+use super::{Disagreement, MOST_UNDER_WAY, Report, SAME_RUN, describe, describe_ours};
 
 /// A worker as the recording describes it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -44,9 +44,12 @@ pub struct Follower {
     scheduler: Box<dyn Followed>,
     merger: Merger,
     requests: Requests,
+    /// Requests of more are given up.
+    most_under_way: usize,
     queue_depth: usize,
     workers: BTreeMap<ProcessId, Worker>,
-    exits: VecDeque<(Time, ProcessId)>,
+    /// When processes end; of those at one time in the order of the lines that say so.
+    exits: BTreeMap<(Time, u64), ProcessId>,
     /// When a worker runs the queue.
     worker: Option<Time>,
     /// Processes that hold their requests back.
@@ -74,9 +77,10 @@ impl Follower {
             merger: Merger::new(limits, scheduler.as_ref()),
             scheduler,
             requests: Requests::default(),
+            most_under_way: MOST_UNDER_WAY,
             queue_depth,
             workers: BTreeMap::new(),
-            exits: VecDeque::new(),
+            exits: BTreeMap::new(),
             worker: None,
             plugged: BTreeSet::new(),
             allocated: BTreeMap::new(),
@@ -111,8 +115,7 @@ impl Follower {
                 self.workers.insert(process, Worker { priority, buffered });
             }
             Some(Line::Remark(Remark::Exit { process, time })) => {
-                let after = self.exits.partition_point(|&(known, _)| known <= time);
-                self.exits.insert(after, (time, process));
+                self.exits.insert((time, self.reader.lines()), process);
             }
             Some(Line::Event(event)) if event.action == Action::Dispatched => {
                 return Err(self.multi_queue());
@@ -185,10 +188,10 @@ impl Follower {
             if self.scheduler.next_timer() == Some(now) {
                 self.scheduler.timer(now, &self.requests);
                 self.run_if_requested(now);
-            } else if let Some(&(time, process)) = self.exits.front()
-                && time == now
+            } else if let Some(exit) = self.exits.first_entry()
+                && exit.key().0 == now
             {
-                self.exits.pop_front();
+                let process = exit.remove();
                 self.scheduler.process_exited(now, &self.requests, process);
                 self.run_if_requested(now);
             } else {
@@ -201,7 +204,7 @@ impl Follower {
     /// When the queue may be run next for something that is no event.
     fn next_cause(&self) -> Option<Time> {
         let timer = self.scheduler.next_timer();
-        let exit = self.exits.front().map(|&(time, _)| time);
+        let exit = self.exits.keys().next().map(|&(time, _)| time);
         [timer, exit, self.worker].into_iter().flatten().min()
     }
 
@@ -302,9 +305,53 @@ impl Follower {
             length: event.length,
             ..bio
         };
-        let id = self.requests.add(Request::new(&bio, now));
-        self.scheduler.prepare(now, &self.requests, id);
+        let id = self.prepared(now, &bio);
         self.allocated.entry(event.process).or_default().push(id);
+    }
+
+    /// A request of this bio, which the scheduler knows of.
+    fn prepared(&mut self, now: Time, bio: &Bio) -> RequestId {
+        if self.requests.len() >= self.most_under_way {
+            self.give_up_on_the_older_half(now);
+        }
+        let id = self.requests.add(Request::new(bio, now));
+        self.scheduler.prepare(now, &self.requests, id);
+        id
+    }
+
+    /// More requests are under way than a queue has: what became of the older ones is not in the recording.
+    fn give_up_on_the_older_half(&mut self, now: Time) {
+        let mut old = self.requests.older_half();
+        self.report.unexplained += old.len() as u64;
+        let leaves = |list: &mut Vec<RequestId>, old: &mut BTreeSet<RequestId>| -> Vec<RequestId> {
+            let (leave, stay) = list.iter().partition(|id| old.contains(id));
+            *list = stay;
+            for id in &leave {
+                old.remove(id);
+            }
+            leave
+        };
+        for held in self.allocated.values_mut() {
+            for id in leaves(held, &mut old) {
+                self.scheduler.absorbed(id);
+                self.requests.remove(id);
+            }
+        }
+        let issued = leaves(&mut self.issued, &mut old);
+        self.outstanding = self.outstanding.saturating_sub(issued.len());
+        let mut unissued = leaves(&mut self.requeued, &mut old);
+        for id in old {
+            self.scheduler.dispatch_recorded(now, &self.requests, id);
+            self.merger.dispatched(id);
+            unissued.push(id);
+        }
+        for &id in &unissued {
+            self.scheduler.activate(now, &self.requests, id);
+        }
+        for id in unissued.into_iter().chain(issued) {
+            self.scheduler.completed(now, &self.requests, id);
+            self.requests.remove(id);
+        }
     }
 
     fn merged(&mut self, now: Time, event: &TraceEvent, op: Op) {
@@ -315,7 +362,9 @@ impl Follower {
             return Merger::grow(&mut self.requests, merge, &bio);
         }
         let merge = match expected {
-            Expected::Queue(merge) if fits_kind(merge) => Some(merge),
+            Expected::Queue(merge) if fits_kind(merge) && self.still_takes(merge, &bio) => {
+                Some(merge)
+            }
             _ => {
                 self.report.merge_mismatches += 1;
                 self.touching(&bio, back)
@@ -329,6 +378,19 @@ impl Follower {
                 ..
             } = self;
             merger.merge_into(now, requests, scheduler.as_mut(), merge, &bio);
+        }
+    }
+
+    /// The request that a bio was to go into is still in the scheduler, and the bio touches it.
+    fn still_takes(&self, merge: Merge, bio: &Bio) -> bool {
+        let id = merge.request();
+        self.merger.has(id) && {
+            let request = &self.requests[id];
+            let touches = match merge {
+                Merge::Back(_) => request.end() == bio.start,
+                Merge::Front(_) => bio.end() == request.start,
+            };
+            touches && request.op == bio.op
         }
     }
 
@@ -359,9 +421,8 @@ impl Follower {
         } else {
             // Its allocation was not seen.
             self.report.unexplained += 1;
-            let id = self.requests.add(Request::new(&self.bio(event, op), now));
-            self.scheduler.prepare(now, &self.requests, id);
-            id
+            let bio = self.bio(event, op);
+            self.prepared(now, &bio)
         };
         self.requests[id].length = event.length;
         let Follower {
@@ -494,4 +555,64 @@ fn take(
     let about = |&id: &RequestId| requests[id].start == event.start && requests[id].op == op;
     let at = list.iter().position(about)?;
     Some(list.remove(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use super::*;
+    use crate::request::looks;
+    use crate::scheduler::{Kernel, SchedulerSpec, build_followed};
+
+    const SCHEDULERS: [&str; 3] = ["noop", "deadline", "cfq"];
+
+    fn followed(scheduler: &str, most_under_way: usize, text: &str) -> Report {
+        let spec = SchedulerSpec::parse(scheduler).unwrap();
+        let scheduler = build_followed(&spec, &Kernel::default(), &Vec::new()).unwrap();
+        let mut follower = Follower::new(scheduler, MergeLimits::default(), 1);
+        follower.most_under_way = most_under_way;
+        text.lines().for_each(|line| follower.line(line).unwrap());
+        follower.finish().0
+    }
+
+    #[test]
+    fn a_bio_whose_request_is_gone_by_the_time_of_its_merge_is_a_mismatch() {
+        let text = "\
+            0 Q R 800 8 1 a a\n0 G R 800 8 1 a a\n0 I R 800 8 1 a a\n\
+            4 Q R 808 8 2 b b\n12 D R 800 8 1 a a\n34 C R 800 8 1 a a\n36 M R 808 8 2 b b\n";
+        for scheduler in SCHEDULERS {
+            let report = followed(scheduler, MOST_UNDER_WAY, text);
+            assert_eq!(report.merge_mismatches, 1, "{scheduler}: {report:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_never_issued_costs_each_event_no_more_the_more_of_it_there_is() {
+        for scheduler in SCHEDULERS {
+            let follow = |count: u64| {
+                let mut text = String::new();
+                for number in 0..count {
+                    let (start, process) = (1000 + 16 * number, 10 + number);
+                    // One stays in a plug, one in the scheduler.
+                    writeln!(text, "0 P N 0 0 {process} p p").unwrap();
+                    writeln!(text, "0 Q R {start} 8 {process} p p").unwrap();
+                    writeln!(text, "0 G R {start} 8 {process} p p").unwrap();
+                    for action in ["Q", "G", "I"] {
+                        writeln!(text, "0 {action} W {start} 8 9 q q").unwrap();
+                    }
+                    for action in ["Q", "G", "I", "D", "C"] {
+                        writeln!(text, "0 {action} R 500 8 1 a a").unwrap();
+                    }
+                }
+                looks::during(|| {
+                    let report = followed(scheduler, 64, &text);
+                    assert_eq!(report.decisions, count);
+                    assert!(report.unexplained >= 2 * count - 64, "{report:?}");
+                })
+            };
+            let (some, more) = (follow(500), follow(2000));
+            assert!(more < 5 * some, "{scheduler}: {some} looks, then {more}");
+        }
+    }
 }

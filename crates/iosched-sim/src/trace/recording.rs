@@ -1,4 +1,4 @@
-//! Recordings of a kernel's scheduler as traces: [`kernel`] reads their lines.
+//! Recordings of a kernel's scheduler as traces: [`super::kernel`] reads their lines.
 
 use super::error::Cause;
 use super::kernel::{Action, Line, Reader, Remark, TraceEvent};

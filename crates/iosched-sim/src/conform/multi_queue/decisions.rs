@@ -2,7 +2,6 @@
 
 use crate::request::{ProcessId, Request, RequestId};
 use crate::scheduler::Followed;
-use crate::trace::kernel::Action;
 use crate::units::Time;
 
 use super::super::recording::Step;
@@ -116,9 +115,7 @@ impl Follower<'_> {
         let open = lists.into_iter().flatten();
         open.chain(&self.queue.dispatch)
             .all(|&id| self.requests[id].process != process)
-            && !self.steps[self.at..]
-                .iter()
-                .any(|step| step.is_done_by(process))
+            && !self.coming.is_active_from(self.at, process)
     }
 
     /// Two requests that cannot be told apart.
@@ -141,14 +138,8 @@ impl Follower<'_> {
         if self.with_decisions || self.recording.processors() < 2 || in_hand {
             return None;
         }
-        let coming = self.steps[next..].iter();
         let reach = if self.replays { 1 } else { SLOW_ISSUE };
-        let issues = coming.filter(|step| step.action == Action::Issued);
-        let is_next = issues.take(reach).any(|step| {
-            let request = &self.requests[ours];
-            request.start == step.start && step.op == Some(request.op)
-        });
-        if !is_next {
+        if !self.is_issued_soon(next, ours, reach) {
             return None;
         }
         let second = self.scheduler.dispatch(now, &self.requests, 0);

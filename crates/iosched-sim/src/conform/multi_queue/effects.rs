@@ -10,6 +10,7 @@
 use crate::trace::kernel::Action;
 use crate::units::{Nanos, Time};
 
+use super::super::MOST_UNDER_WAY;
 use super::super::recording::{Recording, Step};
 
 const INSERTED: Nanos = Nanos::from_micros(3);
@@ -69,7 +70,8 @@ impl Recording {
                         other.action == Action::Completed
                             && step.time + COMPLETED < other.time + HELD_OFF
                     };
-                    let behind = effects.iter().rev().take_while(|other| held_off(other));
+                    let behind = effects.iter().rev().take(MOST_UNDER_WAY);
+                    let behind = behind.take_while(|other| held_off(other));
                     let place = effects.len() - behind.count();
                     match effects.get(place) {
                         None => step.time = before(step.time, CHOSEN),

@@ -7,9 +7,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::request::ProcessId;
+use crate::request::{Op, ProcessId};
 use crate::trace::kernel::Action;
-use crate::units::{Nanos, Time};
+use crate::units::{Nanos, Sector, Time};
 
 use super::super::recording::{Recording, Step};
 use super::effects::before;
@@ -36,17 +36,19 @@ impl Recording {
     /// Ends of processes, in order.
     pub(super) fn ends(&self) -> Vec<(Time, ProcessId)> {
         if !self.exits.is_empty() {
-            return self.exits.clone();
+            let mut exits = self.exits.clone();
+            exits.sort_by_key(|&(time, _)| time);
+            return exits;
         }
         let last = self.last_completions();
-        let ends = self.workers.iter().filter_map(|worker| {
-            let last = *last.get(&worker.process)?;
+        let ends = self.workers.iter().filter_map(|(process, worker)| {
+            let last = *last.get(process)?;
             let end = if worker.depth > 1 {
                 self.end_of_worker(last, (ENDS_WITH_SEVERAL, SEVERAL_BETWEEN))
             } else {
                 self.end_of_worker(last + worker.think, (ENDS, ENDS_BETWEEN))
             };
-            Some((end, worker.process))
+            Some((end, *process))
         });
         let mut ends: Vec<_> = ends.collect();
         ends.sort_unstable();
@@ -68,25 +70,55 @@ impl Recording {
 
     /// When the last request of each process completed.
     fn last_completions(&self) -> BTreeMap<ProcessId, Time> {
-        let mut open: Vec<&Step> = Vec::new();
+        let mut open = OpenRequests::default();
         let mut last = BTreeMap::new();
         for step in &self.steps {
             match step.action {
-                Action::Inserted => open.push(step),
+                Action::Inserted => open.add(step),
                 Action::Completed => {
-                    // It may have grown at either end.
-                    let end = step.start + step.length;
-                    let is_it = |other: &&Step| {
-                        other.op == step.op
-                            && (other.start == step.start || other.start + other.length == end)
-                    };
-                    if let Some(place) = open.iter().position(is_it) {
-                        last.insert(open.remove(place).process, step.time);
+                    if let Some(process) = open.take(step) {
+                        last.insert(process, step.time);
                     }
                 }
                 _ => {}
             }
         }
         last
+    }
+}
+
+/// Requests that were inserted and have not completed, the oldest first, by where they begin and by where they end.
+#[derive(Default)]
+struct OpenRequests<'a> {
+    by_start: BTreeMap<(Option<Op>, Sector, usize), &'a Step>,
+    by_end: BTreeMap<(Option<Op>, Sector, usize), &'a Step>,
+    count: usize,
+}
+
+impl<'a> OpenRequests<'a> {
+    fn add(&mut self, step: &'a Step) {
+        self.count += 1;
+        let end = step.start + step.length;
+        self.by_start
+            .insert((step.op, step.start, self.count), step);
+        self.by_end.insert((step.op, end, self.count), step);
+    }
+
+    /// Takes the request that this completion is of, and says whose it is. It may have grown at either end.
+    fn take(&mut self, step: &Step) -> Option<ProcessId> {
+        let end = step.start + step.length;
+        let oldest = |of: &BTreeMap<(Option<Op>, Sector, usize), &'a Step>, place: Sector| {
+            let here = of.range((step.op, place, 0)..=(step.op, place, usize::MAX));
+            let (&(.., number), &request) = here.into_iter().next()?;
+            Some((number, request))
+        };
+        let by_start = oldest(&self.by_start, step.start);
+        let by_end = oldest(&self.by_end, end);
+        let found = [by_start, by_end].into_iter().flatten();
+        let (number, request) = found.min_by_key(|&(number, _)| number)?;
+        let its_end = request.start + request.length;
+        self.by_start.remove(&(request.op, request.start, number));
+        self.by_end.remove(&(request.op, its_end, number));
+        Some(request.process)
     }
 }

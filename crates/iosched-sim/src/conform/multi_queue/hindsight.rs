@@ -15,7 +15,6 @@ use std::collections::VecDeque;
 
 use crate::block_layer::multi_queue::Attachment;
 use crate::request::RequestId;
-use crate::trace::kernel::Action;
 
 use super::{Follower, Until};
 
@@ -141,13 +140,13 @@ impl<'a> Follower<'a> {
     }
 
     /// One of the next issues, so many, is that of this request.
-    fn is_issued_soon(&self, next: usize, id: RequestId, issues: usize) -> bool {
-        let coming = self.steps[next..].iter();
-        let coming = coming.filter(|step| step.action == Action::Issued);
+    pub(super) fn is_issued_soon(&self, next: usize, id: RequestId, issues: usize) -> bool {
         let request = &self.requests[id];
-        coming
-            .take(issues)
-            .any(|step| step.start == request.start && step.op == Some(request.op))
+        let mut coming = self.coming.issues_from(next).take(issues);
+        coming.any(|issue| {
+            let step = &self.steps[issue];
+            step.start == request.start && step.op == Some(request.op)
+        })
     }
 
     /// How many disagreements there are by then; it stops at `most`.
@@ -163,10 +162,9 @@ impl<'a> Follower<'a> {
 
     /// The place by which some more requests were issued.
     fn after_issues(&self, from: usize) -> usize {
-        let steps = self.steps.iter().enumerate().skip(from);
-        let mut issues = steps.filter(|(_, step)| step.action == Action::Issued);
+        let mut issues = self.coming.issues_from(from);
         issues
             .nth(AHEAD)
-            .map_or(self.steps.len(), |(place, _)| place + 1)
+            .map_or(self.steps.len(), |place| place + 1)
     }
 }

@@ -7,14 +7,13 @@
 
 use crate::request::RequestId;
 use crate::scheduler::Followed;
-use crate::trace::kernel::Action;
 use crate::units::{Nanos, Time};
 
 use super::Follower;
 
 /// From a completion that came upon a choice until the next one, or the choice's X: 15 to 29 µs in
 /// recordings of Linux 6.1 and 6.12, of which the interrupt takes most.
-const INTERRUPTED: Nanos = Nanos::from_micros(35);
+pub(super) const INTERRUPTED: Nanos = Nanos::from_micros(35);
 
 /// From a look at the clock until the X: 5 to 8 µs there.
 const LATE: Nanos = Nanos::from_micros(10);
@@ -31,7 +30,7 @@ pub(super) struct Interrupt {
 impl Follower<'_> {
     /// Keeps the scheduler as it is before the completion of this step, where it may be needed.
     pub(super) fn foresee_interrupt(&mut self, at: usize) {
-        if !self.shows_choice_soon(at) {
+        if !self.coming.shows_choice_soon(at) {
             self.forget_interrupt();
         } else if self.interrupt.is_none() {
             self.interrupt = Some(Interrupt {
@@ -39,14 +38,6 @@ impl Follower<'_> {
                 completed: Vec::new(),
             });
         }
-    }
-
-    /// After this completion comes a choice, or first more completions, each soon after the one before.
-    fn shows_choice_soon(&self, at: usize) -> bool {
-        let pairs = self.steps[at..].windows(2);
-        let mut soon = pairs.take_while(|pair| pair[1].time - pair[0].time < INTERRUPTED);
-        let after = soon.find(|pair| pair[1].action != Action::Completed);
-        after.is_some_and(|pair| pair[1].action == Action::Dispatched)
     }
 
     /// A request of the scheduler has completed.

@@ -29,6 +29,7 @@
 //! if several events have its time (the run that the kernel repeats then). A bio that was not merged
 //! although it touches a request tells that this one has no room.
 
+mod coming;
 mod decisions;
 mod effects;
 mod exits;
@@ -50,10 +51,11 @@ use crate::statement::Statement;
 use crate::trace::kernel::Action;
 use crate::units::{Nanos, Time};
 
+use self::coming::Coming;
 use self::interrupts::Interrupt;
 use super::recording::Step;
 pub use super::recording::{Device, Recording};
-use super::{Report, SAME_RUN};
+use super::{MOST_UNDER_WAY, Report, SAME_RUN};
 
 /// Processes have ended, and timers gone off, so long after the last event.
 const AFTERMATH: Nanos = Nanos::from_secs(1);
@@ -85,12 +87,34 @@ pub fn follow_until(
     kernel: &Kernel,
     device: Device,
 ) -> (Report, Box<dyn Followed>) {
+    follow_within(
+        MOST_UNDER_WAY,
+        until,
+        recording,
+        scheduler,
+        (kernel, device),
+    )
+}
+
+/// The same with so many requests under way at the most.
+fn follow_within(
+    most_under_way: usize,
+    until: Until,
+    recording: &Recording,
+    scheduler: Box<dyn Followed>,
+    (kernel, device): (&Kernel, Device),
+) -> (Report, Box<dyn Followed>) {
     let forgets = !scheduler.empty_dispatches_matter();
     let effects = (forgets && recording.has_messages()).then(|| recording.effects());
     let merger = Merger::new(MergeLimits::UNKNOWN, scheduler.as_ref());
+    let steps: &[Step] = effects.as_deref().unwrap_or(&recording.steps);
+    let said = recording.said();
     let follower = Follower {
         recording,
-        steps: effects.as_ref().map_or(&recording.steps, |effects| effects),
+        steps,
+        coming: &Coming::of(steps),
+        said: &said,
+        most_under_way,
         with_effects: effects.is_some(),
         replays: !forgets || recording.is_simulated(),
         ends: if forgets {
@@ -116,7 +140,7 @@ pub fn follow_until(
         past_scheduler: Vec::new(),
         inserting: false,
         interrupt: None,
-        said: 0,
+        heard: 0,
         holds_at: None,
         report: Report::default(),
     };
@@ -132,6 +156,11 @@ struct Follower<'a> {
     recording: &'a Recording,
     /// What it tells, in order; with bfq's messages, as it took effect.
     steps: &'a [Step],
+    coming: &'a Coming,
+    /// What the recorded kyber said, in order of time.
+    said: &'a [(Time, Statement)],
+    /// Requests of more are given up.
+    most_under_way: usize,
     with_effects: bool,
     /// Dispatches that gave nothing are made, too.
     replays: bool,
@@ -167,7 +196,7 @@ struct Follower<'a> {
     /// What may have come upon the choice that the next event shows.
     interrupt: Option<Interrupt>,
     /// How much of what the recorded kyber said has been heard.
-    said: usize,
+    heard: usize,
     /// After this event ours does not choose yet, though it could.
     holds_at: Option<usize>,
     report: Report,
@@ -253,7 +282,7 @@ impl Follower<'_> {
     fn pass_time(&mut self, until: Time, at: usize) {
         loop {
             // What the recorded timer said tells that it went off, even where ours does not know why.
-            let said = self.recording.said.get(self.said).map(|&(time, _)| time);
+            let said = self.said.get(self.heard).map(|&(time, _)| time);
             let timer = [self.scheduler.next_timer(), said]
                 .into_iter()
                 .flatten()
@@ -290,17 +319,14 @@ impl Follower<'_> {
     }
 
     fn timer(&mut self, now: Time) {
-        if self.recording.said.is_empty() {
+        if self.said.is_empty() {
             return self.scheduler.timer(now, &self.requests);
         }
         let until = now + Nanos::new(self.kernel.tick_nanos() / 2);
-        let said = &self.recording.said[self.said..];
+        let said = &self.said[self.heard..];
         let said = said.iter().take_while(|(time, _)| *time < until);
         let said: Vec<_> = said.map(|(_, said)| said.clone()).collect();
-        self.said = self
-            .recording
-            .said
-            .partition_point(|&(time, _)| time < until);
+        self.heard = self.said.partition_point(|&(time, _)| time < until);
         let depths = said
             .iter()
             .filter(|said| matches!(said, Statement::Depth { .. }));

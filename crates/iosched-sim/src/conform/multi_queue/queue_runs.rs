@@ -12,23 +12,25 @@ impl Follower<'_> {
     /// is dispatched, whatever else happens on other processors.
     pub(super) fn flush_continues(&self, at: usize) -> bool {
         let steps = &self.steps;
-        let Step { time, process, .. } = steps[at];
-        let soon = steps[at + 1..].iter();
-        let mut soon = soon.take_while(|step| step.time - time < SAME_RUN && !shows_dispatch(step));
-        let next = soon.find(|step| step.is_done_by(process));
-        next.is_some_and(|next| {
-            matches!(next.action, Action::Inserted | Action::RequestsMerged) && !next.after_plug
+        let time = steps[at].time;
+        let shown = self.coming.shown_from(at + 1);
+        let next = self.coming.of_process_after(at);
+        let next = next.filter(|&next| shown.is_none_or(|shown| next < shown));
+        next.map(|next| &steps[next]).is_some_and(|next| {
+            let inserts = matches!(next.action, Action::Inserted | Action::RequestsMerged);
+            inserts && !next.after_plug && next.time - time < SAME_RUN
         })
     }
 
     /// Who inserted here runs the queue, or has a worker do it.
     pub(super) fn run_after_insert(&mut self, at: usize) {
         let steps = &self.steps;
-        let Step { time, process, .. } = steps[at];
-        let before = steps[..at].iter().rev();
-        let mut before = before.take_while(|step| time - step.time < SAME_RUN);
-        let before = before.find(|step| step.is_done_by(process));
-        let alone = before.is_some_and(|step| step.action == Action::Allocated);
+        let time = steps[at].time;
+        let before = self.coming.of_process_before(at);
+        let before = before.map(|before| &steps[before]);
+        let alone = before.is_some_and(|before| {
+            before.action == Action::Allocated && time - before.time < SAME_RUN
+        });
         if alone && !steps[at].after_plug {
             self.queue.inserted_alone(self.kernel);
         }
@@ -76,12 +78,12 @@ impl Follower<'_> {
         let is_told = if in_batch {
             self.next_is(next, Action::Dispatched)
         } else {
-            self.soon(now, next).next().is_some_and(shows_dispatch)
+            self.shown_soon(now, next) == Some(next)
         };
         if is_told {
             return Next::End;
         }
-        let run_follows = in_batch || self.soon(now, next).any(shows_dispatch);
+        let run_follows = in_batch || self.shown_soon(now, next).is_some();
         self.end_without_dispatch(now, run_follows)
     }
 
@@ -100,9 +102,8 @@ impl Follower<'_> {
     fn issue_dispatch_list(&mut self, now: Time, next: usize) -> Next {
         let goes_on = self.depth.has_room(self.queue.in_flight)
             && self
-                .soon(now, next)
-                .find(|step| shows_dispatch(step))
-                .is_some_and(|step| step.action == Action::Issued);
+                .shown_soon(now, next)
+                .is_some_and(|shown| self.steps[shown].action == Action::Issued);
         if goes_on {
             Next::End
         } else {
@@ -127,11 +128,17 @@ impl Follower<'_> {
         }
     }
 
-    /// The events that may come of what the kernel does now, and not of a run that is planned.
-    fn soon(&self, now: Time, next: usize) -> impl Iterator<Item = &Step> {
-        let soon = self.steps[next..].iter();
+    /// The event may come of what the kernel does now, and not of a run that is planned.
+    fn is_soon(&self, now: Time, at: usize) -> bool {
+        let time = self.steps[at].time;
         let planned = self.queue.delayed_run().unwrap_or(Time::MAX);
-        soon.take_while(move |step| step.time - now < SAME_RUN && step.time < planned)
+        time - now < SAME_RUN && time < planned
+    }
+
+    /// The first event from this one on that shows a dispatch, if it may come of what the kernel does now.
+    fn shown_soon(&self, now: Time, next: usize) -> Option<usize> {
+        let shown = self.coming.shown_from(next);
+        shown.filter(|&shown| self.is_soon(now, shown))
     }
 
     /// Without X, what is issued next was chosen here, if it was there and requests are chosen ahead for
@@ -141,16 +148,13 @@ impl Follower<'_> {
             && self.queue.dispatch.is_empty()
             && self.scheduler.has_work(0)
         {
-            let mut coming = self.steps.iter().enumerate().skip(next);
-            let issue = coming.find(|(_, step)| step.action == Action::Issued);
-            let Some((issued, &issue)) = issue else {
+            let Some(issued) = self.coming.issues_from(next).next() else {
                 return;
             };
+            let issue = self.steps[issued];
             if self.find(&self.queued, &issue).is_none() || !self.would_dispatch(now) {
-                let comes_soon = self
-                    .soon(now, next)
-                    .filter(|step| step.action == Action::Inserted)
-                    .any(|step| step.start == issue.start);
+                let insert = self.coming.insert_from(next, issue.start);
+                let comes_soon = insert.is_some_and(|insert| self.is_soon(now, insert));
                 self.end_without_dispatch(now, comes_soon);
                 return;
             }
@@ -166,11 +170,10 @@ impl Follower<'_> {
         if !(is_chosen_ahead && has_hand_free && self.scheduler.has_work(0)) {
             return;
         }
-        let mut coming = self.steps[next..].iter();
-        let Some(issue) = coming.find(|step| step.action == Action::Issued) else {
+        let Some(issue) = self.coming.issues_from(next).next() else {
             return;
         };
-        let Some(recorded) = self.find(&self.queued, issue) else {
+        let Some(recorded) = self.find(&self.queued, &self.steps[issue]) else {
             return;
         };
         let mut ours = self.scheduler.duplicate();
@@ -206,6 +209,6 @@ impl Follower<'_> {
 }
 
 /// The event may show what a run dispatched.
-fn shows_dispatch(step: &Step) -> bool {
+pub(super) fn shows_dispatch(step: &Step) -> bool {
     matches!(step.action, Action::Dispatched | Action::Issued)
 }

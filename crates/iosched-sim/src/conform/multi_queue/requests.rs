@@ -3,6 +3,7 @@
 use crate::block_layer::Merger;
 use crate::request::{Bio, Merge, Op, Request, RequestId};
 use crate::trace::kernel::Action;
+use crate::units::Time;
 
 use super::super::recording::Step;
 use super::Follower;
@@ -70,8 +71,8 @@ impl Follower<'_> {
     /// no room: that takes no more from now on.
     pub(super) fn submitted(&mut self, at: usize, op: Op) {
         let step = &self.steps[at];
-        let mut later = self.steps[at + 1..].iter();
-        let next = later.find(|later| later.is_done_by(step.process));
+        let next = self.coming.of_process_after(at);
+        let next = next.map(|next| &self.steps[next]);
         let merged = |next: &Step| matches!(next.action, Action::BackMerged | Action::FrontMerged);
         let held = self.plug_partner(step, op);
         let stays_in_plug = held.is_some() && next.is_some_and(merged);
@@ -100,11 +101,46 @@ impl Follower<'_> {
     }
 
     pub(super) fn allocated(&mut self, step: &Step, op: Op) {
+        if self.requests.len() >= self.most_under_way {
+            self.give_up_on_the_older_half(step.time);
+        }
         let mut request = Request::new(&Self::bio(step, op), step.time);
         request.cpu = step.cpu;
         let id = self.requests.add(request);
         self.held.push(id);
         self.touched.set(id, step.time);
+    }
+
+    /// More requests are under way than a queue has: what became of the older ones is not in the recording.
+    fn give_up_on_the_older_half(&mut self, now: Time) {
+        self.forget_interrupt();
+        let old = self.requests.older_half();
+        let leaves = |list: &mut Vec<RequestId>| -> Vec<RequestId> {
+            let (leave, stay) = list.iter().partition(|id| old.contains(id));
+            *list = stay;
+            leave
+        };
+        leaves(&mut self.held);
+        let mut unissued = leaves(&mut self.queued);
+        for &id in &unissued {
+            self.scheduler.dispatch_recorded(now, &self.requests, id);
+            self.merger.dispatched(id);
+        }
+        let dispatched = &mut self.queue.dispatch;
+        unissued.extend(dispatched.iter().filter(|id| old.contains(id)));
+        dispatched.retain(|id| !old.contains(id));
+        for &id in &unissued {
+            self.scheduler.activate(now, &self.requests, id);
+        }
+        let issued = leaves(&mut self.in_driver);
+        self.queue.in_flight -= issued.len() + leaves(&mut self.past_scheduler).len();
+        for id in unissued.into_iter().chain(issued) {
+            self.scheduler.completed(now, &self.requests, id);
+        }
+        self.report.unexplained += old.len() as u64;
+        for id in old {
+            self.requests.remove(id);
+        }
     }
 
     /// The bio stands at the end of this request, or before it, and nothing else forbids that they

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::*;
 use crate::block_layer::multi_queue::Attachment::{self, Budget, TagOnly};
+use crate::request::looks;
 use crate::scheduler::{SchedulerSpec, build_followed};
 
 /// Follows a recording of a device that takes so many commands.
@@ -252,4 +253,81 @@ fn a_tick_that_began_just_before_may_have_begun_after_the_clock_was_read() {
     assert_eq!(followed_at(51_990), (3, 3, 0));
     assert_eq!(followed_at(52_005), (3, 3, 1));
     assert_eq!(followed_at(52_100), (3, 2, 0));
+}
+
+/// A recording in which so many processes insert one request each, at one time, of which none is ever issued; as many do no
+/// more than to submit a bio; and one reads on.
+fn never_issued(count: u64) -> Recording {
+    let mut text = String::new();
+    for number in 0..count {
+        let (start, process) = (1000 + 16 * number, 10 + number);
+        for action in ["Q", "G", "I"] {
+            writeln!(text, "0 {action} R {start} 8 {process} p p").unwrap();
+        }
+        writeln!(text, "0 Q W {start} 8 {} o o", process + count).unwrap();
+        for action in ["Q", "G", "I", "D", "C"] {
+            writeln!(text, "0 {action} R 500 8 1 a a").unwrap();
+        }
+    }
+    let mut recording = Recording::default();
+    text.lines().for_each(|line| recording.line(line).unwrap());
+    recording
+}
+
+#[test]
+fn what_is_never_issued_costs_each_event_no_more_the_more_of_it_there_is() {
+    for name in ["none", "mq-deadline:kernel=6.1", "kyber", "bfq"] {
+        let follow = |count: u64| {
+            let recording = never_issued(count);
+            let kernel = Kernel::default();
+            let spec = SchedulerSpec::parse(name).unwrap();
+            let scheduler = build_followed(&spec, &kernel, &Vec::new()).unwrap();
+            let device = Device {
+                queue_depth: 1,
+                attachment: TagOnly,
+            };
+            let mut decisions = 0;
+            let looks = looks::during(|| {
+                let device = (&kernel, device);
+                let (report, _) = follow_within(64, Until::End, &recording, scheduler, device);
+                decisions = report.decisions;
+                // 32 are given up whenever one more than 64 would be under way.
+                assert!(report.unexplained >= count - 64, "{report:?}");
+            });
+            assert_eq!(decisions, count, "{name}");
+            looks
+        };
+        let (some, more) = (follow(500), follow(2000));
+        assert!(more < 5 * some, "{name}: {some} looks, then {more}");
+    }
+}
+
+#[test]
+fn in_a_recording_that_lost_ends_the_older_half_of_what_is_under_way_is_given_up() {
+    // 0 to 4 stand in a plug, in the scheduler, chosen, in the driver, and in the driver past the scheduler.
+    let text = "\
+        0 G R 0 8 1 a a\n\
+        1 G R 100 8 2 a a\n1 I R 100 8 2 a a\n\
+        2 G R 200 8 2 a a\n2 I R 200 8 2 a a\n2 X R 200 8 2 a a\n\
+        3 G R 300 8 2 a a\n3 I R 300 8 2 a a\n3 X R 300 8 2 a a\n3 D R 300 8 2 a a\n\
+        4 G R 400 8 2 a a\n4 D R 400 8 2 a a\n\
+        5 G R 500 8 2 a a\n6 G R 600 8 2 a a\n7 G R 700 8 2 a a\n8 G R 800 8 2 a a\n9 G R 900 8 2 a a\n\
+        10 G R 1000 8 2 a a\n10 I R 1000 8 2 a a\n\
+        11 I R 900 8 2 a a\n\
+        2000 X R 1000 8 2 a a\n2000 D R 1000 8 2 a a\n2001 X R 900 8 2 a a\n2001 D R 900 8 2 a a\n\
+        3000 C R 1000 8 2 a a\n3001 C R 900 8 2 a a\n3002 C R 300 8 2 a a\n3003 C R 400 8 2 a a\n";
+    let mut recording = Recording::default();
+    text.lines().for_each(|line| recording.line(line).unwrap());
+    for name in ["none", "mq-deadline:kernel=6.1", "kyber", "bfq"] {
+        let kernel = Kernel::default();
+        let spec = SchedulerSpec::parse(name).unwrap();
+        let scheduler = build_followed(&spec, &kernel, &Vec::new()).unwrap();
+        let device = Device {
+            queue_depth: 2,
+            attachment: TagOnly,
+        };
+        let (report, _) = follow_within(10, Until::End, &recording, scheduler, (&kernel, device));
+        // Five are given up when the eleventh comes; of those two complete afterwards.
+        assert_eq!(report.unexplained, 5 + 2, "{name}: {report:?}");
+    }
 }
