@@ -48,7 +48,16 @@ fn help_names_every_option_and_what_cannot_be_is_refused_with_a_hint() {
         (&["3", "--rounds", "1"], "--rounds wants a number from 2 on"),
         (&["3", "--rounds"], "--rounds wants a value"),
         (&["3", "--repetitions", "x"], "--repetitions wants a number"),
+        (
+            &["3", "--rounds", "99999"],
+            "from 2 on, 9999 at the most, not 99999",
+        ),
         (&["3", "--fast"], "there is no option --fast"),
+        (&["3", "--tables", ""], "--tables wants a value"),
+        (
+            &["3", "--document", "x", "--dry-run"],
+            "--document writes, and --dry-run does not",
+        ),
         (&["3", "--tables", "/nowhere"], "cannot read /nowhere"),
     ] {
         let output = write_up(real(), arguments);
@@ -121,7 +130,7 @@ fn the_table_has_theirs_beside_ours_and_nothing_is_overwritten() {
         "#!/bin/bash\nreal={}\n\
          [[ $* == *--emulate* ]] || exec \"$real\" \"$@\"\n\
          exec \"$real\" tune --simulate raid10-15k --load {}/examples/write-ups/3-read.fio --arms cfq,deadline,noop \
-         --runtime 1s --fixed-rounds 2 --out \"${{@: -1}}\"\n",
+         --arms cfq:slice_idle=0,group_idle=0 --runtime 1s --fixed-rounds 2 --out \"${{@: -1}}\"\n",
         real().display(),
         root.display(),
     );
@@ -269,6 +278,60 @@ fn tables_of_the_document_are_those_of_the_results_that_are_kept_beside_it() {
         compared += 1;
     }
     assert!(compared > 0, "none is kept");
+}
+
+#[test]
+fn what_is_no_complete_results_of_this_write_up_is_refused_and_the_document_stays() {
+    if Command::new("jq").arg("--version").output().is_err() {
+        return lacks("jq");
+    }
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let kept = fs::read_to_string(docs.join("write-ups/4.jsonl")).unwrap();
+    let before =
+        ["write-ups.md", "write-ups/1.jsonl"].map(|file| fs::read(docs.join(file)).unwrap());
+    let lines: Vec<&str> = kept.lines().collect();
+    let without_second_load = [&lines[..1], &lines[2..]].concat().join("\n");
+    let dir = tempfile::tempdir().unwrap();
+    for (number, results, cause) in [
+        ("1", kept.clone(), "it is of 4"),
+        ("4", String::new(), "it has no trials"),
+        ("4", "garbage".into(), "it is damaged ("),
+        ("4", "[1]".into(), "a line is none of results"),
+        ("4", kept[..3000].to_owned(), "it is damaged ("),
+        (
+            "4",
+            without_second_load,
+            "of raid5-15k, emulated, it has 1 of 2 loads",
+        ),
+        (
+            "4",
+            kept.replacen("\"deadline\"", "\"d\"", 3),
+            "the loads were not under the same schedulers",
+        ),
+        (
+            "4",
+            kept.replacen("\"lower\":0.", "\"lower\":-0.", 1),
+            "a ratio is missing",
+        ),
+    ] {
+        fs::write(dir.path().join("results.jsonl"), &results).unwrap();
+        for option in ["--tables", "--document"] {
+            // Named from where the caller stands.
+            let output = Command::new(docs.join("../scripts/write-up"))
+                .args([number, option, "results.jsonl"])
+                .current_dir(dir.path())
+                .output()
+                .unwrap();
+            let said = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{cause}: {said}");
+            let whole = format!("results.jsonl is no results.jsonl of write-up {number}: {cause}");
+            assert!(said.contains(&whole), "{cause}: {said}");
+            assert_eq!(text(&output.stdout), "");
+        }
+    }
+    let after =
+        ["write-ups.md", "write-ups/1.jsonl"].map(|file| fs::read(docs.join(file)).unwrap());
+    assert!(before == after, "the document was changed");
 }
 
 #[test]
