@@ -34,13 +34,13 @@ use crate::digest::sha256;
 use crate::envelope::{Envelope, Needs};
 use crate::load_class::LoadClass;
 use crate::reduce::Pseudonyms;
-use crate::row::{Row, Source};
+use crate::row::{P99Counted, Row, Source};
 
 /// Where the evidence of this machine is, unless the user says otherwise.
 pub const DEFAULT: &str = "/var/lib/iosched/evidence";
 
 /// The version of the columns that this program writes. Newer ones are refused.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// What a file says of itself.
 const KIND: &str = "iosched-evidence";
@@ -97,10 +97,23 @@ const OWN_GROUP: usize = 1 << 12;
 const SOURCE_COLUMN: usize = 2;
 const LOAD_CLASS_COLUMN: usize = 13;
 
-/// How many columns there are.
-const COLUMN_COUNT: usize = 25;
+/// The columns of a version, in their order, and how many there are. What is new stands behind what was there; rows of older
+/// files have none of it.
+fn columns_of(version: u32) -> (usize, String) {
+    let (count, added) = match version {
+        1 => (25, ""),
+        _ => (27, SINCE_2),
+    };
+    (count, format!("{COLUMNS}{added}}}"))
+}
 
-/// The columns, in their order.
+/// How p99 was counted.
+const SINCE_2: &str = "
+    required binary p99_counted (UTF8);
+    optional int32 p99_count;
+";
+
+/// The columns of version 1.
 const COLUMNS: &str = "message evidence {
     required binary record (UTF8);
     required binary machine (UTF8);
@@ -127,7 +140,7 @@ const COLUMNS: &str = "message evidence {
     required int32 rounds;
     optional double p99_ratio;
     optional double cpu_ratio;
-}";
+";
 
 /// Why a dataset cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -705,8 +718,8 @@ fn version(envelope: &Envelope<'_>) -> Option<u32> {
 
 /// What reading a file would take, if it is one of this version.
 fn check(envelope: &Envelope<'_>) -> Result<Needs, String> {
-    version(envelope).ok_or_else(|| format!("it is no {KIND}"))?;
-    envelope.check(COLUMN_COUNT, GROUP as u64)
+    let version = version(envelope).ok_or_else(|| format!("it is no {KIND}"))?;
+    envelope.check(columns_of(version).0, GROUP as u64)
 }
 
 /// The same of bytes.
@@ -758,11 +771,16 @@ fn parse(
 ) -> Result<u64, String> {
     let reader = SerializedFileReader::new(file).map_err(|error| error.to_string())?;
     let about = reader.metadata().file_metadata();
-    let expected = parquet::schema::parser::parse_message_type(COLUMNS);
+    let version = (about.key_value_metadata().into_iter().flatten())
+        .find(|said| said.key == SCHEMA_KEY)
+        .and_then(|said| said.value.as_ref()?.parse().ok());
+    let version: u32 = version.ok_or_else(|| format!("it is no {KIND}"))?;
+    let (_, columns) = columns_of(version);
+    let expected = parquet::schema::parser::parse_message_type(&columns);
     let expected = expected.expect("our own columns are well-formed");
     if expected != *about.schema() {
         let difference = difference(&expected, about.schema());
-        return Err(format!("{difference}, other than in schema {SCHEMA}"));
+        return Err(format!("{difference}, other than in schema {version}"));
     }
     let mut decoded = 0;
     for number in 0..reader.num_row_groups() {
@@ -771,7 +789,7 @@ fn parse(
         if wanted.may_have(group.metadata()) {
             let mut columns = Columns::of(group.as_ref(), texts)?;
             decoded += columns.rows() as u64;
-            read_group(&mut columns, wanted, rows)?;
+            read_group(&mut columns, version, wanted, rows)?;
         }
     }
     Ok(decoded)
@@ -794,6 +812,7 @@ fn difference(expected: &Type, found: &Type) -> String {
 
 fn read_group(
     columns: &mut Columns<'_>,
+    version: u32,
     wanted: &RowFilter,
     rows: &mut Vec<Row>,
 ) -> Result<(), String> {
@@ -822,11 +841,24 @@ fn read_group(
     let mut rounds = columns.column::<Int32Type>()?.into_iter();
     let mut p99_ratio = columns.optional_column::<DoubleType>()?.into_iter();
     let mut cpu_ratio = columns.optional_column::<DoubleType>()?.into_iter();
+    let (mut p99_counted, mut p99_count) = match version {
+        1 => (Vec::new().into_iter(), Vec::new().into_iter()),
+        _ => (
+            columns.texts()?.into_iter(),
+            columns.optional_column::<Int32Type>()?.into_iter(),
+        ),
+    };
     let mut next = || -> Option<Result<Row, String>> {
         let record = record.next()?;
         let source = source.next()?;
         let Some(source) = Source::from_name(&source) else {
             return Some(Err(format!("source is {:?}", &*source)));
+        };
+        let counted = p99_counted.next().filter(|name| !name.is_empty());
+        let counted = counted.map(|name| P99Counted::from_name(&name).ok_or(name));
+        let counted = match counted.transpose() {
+            Ok(counted) => counted,
+            Err(name) => return Some(Err(format!("p99_counted is {:?}", &*name))),
         };
         Some(Ok(Row {
             record,
@@ -854,6 +886,8 @@ fn read_group(
             rounds: rounds.next()?,
             p99_ratio: p99_ratio.next()?,
             cpu_ratio: cpu_ratio.next()?,
+            p99_counted: counted,
+            p99_count: p99_count.next().flatten(),
         }))
     };
     for row in std::iter::from_fn(&mut next) {
@@ -888,8 +922,13 @@ fn groups<'a, 'b>(rows: &'b [&'a Row]) -> impl Iterator<Item = &'b [&'a Row]> {
 
 /// Rows as a file.
 pub(crate) fn bytes_of(rows: &[&Row]) -> Result<Vec<u8>, ParquetError> {
-    let schema = SCHEMA.to_string();
-    let mut writer = parquet_file(COLUMNS, &[(SCHEMA_KEY, &schema)], Vec::new())?;
+    bytes_of_version(rows, SCHEMA)
+}
+
+fn bytes_of_version(rows: &[&Row], version: u32) -> Result<Vec<u8>, ParquetError> {
+    let schema = version.to_string();
+    let (_, columns) = columns_of(version);
+    let mut writer = parquet_file(&columns, &[(SCHEMA_KEY, &schema)], Vec::new())?;
     for rows in groups(rows) {
         let mut group = writer.next_row_group()?;
         texts(&mut group, rows.iter().map(|row| &*row.record))?;
@@ -917,6 +956,11 @@ pub(crate) fn bytes_of(rows: &[&Row]) -> Result<Vec<u8>, ParquetError> {
         column::<Int32Type, _>(&mut group, rows.iter().map(|row| row.rounds))?;
         optional_column::<DoubleType, _>(&mut group, rows.iter().map(|row| row.p99_ratio))?;
         optional_column::<DoubleType, _>(&mut group, rows.iter().map(|row| row.cpu_ratio))?;
+        if version > 1 {
+            let counted = |row: &&Row| row.p99_counted.map_or("", P99Counted::name);
+            texts(&mut group, rows.iter().map(counted))?;
+            optional_column::<Int32Type, _>(&mut group, rows.iter().map(|row| row.p99_count))?;
+        }
         group.close()?;
     }
     writer.into_inner()
@@ -1336,28 +1380,31 @@ mod tests {
                 .into_inner()
                 .unwrap()
         };
-        let newer = "has evidence schema 2; this iosched knows up to 1";
+        let newer = "has evidence schema 3; this iosched knows up to 2";
         let others = "message evidence { required int32 day; }";
+        let (first, second) = (columns_of(1).1, columns_of(2).1);
         for (columns, says, expected) in [
-            (COLUMNS, vec![(SCHEMA_KEY, "2")], newer),
-            (others, vec![(SCHEMA_KEY, "2")], newer),
+            (&*second, vec![(SCHEMA_KEY, "3")], newer),
+            (others, vec![(SCHEMA_KEY, "3")], newer),
             (others, vec![(SCHEMA_KEY, "1")], "is not of 25 columns"),
+            (&first, vec![(SCHEMA_KEY, "2")], "is not of 27 columns"),
+            (&second, vec![(SCHEMA_KEY, "1")], "is not of 25 columns"),
             (
-                &COLUMNS.replace(" arm ", " leg "),
-                vec![(SCHEMA_KEY, "1")],
+                &second.replace(" arm ", " leg "),
+                vec![(SCHEMA_KEY, "2")],
                 "it has a column \"leg\" where arm belongs",
             ),
             (
-                &COLUMNS.replace("required int32 day (DATE)", "required int64 day"),
+                &first.replace("required int32 day (DATE)", "required int64 day"),
                 vec![(SCHEMA_KEY, "1")],
                 "its column day is of another type",
             ),
             (
-                &COLUMNS.replace("message evidence", "message schema"),
+                &first.replace("message evidence", "message schema"),
                 vec![(SCHEMA_KEY, "1")],
                 "another program than iosched wrote it",
             ),
-            (COLUMNS, vec![], "it is no iosched-evidence"),
+            (&second, vec![], "it is no iosched-evidence"),
         ] {
             let dir = tempfile::tempdir().unwrap();
             put(dir.path(), "nvme-ssd", &written(columns, &says));
@@ -1376,6 +1423,33 @@ mod tests {
             Dataset::read(&missing, &ALL),
             Err(DatasetError::Missing { .. })
         ));
+    }
+
+    #[test]
+    fn what_a_program_of_before_wrote_is_read_and_says_nothing_of_how_p99_was_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let of_one_class = rows(9).into_iter().map(|row| Row {
+            rotational: Some(true),
+            ..row
+        });
+        let all: Vec<Row> = of_one_class.collect();
+        let (old, new) = all.split_at(6);
+        let first = bytes_of_version(&old.iter().collect::<Vec<_>>(), 1).unwrap();
+        put(dir.path(), "nvme-hdd", &first);
+        added(dir.path(), new).unwrap();
+        let read = Dataset::read(dir.path(), &ALL).unwrap();
+        assert!(read.unusable.is_empty(), "{:?}", read.unusable);
+        let as_old = old.iter().map(|row| Row {
+            p99_counted: None,
+            p99_count: None,
+            ..row.clone()
+        });
+        let mut expected: Vec<Row> = as_old.chain(new.iter().cloned()).collect();
+        let mut found = read.rows;
+        for rows in [&mut expected, &mut found] {
+            rows.sort_by(|a, b| a.record.cmp(&b.record).then(a.arm.cmp(&b.arm)));
+        }
+        assert_eq!(found, expected);
     }
 
     #[test]

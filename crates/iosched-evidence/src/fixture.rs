@@ -9,7 +9,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use crate::load_class::LoadClass;
 use crate::reduce::compare;
-use crate::row::{Row, Source};
+use crate::row::{P99Counted, Row, Source};
 
 /// What each machine compares.
 pub const ARMS: [&str; 4] = ["none", "mq-deadline", "kyber", "bfq"];
@@ -138,6 +138,8 @@ impl Fleet {
                     rounds: i32::try_from(pair.rounds).unwrap(),
                     p99_ratio: Some((-pair.log_ratio).exp()),
                     cpu_ratio: None,
+                    p99_counted: Some(P99Counted::Completed),
+                    p99_count: Some(24_000),
                 });
             }
         }

@@ -346,9 +346,16 @@ impl<'a> Pairs<'a> {
 
     /// ln of a ratio, of each machine that has it.
     fn logs(&self, arm: &str, against: &str, number: SideNumber) -> Vec<f64> {
+        let says_how = |it: &Compared<'_>| it.row.p99_counted.is_some();
+        // What was counted in another way than it would be now is no measure beside what says how it was.
+        let is_p99 = number == SideNumber::P99;
+        let only_those = is_p99 && self.machines(arm, against).0.flatten().any(says_how);
         let (machines, sign) = self.machines(arm, against);
         let means = machines.filter_map(|found| {
-            let log = |it: &Compared<'_>| Some(sign * it.sign() * number.of(it.row)?.ln());
+            let log = |it: &Compared<'_>| {
+                let counts = !only_those || says_how(it);
+                Some(sign * it.sign() * number.of(it.row).filter(|_| counts)?.ln())
+            };
             let logs: Vec<f64> = found.iter().filter_map(log).collect();
             (!logs.is_empty()).then(|| mean(&logs))
         });
@@ -741,6 +748,25 @@ mod tests {
         assert!(kyber.next_machine.unwrap().lower < kyber.ratio.unwrap().lower);
         assert_eq!(kyber.each.len(), 8);
         assert!((kyber.p99_ratio.unwrap() - 0.8).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_p99_that_does_not_say_how_it_was_counted_is_left_out_beside_others_that_do() {
+        let mut rows = machines(8);
+        for row in &mut rows {
+            if usize::from_str_radix(&row.machine, 16).unwrap() % 2 == 0 {
+                (row.p99_counted, row.p99_ratio) = (None, Some(5.0));
+            }
+        }
+        let p99 = |rows: &[Row]| of_model(rows).arms[0].p99_ratio.unwrap();
+        assert!((p99(&rows) - 0.8).abs() < 1e-9);
+        for row in &mut rows {
+            (row.p99_counted, row.p99_ratio) = (None, Some(5.0));
+        }
+        assert!(
+            (p99(&rows) - 5.0).abs() < 1e-9,
+            "where none does, all count"
+        );
     }
 
     #[test]

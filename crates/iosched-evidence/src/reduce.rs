@@ -8,6 +8,7 @@ use iosched_experiment::analysis::RESOLUTION;
 use iosched_experiment::load::builtin::BUILT_IN;
 use iosched_experiment::load::pgbench::Mode;
 use iosched_experiment::load::{Spec, families};
+use iosched_experiment::metrics::JobResult;
 use iosched_experiment::objective::Objective;
 use iosched_experiment::plan::{Plan, PlannedLoad, Target};
 use iosched_experiment::record::{Header, Record};
@@ -21,7 +22,7 @@ use iosched_sim::disk::{Model, models};
 use crate::digest::sha256;
 use crate::drive::tidy;
 use crate::load_class::LoadClass;
-use crate::row::{LONGEST_TEXT, OWN, Row, Source, Text, numbers_of_release};
+use crate::row::{LONGEST_TEXT, OWN, P99Counted, Row, Source, Text, numbers_of_release};
 
 /// Fewer rounds say too little of their own spread.
 pub(crate) const LEAST_ROUNDS: usize = 3;
@@ -222,6 +223,8 @@ fn of_record(path: &Path, header: &Header, names: &Pseudonyms) -> Result<Row, Re
         rounds: 0,
         p99_ratio: None,
         cpu_ratio: None,
+        p99_counted: None,
+        p99_count: None,
     })
 }
 
@@ -481,6 +484,15 @@ fn of_load(record: &Record, load: usize, common: &Row) -> Vec<Row> {
     );
     let latencies = table(Objective::P99);
     let processors = table(Objective::Cpu);
+    let counted = p99_counted(record, load);
+    let counts: Vec<Option<u64>> = (0..plan.arms.len())
+        .map(|arm| trials_of(record, load).filter(move |trial| trial.slot.arm == arm))
+        .map(|trials| trials.map(latencies_counted).min())
+        .collect();
+    let fewest = |pair: &Pair| {
+        let fewest = counts[pair.arm]?.min(counts[pair.against]?);
+        i32::try_from(fewest).ok().filter(|&count| count > 0)
+    };
     let label = |arm: usize| arm_text(&visible::line(&plan.arm_label(arm)));
     let labels: BTreeMap<usize, Text> = (0..plan.arms.len()).map(|arm| (arm, label(arm))).collect();
     // Two arms that are the same (A/A) say nothing of schedulers.
@@ -497,9 +509,42 @@ fn of_load(record: &Record, load: usize, common: &Row) -> Vec<Row> {
             rounds: i32::try_from(pair.rounds).unwrap_or(i32::MAX),
             p99_ratio: ratio(&latencies, pair.arm, pair.against),
             cpu_ratio: ratio(&processors, pair.arm, pair.against),
+            p99_counted: counted,
+            p99_count: fewest(&pair),
             ..common.clone()
         })
         .collect()
+}
+
+fn trials_of(record: &Record, load: usize) -> impl Iterator<Item = &Trial> {
+    record.trials().filter(move |trial| trial.slot.load == load)
+}
+
+/// Which latencies the p99 of a load's trials is of; none where they have none.
+fn p99_counted(record: &Record, load: usize) -> Option<P99Counted> {
+    let is_simulated = matches!(record.header.plan.target, Target::Simulated(_));
+    let of_trial = |trial: &Trial| {
+        let mut jobs = trial.jobs.iter();
+        if jobs.any(|job| job.transactions.is_some()) {
+            P99Counted::Transactions
+        } else if is_simulated || trial.counted_s.is_some() {
+            P99Counted::Completed
+        } else {
+            P99Counted::All
+        }
+    };
+    let trials = trials_of(record, load).filter(|trial| latencies_counted(trial) > 0);
+    let mut found = trials.map(of_trial);
+    let first = found.next()?;
+    let is_one = found.all(|it| it == first);
+    Some(if is_one { first } else { P99Counted::Mixed })
+}
+
+/// How many latencies the percentiles of a trial are of.
+fn latencies_counted(trial: &Trial) -> u64 {
+    let flows = trial.jobs.iter().flat_map(JobResult::flows);
+    let bins = flows.flat_map(|flow| &flow.latency_bins);
+    bins.map(|(_, count)| count).sum()
 }
 
 /// An arm as a row has it: whole if there is room, and otherwise with a digest for what is cut, so that no two settings are
@@ -737,6 +782,56 @@ mod tests {
         let shared = machine_of("localhost.localdomain", "1");
         assert_ne!(shared, machine_of("localhost.localdomain", "2"));
         assert_eq!(shared, machine_of("LOCALHOST", "1"));
+    }
+
+    #[test]
+    fn a_row_says_which_latencies_its_p99_is_of_and_of_how_many() {
+        type Change = fn(&mut Trial);
+        let flow = |count: u64| Flow {
+            ios: count,
+            bytes: 4096 * count,
+            bytes_per_s: 4e6,
+            iops: 1000.0,
+            latency_mean_ns: 1e6,
+            latency_max_ns: 2_000_000,
+            latency_bins: vec![(1_000_000, count - 1), (2_000_000, 1)],
+        };
+        let counted = |change: Change| {
+            let mut record = record(4);
+            for entry in &mut record.entries {
+                let Entry::Trial(trial) = entry else { continue };
+                let count = 500 + 100 * trial.slot.arm as u64 + u64::from(trial.slot.round);
+                trial.jobs = vec![JobResult {
+                    name: "a".into(),
+                    read: Some(flow(count)),
+                    write: Some(flow(count)),
+                    trim: None,
+                    transactions: None,
+                }];
+                change(trial);
+            }
+            let common = of_record(Path::new("r"), &record.header, &Pseudonyms::new("key"));
+            let rows = of_load(&record, 0, &common.unwrap());
+            let of = |row: &Row| (row.p99_counted, row.p99_count);
+            (of(&rows[0]), of(&rows[2]))
+        };
+        let all = Some(P99Counted::All);
+        assert_eq!(counted(|_| ()), ((all, Some(1000)), (all, Some(1200))));
+        let ways: [(Change, P99Counted); 3] = [
+            (|trial| trial.counted_s = Some(9.0), P99Counted::Completed),
+            (
+                |trial| trial.counted_s = (trial.slot.round > 0).then_some(9.0),
+                P99Counted::Mixed,
+            ),
+            (
+                |trial| trial.jobs[0].transactions = trial.jobs[0].read.take(),
+                P99Counted::Transactions,
+            ),
+        ];
+        for (change, expected) in ways {
+            assert_eq!(counted(change).0.0, Some(expected));
+        }
+        assert_eq!(counted(|trial| trial.jobs.clear()).0, (None, None));
     }
 
     #[test]

@@ -79,6 +79,45 @@ impl Source {
     }
 }
 
+/// Which latencies a p99 is of. All are counted in bins; what differs is what was counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum P99Counted {
+    /// Accesses that were completed within the trial: none that was still under way at its end.
+    Completed,
+    /// All accesses, also those that the load waited for after the end of its run time.
+    All,
+    /// Some trials' in one way, some in the other.
+    Mixed,
+    /// Transactions of a database.
+    Transactions,
+}
+
+impl P99Counted {
+    /// All of them.
+    pub const ALL: [P99Counted; 4] = [
+        P99Counted::Completed,
+        P99Counted::All,
+        P99Counted::Mixed,
+        P99Counted::Transactions,
+    ];
+
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            P99Counted::Completed => "completed",
+            P99Counted::All => "all",
+            P99Counted::Mixed => "mixed",
+            P99Counted::Transactions => "transactions",
+        }
+    }
+
+    /// The one of this name.
+    pub(crate) fn from_name(name: &str) -> Option<P99Counted> {
+        P99Counted::ALL.into_iter().find(|it| it.name() == name)
+    }
+}
+
 /// Two arms of a record under one load. docs/evidence.md describes the columns.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
@@ -132,6 +171,10 @@ pub struct Row {
     pub p99_ratio: Option<f64>,
     /// The arm's processor time per I/O / the other's.
     pub cpu_ratio: Option<f64>,
+    /// Which latencies p99 is of; none where it is not known, as in rows of schema 1.
+    pub p99_counted: Option<P99Counted>,
+    /// How many latencies the trial of the two arms has that has fewest.
+    pub p99_count: Option<i32>,
 }
 
 /// The load class of loads of one's own: they are shown, and advise nobody.
@@ -309,6 +352,7 @@ impl Row {
             ("queue_depth", self.queue_depth.map(f64::from), 0.0..=1e9),
             ("p99_ratio", self.p99_ratio, 1e-9..=1e9),
             ("cpu_ratio", self.cpu_ratio, 1e-9..=1e9),
+            ("p99_count", self.p99_count.map(f64::from), 0.0..=1e10),
         ];
         for (name, value, range) in numbers {
             if value.is_some_and(|value| !range.contains(&value)) {
@@ -368,6 +412,8 @@ pub(crate) fn example() -> Row {
         rounds: 5,
         p99_ratio: Some(0.8),
         cpu_ratio: None,
+        p99_counted: Some(P99Counted::Completed),
+        p99_count: Some(24_000),
     }
 }
 
