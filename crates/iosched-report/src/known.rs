@@ -53,7 +53,8 @@ pub(super) fn points_table(record: &Record) -> Table {
     let mut table = by_load(record, "points");
     for (load, planned) in plan.loads.iter().enumerate() {
         let rows = schedule::table(record, load, rounds(record), planned.objective);
-        let sums = points::sums(&rows, better(planned.objective));
+        let mut sums = points::sums(&rows, better(planned.objective));
+        sums.resize(plan.arms.len(), 0.0); // no round, no row
         let mut row = vec![planned.name.clone()];
         row.extend(sums.iter().map(ToString::to_string));
         table.push(row);
@@ -139,6 +140,14 @@ mod tests {
         }
         let analysis = Analysis::of(&record);
         (record, analysis)
+    }
+
+    #[test]
+    fn a_record_without_a_trial_has_its_tables_too() {
+        let plan = fixture::plan(3);
+        let record = fixture::record(&plan);
+        assert!(points(&record, 80).contains("random-read"));
+        assert!(normalised(&record, &Analysis::of(&record), 80).contains("random-read"));
     }
 
     #[test]

@@ -161,7 +161,12 @@ pub fn analysis(analysis: &Analysis) -> Value {
         value["overall"] = names.contest(overall);
     }
     for list in ["side_effects", "caveats"] {
-        each(&mut value[list], |one| names.name_load_and_arm(one));
+        each(&mut value[list], |one| {
+            names.name_load_and_arm(one);
+            if let Some(than) = one.get_mut("than") {
+                names.name_arm(than);
+            }
+        });
     }
     for (index, confound) in analysis.confounds.iter().enumerate() {
         let values = confound.values.iter();
@@ -230,6 +235,7 @@ mod tests {
         assert!(contest["pairs"]["mq-deadline"]["none"]["estimate"].is_number());
         assert_eq!(load["arms"][2]["arm"], "kyber");
         assert_eq!(value["side_effects"][0]["load"], "random-read");
+        assert_eq!(value["side_effects"][0]["than"], "none");
         assert_eq!(value["caveats"][0]["load"], "random-read");
         assert_eq!(value["caveats"][0]["arm"], "none");
     }

@@ -166,7 +166,7 @@ fn still_possible(within: f64) -> String {
     if within < 2.0 {
         format!("the difference is at most {}", percent_up(within - 1.0))
     } else {
-        "it may still be more than twofold".into()
+        "the difference may still be more than twofold".into()
     }
 }
 
@@ -177,9 +177,9 @@ fn is_or_are(arms: &[usize]) -> &'static str {
 /// How many rounds would tell, where so many can be run.
 fn forecast(rounds: usize, plan: &Plan) -> String {
     if is_too_many(rounds, plan) {
-        return "; not within any budget, if it is what it looks like".into();
+        return "; no budget would settle it, if the arms are as they look now".into();
     }
-    format!("; about {rounds} rounds would tell, if it is what it looks like")
+    format!("; about {rounds} rounds would settle it, if the arms are as they look now")
 }
 
 fn is_too_many(rounds: usize, plan: &Plan) -> bool {
@@ -394,7 +394,7 @@ fn side_effects(analysis: &Analysis, plan: &Plan) -> String {
             "{begins} {} is {} × {}'s ({interval}{proven}) in {}.",
             effect.objective.words(),
             number(ratio.estimate),
-            analysis.arms[analysis.baseline],
+            analysis.arms[effect.than],
             analysis.loads[effect.load].name,
         );
     }
@@ -444,11 +444,18 @@ pub(super) fn notes(record: &Record, analysis: &Analysis) -> Vec<String> {
                 .into(),
         );
     }
-    if let Some(stop) = analysis.stop.filter(|&stop| may_go_on(plan, stop)) {
-        lines.push(format!(
-            "It stopped because {}; --resume goes on with it.",
-            stop_reason(stop)
-        ));
+    let is_as_planned = |stop| match stop {
+        StopReason::Decided => true,
+        StopReason::TimeSpent => false,
+        StopReason::RoundsSpent | StopReason::Hopeless => plan.rules.fixed_rounds.is_some(),
+    };
+    if let Some(stop) = analysis.stop.filter(|&stop| !is_as_planned(stop)) {
+        let resume = if may_go_on(plan, analysis, stop) {
+            "; --resume goes on with it"
+        } else {
+            ""
+        };
+        lines.push(format!("It stopped because {}{resume}.", stop_reason(stop)));
     }
     if analysis.is_running {
         lines.push("The run goes on: this is what is known so far.".into());
@@ -458,8 +465,16 @@ pub(super) fn notes(record: &Record, analysis: &Analysis) -> Vec<String> {
     lines
 }
 
-/// A fixed design that had its rounds has had its one look: more would make it something else.
-fn may_go_on(plan: &Plan, stop: StopReason) -> bool {
+/// A fixed design that had its rounds has had its one look: more would make it something else. And nobody is told to go on
+/// with what no budget would settle.
+fn may_go_on(plan: &Plan, analysis: &Analysis, stop: StopReason) -> bool {
+    let needed = match analysis.decisive().verdict {
+        Verdict::Undecided { rounds_needed, .. } => rounds_needed,
+        _ => None,
+    };
+    if needed.is_some_and(|rounds| is_too_many(rounds, plan)) {
+        return false;
+    }
     match stop {
         StopReason::Decided => false,
         StopReason::TimeSpent => true,
@@ -470,13 +485,14 @@ fn may_go_on(plan: &Plan, stop: StopReason) -> bool {
 /// The command that goes on with a run that has not decided: with twice the budget that is spent.
 pub fn going_on(record: &Record, directory: &Path) -> Option<String> {
     let plan = &record.header.plan;
+    let analysis = Analysis::of(record);
     let more = match record.stop_reason() {
-        Some(stop) if !may_go_on(plan, stop) => return None,
+        Some(stop) if !may_go_on(plan, &analysis, stop) => return None,
         Some(StopReason::TimeSpent) => {
             let budget = plan.rules.time_budget_s.unwrap_or_default();
             Some(format!("--budget={}s", (2.0 * budget).ceil()))
         }
-        Some(_) => Some(format!("--rounds={}", more_rounds(record))),
+        Some(_) => Some(format!("--rounds={}", more_rounds(plan, &analysis))),
         None => None,
     };
     let allowed = plan.destroys().map(|_| "--destroy-data".to_owned());
@@ -487,14 +503,13 @@ pub fn going_on(record: &Record, directory: &Path) -> Option<String> {
 }
 
 /// Twice as many as there may be, or as many as are said to be needed.
-fn more_rounds(record: &Record) -> usize {
-    let plan = &record.header.plan;
+fn more_rounds(plan: &Plan, analysis: &Analysis) -> usize {
     let twice = 2 * plan.rules.max_rounds as usize;
-    match Analysis::of(record).decisive().verdict {
+    match analysis.decisive().verdict {
         Verdict::Undecided {
             rounds_needed: Some(needed),
             ..
-        } if !is_too_many(needed, plan) => twice.max(needed.next_multiple_of(10)),
+        } => twice.max(needed.next_multiple_of(10)),
         _ => twice,
     }
 }
@@ -816,7 +831,7 @@ fn accesses_counted(accesses: u64) -> String {
     }
 }
 
-/// `nr_requests came with the arms: 32 with none; 256 with mq-deadline and bfq.`
+/// `nr_requests differs between arms: 32 with none; 256 with mq-deadline and bfq.`
 fn confound_sentence(analysis: &Analysis, confound: &Confound) -> String {
     let mut values: Vec<&str> = confound
         .values
@@ -834,7 +849,7 @@ fn confound_sentence(analysis: &Analysis, confound: &Confound) -> String {
         })
         .collect();
     format!(
-        "{} came with the arms: {}.",
+        "{} differs between arms: {}.",
         confound.setting,
         parts.join("; ")
     )
@@ -925,6 +940,32 @@ mod tests {
             stop,
         });
         record
+    }
+
+    #[test]
+    fn nobody_is_told_to_go_on_with_what_no_budget_would_settle() {
+        let so_near = (0..120).map(|step| 1.0 + 0.0005 * f64::from(step));
+        let cases = so_near.flat_map(|factor| (2..=6).map(move |rounds| (factor, rounds)));
+        let mut hopeless = 0;
+        for (factor, max_rounds) in cases {
+            let mut plan = fixture::plan(2);
+            plan.rules.max_rounds = max_rounds;
+            let record = run_to_the_end(&plan, &[1.0, factor], loud, |_, _, _| {});
+            let analysis = Analysis::of(&record);
+            if analysis.stop == Some(StopReason::Decided) {
+                continue;
+            }
+            let said = of_load(&analysis, &analysis.loads[0], &plan);
+            let is_hopeless = said.contains("no budget would settle it");
+            hopeless += usize::from(is_hopeless);
+            let stopped = notes(&record, &analysis).join(" ");
+            assert!(stopped.contains("It stopped because "), "{stopped}");
+            let goes_on = stopped.contains("--resume");
+            assert_eq!(!is_hopeless, goes_on, "{said}{stopped}");
+            let command = going_on(&record, Path::new("results"));
+            assert_eq!(!is_hopeless, command.is_some(), "{said}{command:?}");
+        }
+        assert!(hopeless > 0, "of none it was said");
     }
 
     /// So much that a few rounds do not tell small differences.

@@ -107,7 +107,12 @@ fn first_that_eliminates(analysis: &Analysis) -> Option<usize> {
 pub fn fold(sentence: &str, width: usize) -> String {
     let mut text = String::new();
     let mut column = 0;
-    for word in sentence.split_whitespace() {
+    // A number stays beside its per cent sign.
+    let sentence = sentence.replace(" %", "\u{a0}%");
+    for word in sentence
+        .split([' ', '\t', '\n'])
+        .filter(|word| !word.is_empty())
+    {
         let length = word.chars().count();
         if column > 0 && column + 1 + length > width {
             text += "\n  ";
@@ -116,7 +121,7 @@ pub fn fold(sentence: &str, width: usize) -> String {
             text.push(' ');
             column += 1;
         }
-        text += word;
+        text += &word.replace('\u{a0}', " ");
         column += length;
     }
     if text.is_empty() { text } else { text + "\n" }
@@ -275,6 +280,11 @@ mod tests {
         let folded = fold("one two three four five", 10);
         assert_eq!(folded, "one two\n  three\n  four\n  five\n");
         assert_eq!(fold("short", 80), "short\n");
+    }
+
+    #[test]
+    fn a_number_is_not_parted_from_its_per_cent_sign() {
+        assert_eq!(fold("at most 95 % of it", 11), "at most\n  95 % of\n  it\n");
     }
 
     /// A whole run on numbers made of nothing: these arms' factors, a little noise.

@@ -152,8 +152,8 @@ impl Pair<'_> {
         );
         let winner = self.winner.0;
         match (reads, writes) {
-            ("less", "longer") => Some(format!("Under {winner} writes wait for reads.")),
-            ("longer", "less") => Some(format!("Under {winner} reads wait for writes.")),
+            ("less time", "longer") => Some(format!("Under {winner} writes wait for reads.")),
+            ("longer", "less time") => Some(format!("Under {winner} reads wait for writes.")),
             _ => None,
         }
     }
@@ -173,7 +173,7 @@ impl Pair<'_> {
         let has_arm_to_move = self.is_rotational;
         if has_arm_to_move && compared(winner.way_mean_bytes, other.way_mean_bytes).is_some() {
             facts.push(format!(
-                "the way from one to the next is {} on average ({}: {})",
+                "the distance from one to the next is {} on average ({}: {})",
                 distance(winner.way_mean_bytes),
                 self.other.0,
                 distance(other.way_mean_bytes)
@@ -212,7 +212,7 @@ impl Pair<'_> {
         let (fewer, more) = (winner.min(other), winner.max(other));
         (more >= 2.0 && more > 1.5 * fewer).then(|| {
             format!(
-                "On average {} requests stand in its queue to choose from ({}: {}).",
+                "On average its queue holds {} requests to choose from ({}: {}).",
                 requests(winner),
                 self.other.0,
                 requests(other)
@@ -238,7 +238,7 @@ fn is_enough(split: &SplitSummary) -> bool {
 fn compared(one: f64, other: f64) -> Option<&'static str> {
     match one / other {
         ratio if ratio > ALIKE => Some("longer"),
-        ratio if ratio < 1.0 / ALIKE => Some("less"),
+        ratio if ratio < 1.0 / ALIKE => Some("less time"),
         _ => None,
     }
 }
@@ -332,9 +332,9 @@ mod tests {
         });
         let expected = "Why, in random-read: A read takes 81.6 ms under mq-deadline (71.6 before the queue, \
                         9.00 in it and 1.00 at the disk), 131 ms under none (127 before the queue, 0 in it \
-                        and 4.00 at the disk). The disk itself takes less for a read. Under mq-deadline \
-                        the way from one to the next is 1.02 GB on average (none: 41.0 GB). On average \
-                        18.0 requests stand in its queue to choose from (none: 0).";
+                        and 4.00 at the disk). The disk itself takes less time for a read. Under \
+                        mq-deadline the distance from one to the next is 1.02 GB on average (none: 41.0 GB). On \
+                        average its queue holds 18.0 requests to choose from (none: 0).";
         assert_eq!(said, expected);
     }
 
@@ -355,7 +355,7 @@ mod tests {
             "{said}"
         );
         assert!(
-            !said.contains("way") && !said.contains("queue to choose"),
+            !said.contains("distance") && !said.contains("to choose from"),
             "{said}"
         );
     }

@@ -1,6 +1,6 @@
 //! Which arm to use, and what comes with it.
 
-use iosched_stats::race::Contest;
+use iosched_stats::race::{Better, Contest, Verdict};
 use iosched_stats::{Interval, sequence};
 use serde::Serialize;
 
@@ -17,14 +17,16 @@ pub struct SideEffect {
     pub load: usize,
     /// The metric.
     pub objective: Objective,
-    /// The choice's / the baseline's, valid at any time.
+    /// Index of the arm that the choice is held against: the baseline, or, if that has won, the next.
+    pub than: usize,
+    /// The choice's / the other's, valid at any time.
     pub ratio: Interval,
     /// True if it surely differs by more than the margin; otherwise the estimate does.
     pub is_proven: bool,
 }
 
 impl SideEffect {
-    /// True if the choice is better than the baseline here.
+    /// True if the choice is better than the other one here.
     pub fn is_good(&self) -> bool {
         (self.ratio.estimate > 1.0) == self.objective.higher_is_better()
     }
@@ -92,19 +94,41 @@ fn setbacks(plan: &Plan, record: &Record, eligible: &[usize], arm: usize) -> usi
         .count()
 }
 
+/// Whom the choice is held against: the baseline, or, if that has won, the one that comes nearest to it. Nobody where the
+/// baseline stays among equals.
+pub(super) fn held_against(contest: &Contest, choice: usize, baseline: usize) -> Option<usize> {
+    if choice != baseline {
+        return Some(baseline);
+    }
+    let has_won = contest.verdict == Verdict::Winner { arm: choice };
+    let others = (0..contest.arms.len()).filter(|&other| has_won && other != choice);
+    let near = others.filter_map(|other| Some((other, contest.ratio(other, choice)?.estimate)));
+    let nearest = match contest.better {
+        Better::Higher => near.max_by(|a, b| a.1.total_cmp(&b.1)),
+        Better::Lower => near.min_by(|a, b| a.1.total_cmp(&b.1)),
+    };
+    nearest.map(|(other, _)| other)
+}
+
 /// What the choice changes besides the objective by more than the margin: what is sure, and what would
 /// be a drawback if it is what it looks like. Few rounds must not hide a price.
-pub(super) fn side_effects(plan: &Plan, record: &Record, choice: usize) -> Vec<SideEffect> {
+pub(super) fn side_effects(
+    plan: &Plan,
+    record: &Record,
+    choice: usize,
+    than: usize,
+) -> Vec<SideEffect> {
     let watched = [Objective::Throughput, Objective::P99, Objective::Cpu];
     // Which arm is asked about was chosen by the same data: all of them might have been.
     let questions = plan.loads.len() * watched.len() * (plan.arms.len() - 1);
-    let arms = (choice, plan.baseline);
+    let arms = (choice, than);
     undecisive(plan, &watched)
         .filter_map(|(load, objective)| {
             let log_ratio = log_ratio(plan, record, load, objective, arms, questions)?;
             let effect = SideEffect {
                 load,
                 objective,
+                than,
                 ratio: log_ratio.exp(),
                 is_proven: is_sure(plan, log_ratio),
             };

@@ -20,7 +20,7 @@ pub use self::rank::undecided_yet;
 pub use self::summary::{ArmSummary, OrderSummary, SplitSummary, Worker};
 
 use self::caveat::caveats;
-use self::choice::{choose, side_effects};
+use self::choice::{choose, held_against, side_effects};
 use self::control::Turns;
 use self::summary::summarise;
 use crate::objective::Objective;
@@ -164,8 +164,10 @@ impl Analysis {
         let choice = choose(plan, record, &loads, decisive);
         Analysis {
             side_effects: choice
-                .filter(|&choice| choice != plan.baseline)
-                .map_or_else(Vec::new, |choice| side_effects(plan, record, choice)),
+                .and_then(|choice| Some((choice, held_against(decisive, choice, plan.baseline)?)))
+                .map_or_else(Vec::new, |(choice, than)| {
+                    side_effects(plan, record, choice, than)
+                }),
             arms: (0..plan.arms.len())
                 .map(|arm| plan.arm_label(arm))
                 .collect(),
@@ -338,11 +340,16 @@ mod tests {
     /// A run of two arms: the second is twice as fast, and its 99th percentile is this many times the
     /// first's in the rounds, one after the other.
     fn twice_as_fast(p99_times: [f64; 3]) -> Analysis {
+        so_fast(2.0, p99_times)
+    }
+
+    /// The same with a second arm that is so many times as fast.
+    fn so_fast(times: f64, p99_times: [f64; 3]) -> Analysis {
         let plan = plan(2);
         let mut record = record(&plan);
         while let Next::Trial(slot) = next(&plan, &record) {
             let noise = [0.0, 0.01, 0.004][slot.round as usize % 3];
-            let factor = [1.0, 2.0][slot.arm];
+            let factor = [1.0, times][slot.arm];
             let mut entry = trial(slot, 1e6 * factor * (1.0 + noise));
             let Entry::Trial(measured) = &mut entry else {
                 unreachable!("a trial was made")
@@ -365,6 +372,19 @@ mod tests {
         assert!(effects[0].is_proven, "{effects:?}");
         assert_eq!(twice_as_fast([0.8, 0.3, 1.1]).side_effects, []);
         assert!(twice_as_fast([0.5, 0.51, 0.49]).side_effects[0].is_good());
+    }
+
+    #[test]
+    fn a_baseline_that_wins_has_its_price_beside_the_next() {
+        let analysis = so_fast(0.5, [0.3, 0.31, 0.29]);
+        assert_eq!((analysis.choice, analysis.baseline), (Some(0), 0));
+        let [effect] = &analysis.side_effects[..] else {
+            panic!("{:?}", analysis.side_effects)
+        };
+        assert_eq!((effect.than, effect.objective), (1, Objective::P99));
+        assert!(effect.is_proven && !effect.is_good(), "{effect:?}");
+        // Where it only stays, nothing is given up for it.
+        assert_eq!(so_fast(1.0, [0.3, 0.31, 0.29]).side_effects, []);
     }
 
     #[test]

@@ -215,7 +215,7 @@ impl Chart {
         for series in &mut chart.series {
             series.points = match series.form {
                 Form::Specks => thin::cloud(&series.points, most, place),
-                _ => thin::thin_to(std::mem::take(&mut series.points), most),
+                _ => thin::thin_to(std::mem::take(&mut series.points), most, |x| self.x.seen(x)),
             };
         }
         chart

@@ -10,21 +10,23 @@ use super::Point;
 /// Points that a chart may have in one series.
 pub(super) const MOST_POINTS: usize = 1600;
 
-/// The series, or as much of it as [`MOST_POINTS`] allows.
+/// The series, or as much of it as [`MOST_POINTS`] allows, for an axis on which equal differences are equally long.
 pub(super) fn thin(points: Vec<Point>) -> Vec<Point> {
-    thin_to(points, MOST_POINTS)
+    thin_to(points, MOST_POINTS, |x| x)
 }
 
 /// The series, or of each of `most / 4` equal stretches its first, lowest, highest and last point.
-/// Points are in the order of the horizontal axis.
-pub(super) fn thin_to(points: Vec<Point>, most: usize) -> Vec<Point> {
+/// Points are in the order of the horizontal axis; `seen` says where on it a value is: stretches are equal to the
+/// eye, as on an axis of logarithms the smallest values have as much room as the largest.
+pub(super) fn thin_to(points: Vec<Point>, most: usize, seen: impl Fn(f64) -> f64) -> Vec<Point> {
     if points.len() <= most {
         return points;
     }
     let stretches = (most / 4).max(1);
-    let first = points[0].x;
-    let width = (points[points.len() - 1].x - first) / stretches as f64;
-    let stretch_of = |point: &Point| ((point.x - first) / width.max(f64::MIN_POSITIVE)).floor();
+    let first = seen(points[0].x);
+    let width = (seen(points[points.len() - 1].x) - first) / stretches as f64;
+    let stretch_of =
+        |point: &Point| ((seen(point.x) - first) / width.max(f64::MIN_POSITIVE)).floor();
     let mut kept = Vec::with_capacity(most + 4);
     let mut begin = 0;
     while begin < points.len() {
@@ -117,6 +119,20 @@ mod tests {
                     .any(|kept| kept.x.to_bits() == points[spike].x.to_bits())
             );
         }
+    }
+
+    /// The first tenth of a percent of the values is half of an axis of logarithms.
+    #[test]
+    fn on_an_axis_of_logarithms_small_values_keep_their_shape() {
+        let rise = |x: f64| if x < 10.0 { x } else { 10.0 + x / 1e3 };
+        let points: Vec<Point> = (0..6_000)
+            .map(|step| 10f64.powf(f64::from(step) / 1_000.0))
+            .map(|x| Point::new(x, rise(x), ""))
+            .collect();
+        let kept = thin_to(points, 120, f64::ln);
+        assert!(kept.len() <= 124, "{}", kept.len());
+        let between = kept.iter().filter(|kept| (2.0..9.0).contains(&kept.x));
+        assert!(between.count() > 3);
     }
 
     #[test]

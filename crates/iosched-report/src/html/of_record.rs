@@ -239,8 +239,16 @@ fn remarks(record: &Record, analysis: &Analysis) -> Vec<String> {
             lines.extend(left.map(|reason| format!("{} left: {reason}", analysis.arms[arm])));
         }
     }
-    lines.extend(sentences::notes(record, analysis));
     lines.retain(|line| !line.is_empty());
+    for note in sentences::notes(record, analysis) {
+        match lines.last_mut() {
+            // A command stands with the remark that it is the remedy of.
+            Some(remark) if note.starts_with(sentences::COMMAND) => {
+                *remark = format!("{remark} {note}");
+            }
+            _ => lines.push(note),
+        }
+    }
     lines
 }
 
@@ -535,8 +543,42 @@ fn void_trials(record: &Record, analysis: &Analysis) -> Fold {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use iosched_experiment::analysis::Caveat;
     use iosched_experiment::fixture;
     use iosched_experiment::schedule::{Next, next};
+
+    #[test]
+    fn a_record_without_a_trial_has_a_page() {
+        let nothing = fixture::record(&fixture::plan(3));
+        let page = record(&nothing, &Analysis::of(&nothing));
+        assert!(page.contains("othing was measured"), "{page}");
+    }
+
+    #[test]
+    fn a_remedy_stands_with_its_remark() {
+        let plan = fixture::plan(2);
+        let mut measured = fixture::record(&plan);
+        measured.header.command = ["iosched", "tune"].map(str::to_owned).into();
+        while let Next::Trial(slot) = next(&plan, &measured) {
+            measured.entries.push(fixture::trial(slot, 1e6));
+        }
+        let mut analysis = Analysis::of(&measured);
+        analysis.caveats = vec![Caveat::FewAccesses {
+            load: 0,
+            arm: 0,
+            accesses: 40,
+            runtime_s: Some(60.0),
+        }];
+        let said = remarks(&measured, &analysis);
+        let few: Vec<&String> = said
+            .iter()
+            .filter(|line| line.contains("too few"))
+            .collect();
+        assert!(
+            matches!(few.as_slice(), [line] if line.ends_with("try: iosched tune --runtime=60s")),
+            "{said:?}"
+        );
+    }
 
     #[test]
     fn only_a_proven_answer_looks_proven() {

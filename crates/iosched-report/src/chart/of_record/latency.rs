@@ -88,7 +88,7 @@ fn by_percentile(
             );
             Point::new(nines(share), ms, words)
         });
-        series(of, *arm, Form::Line, points.collect())
+        series(of, *arm, thin::thin(points.collect()))
     });
     let most = arms
         .iter()
@@ -133,7 +133,9 @@ fn distribution(
         });
         // The bins are so narrow that a line through them is what was counted; steps from one of the points that are
         // drawn to the next would not be.
-        series(of, *arm, Form::Line, points.collect())
+        let seen = |ms: f64| ms.max(f64::MIN_POSITIVE).ln();
+        let points = thin::thin_to(points.collect(), thin::MOST_POINTS, seen);
+        series(of, *arm, points)
     });
     Chart {
         id: format!("{}{suffix}", id("distribution", of, load)),
@@ -148,12 +150,12 @@ fn distribution(
     }
 }
 
-fn series(of: &Source, arm: usize, form: Form, points: Vec<Point>) -> Series {
+fn series(of: &Source, arm: usize, points: Vec<Point>) -> Series {
     Series {
         name: of.analysis.arms[arm].clone(),
         slot: arm,
-        form,
-        points: thin::thin(points),
+        form: Form::Line,
+        points,
     }
 }
 
