@@ -79,7 +79,11 @@ impl Failure for LockError {
                 "two experiments on one disk would disturb each other: wait for the other".into(),
             ),
             LockError::Open { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
-                Some("run it as root".into())
+                Some(if rustix::process::geteuid().is_root() {
+                    "root may not open it here: the rules for devices of this container or service forbid it".into()
+                } else {
+                    "run it as root".into()
+                })
             }
             LockError::Open { .. } => None,
         }
@@ -120,6 +124,20 @@ pub fn lock(host: &Host, device: &str) -> Result<Lock, LockError> {
         std::thread::sleep(Duration::from_millis(50));
     }
     Ok(Lock { _file: file })
+}
+
+/// Whether its lock could be asked for, without asking: for who only plans.
+///
+/// # Errors
+/// We may not open it.
+pub fn check_may_lock(host: &Host, device: &str) -> Result<(), LockError> {
+    match open_node(host, device) {
+        Err(source) if source.kind() == io::ErrorKind::PermissionDenied => Err(LockError::Open {
+            device: device.into(),
+            source,
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// The node of a disk. What else has its name is not opened, since that may wait, or do something.

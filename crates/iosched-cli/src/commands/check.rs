@@ -70,7 +70,9 @@ impl Failure for NoPolicy {
     fn hint(&self) -> Option<String> {
         match self {
             NoPolicy::File(error) => error.hint().or_else(|| {
-                Some("`iosched check` without a file checks against the machine's policy".into())
+                let hint = "`iosched check` without a file checks all disks against the machine's policy; \
+                            who sets one disk, `iosched check --who DEVICE` says";
+                Some(hint.into())
             }),
             NoPolicy::Policy(error) => error.hint(),
         }

@@ -15,6 +15,7 @@ use iosched_experiment::simulate::run::{
 };
 use iosched_machine::failure::{Failure, exit};
 use iosched_report::table::{Align, Table};
+use iosched_report::words::enumerate;
 use iosched_sim::block_layer::MergeLimits;
 use iosched_sim::disk::{DriveQueue, ModelOptions};
 use iosched_sim::scheduler;
@@ -205,9 +206,39 @@ pub(crate) fn run(args: &SimulateArgs, output: &Output) -> Outcome {
         output.text(&run::csv(&simulated));
     } else {
         output.text(&table(&simulated, output.table_width()));
+        let schedulers = simulated.runs.iter().map(|run| run.scheduler.as_str());
+        if let Some(note) = few_requests(args.nr_requests, simulated.queue_depth, schedulers) {
+            output.note(&note);
+        }
     }
     Ok(exit::OK)
 }
+
+/// That some schedulers have few requests to choose from, because the disk takes few at once: `tune --simulate` gives them
+/// more, as an emulated disk's queue does, and comes to other answers.
+fn few_requests<'a>(
+    given: Option<usize>,
+    queue_depth: usize,
+    schedulers: impl Iterator<Item = &'a str>,
+) -> Option<String> {
+    let has_few = |scheduler: &&str| {
+        let name = scheduler.split(':').next().unwrap_or_default();
+        ["mq-deadline", "kyber", "bfq"].contains(&name)
+    };
+    let those: Vec<&str> = schedulers.filter(has_few).collect();
+    let requests = queue_depth.saturating_mul(2);
+    if given.is_some() || those.is_empty() || requests >= MOST_REQUESTS {
+        return None;
+    }
+    Some(format!(
+        "{} had {requests} requests to choose from (nr_requests), twice the disk's queue depth; on an emulated disk and \
+         in `tune --simulate` it is {MOST_REQUESTS}: --nr-requests={MOST_REQUESTS}",
+        enumerate(those.into_iter())
+    ))
+}
+
+/// `nr_requests` of mq-deadline, kyber and bfq on a disk that takes many commands at once.
+const MOST_REQUESTS: usize = 256;
 
 fn check_response(args: &SimulateArgs, trace: &Path, output: &Output) -> Outcome {
     let wanted = wanted(args)?;
@@ -419,4 +450,23 @@ fn row(share: &Share) -> Vec<String> {
         ms(latency.p999_ns),
         ms(latency.max_ns),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_few_requests_to_choose_from_is_named() {
+        let all = ["noop", "cfq", "none", "mq-deadline", "bfq:low_latency=0"];
+        let said = few_requests(None, 4, all.into_iter()).unwrap();
+        assert!(
+            said.starts_with("mq-deadline and bfq:low_latency=0 had 8 requests"),
+            "{said}"
+        );
+        assert!(said.ends_with("--nr-requests=256"), "{said}");
+        assert_eq!(few_requests(Some(8), 4, all.into_iter()), None, "as asked");
+        assert_eq!(few_requests(None, 128, all.into_iter()), None);
+        assert_eq!(few_requests(None, 4, all.into_iter().take(3)), None);
+    }
 }

@@ -103,9 +103,15 @@ pub(crate) fn finish_or_note(host: &Host, stop: &Stop, output: &Output) {
     match finish(host, stop, output) {
         Ok(None) => {}
         Ok(Some(taken)) => output.warn(&format!("note: {}", in_a_line(&taken))),
-        Err(error) => output.warn(&format!(
-            "note: an undo was cut short and cannot be finished: {error}; `iosched undo` tries again"
-        )),
+        Err(error) => {
+            let what = match next_undo(host) {
+                Ok(_) => "an undo was cut short and cannot be finished",
+                Err(_) => "whether an undo was cut short cannot be told",
+            };
+            output.warn(&format!(
+                "note: {what}: {error}; `iosched undo` tries again"
+            ));
+        }
     }
 }
 

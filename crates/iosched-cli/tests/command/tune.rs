@@ -266,10 +266,19 @@ fn a_run_whose_rounds_were_spent_goes_on_with_more() {
             .args(more)
             .output()
             .unwrap();
-        output.status.code().unwrap()
+        let said = String::from_utf8(output.stderr).unwrap();
+        (output.status.code().unwrap(), said)
     };
-    assert_eq!(resume(&[]), 12, "nothing is left of its budget");
-    assert_eq!(resume(&["--rounds", "3"]), 0);
+    let (code, said) = resume(&[]);
+    assert_eq!(code, 12, "nothing is left of its budget");
+    // What goes on with it is the command that the run itself named, if it named one.
+    let named = (stdout.lines()).find_map(|line| line.strip_prefix("to go on: "));
+    let hint = named.map(|command| format!("go on with a larger budget: {command}"));
+    assert!(
+        hint.is_none_or(|hint| said.contains(&hint)),
+        "{stdout}{said}"
+    );
+    assert_eq!(resume(&["--rounds", "3"]).0, 0);
     assert!(!out.join("report.html").exists(), "it began with --no-html");
     let text = fs::read_to_string(out.join("record.jsonl")).unwrap();
     assert_eq!(text.matches("\"type\":\"trial\"").count(), 6);

@@ -412,6 +412,26 @@ fn a_dry_run_says_why_a_disk_of_its_own_cannot_be_made_as_the_run_does() {
 }
 
 #[test]
+fn a_dry_run_without_rights_is_refused_as_the_run_is() {
+    if !can_use_loop_devices() || !has_fio() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    let copy = CopyForEverybody::new();
+    let told = |more: &[&str]| {
+        let mut command = copy.as_nobody();
+        command.args(["tune", &disk.name, "--out", "/tmp/iosched-not-made"]);
+        let output = command.args(more).output().unwrap();
+        let said = stderr(&output).replace(" --dry-run", "");
+        (output.status.code(), said)
+    };
+    let (dry, real) = (told(&["--dry-run"]), told(&[]));
+    assert_eq!(dry.0, Some(8), "{}", dry.1);
+    assert!(dry.1.contains("cannot open /dev/"), "{}", dry.1);
+    assert!(real.1.ends_with(&dry.1), "{} {}", dry.1, real.1);
+}
+
+#[test]
 fn restore_without_rights_does_not_say_that_all_is_well() {
     if !can_use_loop_devices() {
         return;
@@ -445,7 +465,18 @@ fn log_without_rights_calls_no_change_damaged() {
         .success();
     let copy = CopyForEverybody::new();
     let output = copy.as_nobody().arg("log").output().unwrap();
+    let simulated = copy
+        .as_nobody()
+        .args(["tune", "--simulate", "hdd-7200", "--arms", "noop,cfq"])
+        .args(["--rounds", "2", "--no-html"])
+        .arg("--out")
+        .arg(std::env::temp_dir().join(&disk.name))
+        .output();
+    let _ = std::fs::remove_dir_all(std::env::temp_dir().join(&disk.name));
     iosched().arg("undo").assert().success();
+    // What touches no disk has nothing to do with what was changed.
+    let told = stderr(&simulated.unwrap());
+    assert!(!told.contains("undo"), "{told}");
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(8), "{said}");
     assert!(said.contains("cannot read the history"), "{said}");

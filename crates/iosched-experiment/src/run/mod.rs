@@ -134,6 +134,11 @@ pub fn run(
         split: None,
         mark: Instant::now(),
     };
+    if let Target::FileSystem { file_system, .. } = &plan.target {
+        // On a large and slow disk it takes minutes.
+        let what = format!("making the {} file system", file_system.name());
+        runner.observer.event(&RunEvent::Preparing { what: &what });
+    }
     let made = site.make(&mut claim, options.user.as_ref(), stop);
     let (held, made) = made.map_or_else(|error| (None, Err(error)), |held| (held, Ok(())));
     let outcome = made.and_then(|()| runner.all_trials());

@@ -24,6 +24,7 @@ use iosched_machine::device::GivenUp;
 use iosched_machine::facts::{self, MachineFacts};
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::host::Host;
+use iosched_machine::lock;
 use iosched_machine::process::{Stop, User};
 use iosched_policy::set::{self, Settled};
 use iosched_report::{self as report, named::Names};
@@ -105,6 +106,9 @@ impl Session<'_> {
         }
         if args.dry_run {
             plan.foresee(host).map_err(boxed)?;
+            for disk in &plan.disks {
+                lock::check_may_lock(host, disk).map_err(boxed)?;
+            }
             run::check_way(&plan.target, self.user.as_ref()).map_err(boxed)?;
             if !matches!(place, RunPlace::LikeEmulated { .. }) {
                 self.note_leftovers(&plan.disks)?;
@@ -201,6 +205,7 @@ impl Session<'_> {
             Some(why) => Err(boxed(TuneError::Complete {
                 directory: directory.to_owned(),
                 why: report::words::stop_reason(why),
+                going_on: report::text::going_on(record, directory),
             })),
         }
     }
@@ -432,7 +437,9 @@ fn find_user(name: &str) -> Result<User, Box<dyn Failure>> {
 
 /// What an earlier run left of these disks is put back before the baseline is read.
 fn settle(host: &Host, plan: &Plan, stop: &Stop, output: &Output) -> Result<(), Box<dyn Failure>> {
-    undo::finish_or_note(host, stop, output);
+    if !plan.disks.is_empty() {
+        undo::finish_or_note(host, stop, output);
+    }
     put_back(host, &plan.disks, output)?;
     if output.is_json() {
         return Ok(());
@@ -502,6 +509,8 @@ enum TuneError {
     Complete {
         directory: PathBuf,
         why: &'static str,
+        /// The command that goes on with it all the same, with a larger budget.
+        going_on: Option<String>,
     },
     #[error("the record in {} is of another machine or kernel: {difference}", directory.display())]
     OtherMachine {
@@ -523,9 +532,16 @@ impl Failure for TuneError {
                 "`getent passwd` lists the users of this machine".into()
             }
             TuneError::UnknownUser { name, .. } => format!("`id {name}` should say it"),
-            TuneError::Complete { directory, .. } => {
+            TuneError::Complete {
+                directory,
+                going_on,
+                ..
+            } => {
                 let directory = quoted_path(directory);
-                format!("see it with: iosched report {directory}")
+                let larger = going_on.as_ref().map_or(String::new(), |command| {
+                    format!("; go on with a larger budget: {command}")
+                });
+                format!("see it with: iosched report {directory}{larger}")
             }
             TuneError::FixedByRecord { .. } => {
                 "--resume takes the plan from the record; --rounds and --budget may be larger; for anything \
