@@ -789,6 +789,22 @@ fn a_queue_that_never_pauses_is_not_io_bound_for_seconds_after_an_endless_pause(
 }
 
 #[test]
+fn on_flash_that_queues_queues_are_merged_since_6_18() {
+    for (rotational, version, left_out) in [
+        (false, "6.1", true),
+        (false, "6.12", true),
+        (false, "6.17", true),
+        (false, "6.18", false),
+        (true, "6.12", false),
+    ] {
+        let mut lab = Lab::on("", rotational, version);
+        assert!(!lab.bfq.queues_in_disk(), "not known yet");
+        lab.bfq.hw_tag.known = Some(true);
+        assert_eq!(lab.bfq.queues_in_disk(), left_out, "{version}");
+    }
+}
+
+#[test]
 fn of_tags_writes_may_use_three_quarters_and_less_while_a_queue_is_raised() {
     for (version, limit, all) in [
         ("6.16", TagLimit::OfEachWord as fn(u32) -> TagLimit, 64),
