@@ -51,8 +51,8 @@ impl Failure for DiskFileError {
                 "`iosched emulate models` describes them; a model of your own is a file whose name ends in .toml"
             }
             DiskFileError::Content { .. } => {
-                "`iosched emulate models --toml hdd-7200` prints a complete file; docs/disk-models.md \
-                 explains every key. Units are part of the names: _ms, _bytes"
+                "`iosched emulate models --toml hdd-7200` prints a complete file, `--toml raid10-15k` that of an \
+                 array; docs/disk-models.md explains every key. Units are part of the names: _ms, _bytes"
             }
             _ => return None,
         };
@@ -270,6 +270,8 @@ mod tests {
             error(&text.replacen(from, to, 1))
         };
         let one = "[[array.member]]\ncount = 8\nmodel = \"hdd-15k\"\n";
+        let many = "[[array.member]]\ncount = 200\nmodel = \"hdd-15k\"\n".repeat(3);
+        let many = many.as_str();
         for (from, to, expected) in [
             (one, "", "array.member is missing: an array has members"),
             ("count = 8", "count = 7", "an even number"),
@@ -301,6 +303,17 @@ mod tests {
             ),
             (
                 "model = \"hdd-15k\"",
+                "model = \"mine.toml\"",
+                "a drive of your own is written out as [array.member.drive]",
+            ),
+            // Before the drives are made: a file of 4 MiB could ask for millions.
+            (
+                one,
+                many,
+                "array.member.1.count has 400 drives up to this one",
+            ),
+            (
+                "model = \"hdd-15k\"",
                 "model = \"raid10-15k\"",
                 "is an array itself",
             ),
@@ -322,6 +335,16 @@ mod tests {
         );
         let meant = text.replacen("[array.cache]", "unequal_members = true\n[array.cache]", 1);
         assert!(parse(&meant.replacen(one, &unequal, 1), Path::new("x")).is_ok());
+        let mut long = own_array();
+        if let iosched_sim::disk::Parameters::Array(array) = &mut long.parameters {
+            array.members[0].sources = vec!["x".repeat(1 << 20)];
+            array.members = vec![array.members[0].clone(); 100];
+        }
+        let said = error(&to_toml(&long));
+        assert!(
+            said.contains("count is 100, each with 1.0 MiB of text"),
+            "{said}"
+        );
         let small = to_toml(&own_array())
             .replace("capacity_bytes = 4000000000000", "capacity_bytes = 8388608");
         assert!(

@@ -137,6 +137,8 @@ fn room(array: &ArrayParameters, asked: Option<Sectors>) -> Result<Sectors, Wron
 
 fn members(keys: Vec<MemberKeys>) -> Result<Vec<Model>, Wrong> {
     const MOST: usize = 256;
+    // Each drive has its own copy of what the file says of it.
+    const MOST_TEXT: usize = 64 << 20;
     if keys.is_empty() {
         let what = "is missing: an array has members, each [[array.member]] with count and model";
         return Err(Wrong::new("member", what));
@@ -145,10 +147,24 @@ fn members(keys: Vec<MemberKeys>) -> Result<Vec<Model>, Wrong> {
     for (index, keys) in keys.into_iter().enumerate() {
         let within = |wrong: Wrong| wrong.within(&format!("member.{index}"));
         let number = count("count", keys.count, 1, MOST).map_err(within)?;
+        let all = members.len() + number;
+        if all > MOST {
+            let what =
+                format!("has {all} drives up to this one, and an array has {MOST} at the most");
+            return Err(within(Wrong::new("count", what)));
+        }
+        let text = keys.text_bytes();
+        if text.saturating_mul(number) > MOST_TEXT {
+            let what = format!(
+                "is {number}, each with {} of text, and all can have {}",
+                Bytes::new(text as u64),
+                Bytes::new(MOST_TEXT as u64)
+            );
+            return Err(within(Wrong::new("count", what)));
+        }
         let model = keys.drive().map_err(within)?;
         members.extend(std::iter::repeat_n(model, number));
     }
-    count("member", members.len(), 1, MOST)?;
     Ok(members)
 }
 
@@ -162,11 +178,19 @@ impl MemberKeys {
         }
     }
 
+    /// How long what the file says of the drive is.
+    fn text_bytes(&self) -> usize {
+        let text = self.drive.as_ref().map(toml::to_string);
+        text.map_or(0, |text| text.map_or(0, |text| text.len()))
+    }
+
     fn drive(self) -> Result<Model, Wrong> {
         const LEAST: u64 = 16 << 20;
         let drive = match (self.model, self.drive) {
-            (Some(name), None) => Model::named(&name)
-                .map_err(|error| Wrong::new("model", format!("is `{name}`: {error}")))?,
+            (Some(name), None) => Model::named(&name).map_err(|error| {
+                let own = "a drive of your own is written out as [array.member.drive]";
+                Wrong::new("model", format!("is `{name}`: {error}; {own}"))
+            })?,
             (None, Some(file)) => file.model().map_err(|wrong| wrong.within("drive"))?,
             _ => {
                 let what = "is followed by either model (a name) or [array.member.drive] (as a file of its own)";
