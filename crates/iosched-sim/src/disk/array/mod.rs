@@ -352,8 +352,14 @@ impl Array {
                 break;
             }
             self.no_room.pop_front();
-            writes.write(start, start + length);
-            self.answer_from_cache(host);
+            if fits {
+                writes.write(start, start + length);
+                self.answer_from_cache(host);
+            } else {
+                // It is larger than the cache.
+                let plan = self.layout.write(start, length);
+                self.begin(Asked::Host(host), plan);
+            }
         }
         self.destage(&cache);
     }
