@@ -9,8 +9,11 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use iosched_machine::host::Host;
+use iosched_sim::disk::{Model, Parameters};
 use iosched_sim::units::Bytes;
 use rustix::fs::{FallocateFlags, fallocate, statfs};
+
+use super::error::EmulateError;
 
 /// The data of one emulated disk.
 #[derive(Debug)]
@@ -63,7 +66,7 @@ pub(super) fn default_dir(host: &Host, size: Bytes) -> PathBuf {
     let wanted = size.min(MEMORY_TO_SPARE);
     let has_room =
         is_tmpfs(&in_memory) && free_space(&in_memory).is_some_and(|free| free >= wanted);
-    let can_spare = available_memory(host).is_some_and(|memory| memory >= MEMORY_TO_SPARE);
+    let can_spare = memory(host, "MemAvailable:").is_some_and(|memory| memory >= MEMORY_TO_SPARE);
     if has_room && can_spare {
         in_memory
     } else {
@@ -82,11 +85,27 @@ fn free_space(dir: &Path) -> Option<Bytes> {
     Some(Bytes::new(fs.f_bavail * u64::try_from(fs.f_bsize).ok()?))
 }
 
-fn available_memory(host: &Host) -> Option<Bytes> {
+/// A cache that the machine could not hold is none that it can play.
+pub(super) fn check_memory(host: &Host, model: &Model) -> Result<(), EmulateError> {
+    let Parameters::Array(array) = &model.parameters else {
+        return Ok(());
+    };
+    let (Some(cache), Some(memory)) = (&array.cache, memory(host, "MemTotal:")) else {
+        return Ok(());
+    };
+    if cache.size > memory {
+        return Err(EmulateError::CacheAboveMemory {
+            model: model.name.clone(),
+            cache: cache.size,
+            memory,
+        });
+    }
+    Ok(())
+}
+
+fn memory(host: &Host, what: &str) -> Option<Bytes> {
     let meminfo = std::fs::read_to_string(host.proc("meminfo")).ok()?;
-    let line = meminfo
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(what))?;
     let kib = line.trim().strip_suffix(" kB")?.parse().ok()?;
     Some(Bytes::from_kib(kib))
 }
@@ -126,5 +145,28 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let _backing = Backing::create(dir.path(), Bytes::from_mib(1)).unwrap();
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_cache_larger_than_the_memory_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("proc")).unwrap();
+        let host = Host::at(root.path());
+        let model = Model::named("san-volume").unwrap(); // 4 GiB
+        check_memory(&host, &model).expect("a machine that does not tell");
+        for (kib, takes) in [(4 << 20, true), ((4 << 20) - 1, false)] {
+            let meminfo = format!("MemTotal: {kib} kB\nMemAvailable: 1000 kB\n");
+            std::fs::write(root.path().join("proc/meminfo"), meminfo).unwrap();
+            assert_eq!(check_memory(&host, &model).is_ok(), takes, "{kib}");
+            let hdd = Model::named("hdd-7200").unwrap();
+            check_memory(&host, &hdd).expect("it has no controller");
+        }
+        let error = check_memory(&host, &model).unwrap_err();
+        assert!(
+            error.to_string().starts_with(
+                "the cache of san-volume is 4 GiB, more than this machine's memory, 4"
+            ),
+            "{error}"
+        );
     }
 }

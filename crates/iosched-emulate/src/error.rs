@@ -10,6 +10,7 @@ use iosched_machine::device::{DeviceError, MayNotWrite};
 use iosched_machine::failure::{Failure, exit, room_hint};
 use iosched_sim::disk::ModelError;
 use iosched_sim::scheduler::SchedulerError;
+use iosched_sim::units::Bytes;
 
 use super::over::{NotOver, OverError};
 use super::usage::User;
@@ -83,6 +84,13 @@ pub enum EmulateError {
     /// The model cannot be built as asked.
     #[error(transparent)]
     Model(#[from] ModelError),
+    /// An array's cache would hold more than the machine that plays it.
+    #[error("the cache of {model} is {cache}, more than this machine's memory, {memory}")]
+    CacheAboveMemory {
+        model: String,
+        cache: Bytes,
+        memory: Bytes,
+    },
     /// The scheduler that is to stand inside cannot be made.
     #[error(transparent)]
     Scheduler(#[from] SchedulerError),
@@ -225,6 +233,10 @@ impl Failure for EmulateError {
         match self {
             EmulateError::Missing(missing) => Some(missing.hint()),
             EmulateError::MayNotWrite(error) => instead_of_writing(error),
+            EmulateError::CacheAboveMemory { .. } => Some(
+                "`size_bytes` in [array.cache] of a file of its own makes it smaller; `iosched simulate --disk` takes any"
+                    .to_owned(),
+            ),
             EmulateError::NoScheduler { model, .. } => Some(format!(
                 "make one with it: `iosched emulate create {model} --scheduler cfq`; the kernel's are set \
                  with `iosched set`"
@@ -295,6 +307,7 @@ impl Failure for EmulateError {
             EmulateError::Missing(Missing::Root) => exit::NOT_PERMITTED,
             EmulateError::Missing(_) => exit::MISSING,
             EmulateError::Model(_)
+            | EmulateError::CacheAboveMemory { .. }
             | EmulateError::NoScheduler { .. }
             | EmulateError::Owner { .. } => exit::USAGE,
             EmulateError::Server { exit_code, .. } => *exit_code,

@@ -289,6 +289,7 @@ fn prepare(host: &Host, spec: &Spec) -> Result<Prepared, EmulateError> {
 
 /// The bare model, which the way to it is measured with, and the data beside it.
 fn prepare_model(host: &Host, spec: &Spec, model: &Model) -> Result<Prepared, EmulateError> {
+    backing::check_memory(host, model)?;
     let model = spec.build(model)?;
     let size = model.capacity().to_bytes();
     let queue_depth = model.queue_depth();

@@ -16,6 +16,7 @@ pub(super) struct ArrayKeys {
     chunk_bytes: u64,
     rotational: bool,
     command_ms: f64,
+    link_bytes_per_second: Option<u64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     unequal_members: bool,
     cache: Option<CacheKeys>,
@@ -61,6 +62,7 @@ impl ArrayKeys {
             chunk_bytes: array.chunk.to_bytes().as_u64(),
             rotational: array.rotational,
             command_ms: array.command.as_millis_f64(),
+            link_bytes_per_second: array.link,
             unequal_members: !are_equal(&array.members),
             cache: array.cache.as_ref().map(CacheKeys::of),
             member,
@@ -105,6 +107,10 @@ impl ArrayKeys {
             queue_depth,
             rotational: self.rotational,
             command: time("command_ms", self.command_ms)?,
+            link: self
+                .link_bytes_per_second
+                .map(|rate| count("link_bytes_per_second", rate, 1 << 20, 1 << 40))
+                .transpose()?,
             cache: None,
         };
         array.capacity = room(&array, capacity)?;

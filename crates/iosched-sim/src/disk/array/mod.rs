@@ -42,6 +42,9 @@ pub struct ArrayParameters {
     pub rotational: bool,
     /// Of each command in the controller, and on the way there and back.
     pub command: Nanos,
+    /// Bytes a second on the way between host and controller, in each direction: data of one command after those of
+    /// another. Nothing: data take no time on it.
+    pub link: Option<u64>,
     /// Its memory, if it has one.
     pub cache: Option<ControllerCache>,
 }
@@ -93,6 +96,8 @@ impl ArrayParameters {
 struct Host {
     tag: u64,
     started: Time,
+    /// Data that go to the host with it.
+    data: Sectors,
 }
 
 /// Who waits for commands of members.
@@ -119,7 +124,11 @@ struct Job {
 #[derive(Debug)]
 enum Due {
     Understood(Command, Time),
-    /// It answers out of its cache.
+    /// The data of a write have come.
+    Arrived(Command, Host),
+    /// What is to be answered is in its memory.
+    Found(Host),
+    /// The data of a read are with the host.
     Answered(Host),
     /// What is in its cache is old.
     Old,
@@ -162,6 +171,9 @@ pub struct Array {
     /// [`Due::Old`] is planned.
     ages: bool,
     streams: Streams,
+    /// When the link is free for data to the host, and from it.
+    to_host_free: Time,
+    from_host_free: Time,
     now: Time,
     completions: Vec<Completion>,
 }
@@ -194,6 +206,8 @@ impl Array {
             destaging: Destaging::No,
             ages: false,
             streams: Streams::new(read_ahead.to_sectors(), parameters.capacity),
+            to_host_free: Time::ZERO,
+            from_host_free: Time::ZERO,
             now: Time::ZERO,
             completions: Vec::new(),
             layout,
@@ -236,6 +250,8 @@ impl Array {
         {
             match entry.remove() {
                 Due::Understood(command, started) => self.understood(&command, started),
+                Due::Arrived(command, host) => self.write(&command, host),
+                Due::Found(host) => self.send(host),
                 Due::Answered(host) => self.answer(host),
                 Due::Old => self.old(),
             }
@@ -271,23 +287,38 @@ impl Array {
     }
 
     fn understood(&mut self, command: &Command, started: Time) {
+        let is_read = command.op == DiskOp::Read;
         let host = Host {
             tag: command.tag,
             started,
+            data: if is_read {
+                command.length
+            } else {
+                Sectors::ZERO
+            },
         };
         match command.op {
             DiskOp::Read => self.read(command, host),
-            DiskOp::Write if self.writes.is_some() => {
-                self.no_room
-                    .push_back((command.start, command.length, host));
-                self.admit();
-            }
-            DiskOp::Write => {
-                let plan = self.layout.write(command.start, command.length);
-                self.begin(Asked::Host(host), plan);
-            }
+            DiskOp::Write => match self.parameters.link {
+                Some(rate) => {
+                    let arrived = pass(&mut self.from_host_free, self.now, command.length, rate);
+                    self.plan(arrived, Due::Arrived(*command, host));
+                }
+                None => self.write(command, host),
+            },
             // What was acknowledged is on the members, or outlives a power failure.
             DiskOp::Flush | DiskOp::Discard => self.answer(host),
+        }
+    }
+
+    fn write(&mut self, command: &Command, host: Host) {
+        let (start, length) = (command.start, command.length);
+        if self.writes.is_some() {
+            self.no_room.push_back((start, length, host));
+            self.admit();
+        } else {
+            let plan = self.layout.write(start, length);
+            self.begin(Asked::Host(host), plan);
         }
     }
 
@@ -300,7 +331,7 @@ impl Array {
         match found {
             Found::Here => self.answer_from_cache(host),
             Found::Coming(stream) => {
-                let waiter = (host.tag, host.started);
+                let waiter = (host.tag, host.started, host.data);
                 self.streams.wait(stream, waiter);
             }
             Found::Nothing => {
@@ -324,7 +355,18 @@ impl Array {
             .cache
             .as_ref()
             .map_or(Nanos::ZERO, |cache| cache.hit);
-        self.plan(self.now + hit, Due::Answered(host));
+        self.plan(self.now + hit, Due::Found(host));
+    }
+
+    /// Its data go over the link, then it is answered.
+    fn send(&mut self, host: Host) {
+        match self.parameters.link {
+            Some(rate) if host.data > Sectors::ZERO => {
+                let answered = pass(&mut self.to_host_free, self.now, host.data, rate);
+                self.plan(answered, Due::Answered(host));
+            }
+            _ => self.answer(host),
+        }
     }
 
     fn answer(&mut self, host: Host) {
@@ -472,15 +514,23 @@ impl Array {
             return self.give(job, DiskOp::Write, then_written);
         }
         match self.jobs.remove(job).asked {
-            Asked::Host(host) => self.answer(host),
+            Asked::Host(host) => self.send(host),
             Asked::Destage(start, length) => self.destaged(start, length),
             Asked::Ahead(stream) => {
-                for (tag, started) in self.streams.fetched(stream) {
-                    self.answer_from_cache(Host { tag, started });
+                for (tag, started, data) in self.streams.fetched(stream) {
+                    self.answer_from_cache(Host { tag, started, data });
                 }
             }
         }
     }
+}
+
+/// When so much has passed a link in one direction, behind what passes already.
+fn pass(free: &mut Time, now: Time, data: Sectors, bytes_per_second: u64) -> Time {
+    let scaled = u128::from(data.to_bytes().as_u64()) * 1_000_000_000;
+    let takes = scaled.div_ceil(u128::from(bytes_per_second));
+    *free = now.max(*free) + Nanos::new(u64::try_from(takes).unwrap_or(u64::MAX));
+    *free
 }
 
 impl Member {

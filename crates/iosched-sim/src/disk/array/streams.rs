@@ -5,8 +5,8 @@ use crate::units::{Sector, Sectors, Time};
 /// Readers that it tells apart.
 const STREAMS: usize = 32;
 
-/// Someone who waits for what is being read ahead: a command's tag, and when it began.
-pub(super) type Waiter = (u64, Time);
+/// Someone who waits for what is being read ahead: a command's tag, when it began, and how much it reads.
+pub(super) type Waiter = (u64, Time, Sectors);
 
 /// A reader in sequence: the window behind its last read.
 #[derive(Debug, Default)]

@@ -35,6 +35,7 @@ fn parameters(level: Level, members: usize) -> ArrayParameters {
         queue_depth: 64,
         rotational: true,
         command: Nanos::ZERO,
+        link: None,
         cache: None,
     };
     parameters.capacity = parameters.room();
@@ -193,6 +194,63 @@ fn a_reader_in_sequence_finds_what_was_read_ahead() {
     assert_eq!(times[..2], [MS, MS], "it is not known yet");
     let hits = times[2..].iter().filter(|&&time| time == MS / 10).count();
     assert!(hits >= 5, "{times:?}");
+}
+
+#[test]
+fn what_the_cache_answers_takes_its_size_over_the_link() {
+    let mut array = parameters(Level::Raid0, 1);
+    array.cache = Some(cache(1 << 16, true));
+    array.link = Some(512_000_000); // a sector in a microsecond
+    let mut rig = Rig::new(array);
+    for sectors in [8, 2048] {
+        for op in [DiskOp::Write, DiskOp::Read] {
+            let took = rig.took(op, 0, sectors);
+            assert_eq!(took, MS / 10 + sectors * 1000, "{op:?} of {sectors}");
+        }
+    }
+}
+
+proptest! {
+    /// Whatever is asked for and wherever it is found: no command is answered before its data have passed the link, and
+    /// all of one direction take as long as the link takes for their sum. The two directions do not wait for one another.
+    #[test]
+    fn no_more_data_pass_the_link_than_it_carries(
+        commands in prop::collection::vec((any::<bool>(), 0..3000_u64, 1..3000_u64), 1..40),
+        battery: bool,
+    ) {
+        let mut array = parameters(Level::Raid0, 4);
+        array.cache = Some(ControllerCache {
+            read_ahead: Sectors::new(512).to_bytes(),
+            ..cache(1 << 16, battery)
+        });
+        array.link = Some(512_000_000);
+        let mut rig = Rig::new(array);
+        let asked: Vec<_> = commands.iter().map(|&(reads, start, length)| {
+            let op = if reads { DiskOp::Read } else { DiskOp::Write };
+            (op, length, rig.submit(op, start, length))
+        }).collect();
+        for op in [DiskOp::Read, DiskOp::Write] {
+            let mut answers: Vec<_> = asked.iter().filter(|asked| asked.0 == op)
+                .map(|&(_, length, tag)| (rig.answered(tag), length)).collect();
+            answers.sort_unstable();
+            let mut passed = 0;
+            for (time, length) in answers {
+                passed += length;
+                prop_assert!(time >= passed * 1000, "{passed} sectors of {op:?} in {time} ns");
+            }
+        }
+        if battery {
+            let writes = asked.iter().filter(|asked| asked.0 == DiskOp::Write);
+            let (mut sum, mut last) = (0, 0);
+            for &(_, length, tag) in writes {
+                sum += length;
+                last = last.max(rig.answered(tag));
+            }
+            if sum > 0 && sum < 1 << 16 {
+                prop_assert_eq!(last, sum * 1000 + MS / 10, "writes wait for one another alone");
+            }
+        }
+    }
 }
 
 #[test]
