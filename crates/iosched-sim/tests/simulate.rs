@@ -344,7 +344,7 @@ fn a_follower_counts_the_first_pause_from_where_the_recorded_scheduler_was_attac
     // How long cfq waits for the first queues depends on it.
     let load = "[global]\nrw=write\nsize=10000k\n\
                 [thinks]\nbs=4k\niodepth=6\niodepth_batch=2\nthinktime=1000\nrate_iops=134\nio_size=240k\n\
-                [short]\nbs=32k\nio_size=30k\n\
+                [short]\nbs=32k\nio_size=32k\n\
                 [idle]\nprioclass=3\nbs=32k\noffset=30000k\niodepth=4\nrate_iops=66\nio_size=1920k\n";
     assert_followed(load, "cfq");
 }
@@ -354,9 +354,9 @@ fn a_follower_repeats_a_dispatch_that_gave_nothing_before_the_end_of_a_process_r
     // That ask ends the wait for a process that seeks, which moves its queue to another tree.
     let load = "[global]\nprioclass=1\nsize=10000k\n\
                 [skips]\nrw=write:12k\nbs=250k\noffset=30000k\nstartdelay=1ms\nio_size=15000k\n\
-                [ends]\nrw=randread\nbs=250k\nio_size=30k\n\
-                [seeks]\nrw=randread\nbs=32k\niodepth=5\nrate_iops=67\nio_size=240k\n\
-                [writes]\nrw=randwrite\nbs=250k\noffset=2048k\nio_size=1920k\n";
+                [ends]\nrw=randread\nbs=250k\nio_size=250k\n\
+                [seeks]\nrw=randread\nbs=32k\niodepth=5\nrate_iops=67\nio_size=256k\n\
+                [writes]\nrw=randwrite\nbs=250k\noffset=2048k\nio_size=2000k\n";
     assert_followed(load, "cfq:low_latency=0,quantum=2");
 }
 

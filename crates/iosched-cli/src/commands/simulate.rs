@@ -1,6 +1,6 @@
 //! `iosched simulate`: a load under several schedulers on a disk model, in virtual time.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use iosched_report::table::{Align, Table};
 use iosched_report::words::enumerate;
 use iosched_sim::block_layer::MergeLimits;
 use iosched_sim::disk::{DriveQueue, ModelOptions};
-use iosched_sim::scheduler;
+use iosched_sim::scheduler::{self, BlockLayer};
 use iosched_sim::simulate::{Attachment, CENTURY, Writeback};
 use iosched_sim::units::{Bytes, Nanos};
 
@@ -33,7 +33,7 @@ use crate::values::{Span, split_arms};
 #[command(after_long_help = "\
 Examples:
   iosched simulate --load examples/two-sequential-readers.fio
-      noop, deadline and cfq on a 7200 rpm drive
+      all seven schedulers on a 7200 rpm drive
   iosched simulate --disk ssd-sata --scheduler deadline:fifo_batch=1 --json
       one scheduler with a tunable, as JSON
   iosched simulate --load examples/database-beside-copy.fio --memory 256M
@@ -73,7 +73,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["trace", "load", "scheduler", "events", "csv"])]
     check_response: Option<PathBuf>,
 
-    /// State that the scheduler begins with (cfq: average, last-position)
+    /// State that the scheduler begins with (cfq: average, last-position; bfq: see its page)
     #[arg(long, value_name = "NAME=VALUE,…")]
     initial: Option<String>,
 
@@ -97,7 +97,7 @@ pub(crate) struct SimulateArgs {
     /// bfq: twice the queue depth, 256 at most, as none with --scsi; otherwise none has the disk's own,
     /// whatever is said here)
     #[arg(long, value_name = "N")]
-    nr_requests: Option<usize>,
+    nr_requests: Option<NonZeroUsize>,
 
     /// Longest request in KiB (`queue/max_sectors_kb`)
     #[arg(long, default_value_t = MergeLimits::USUAL_MAX.as_u64() / 1024, value_name = "KIB",
@@ -217,13 +217,15 @@ pub(crate) fn run(args: &SimulateArgs, output: &Output) -> Outcome {
 /// That some schedulers have few requests to choose from, because the disk takes few at once: `tune --simulate` gives them
 /// more, as an emulated disk's queue does, and comes to other answers.
 fn few_requests<'a>(
-    given: Option<usize>,
+    given: Option<NonZeroUsize>,
     queue_depth: usize,
     schedulers: impl Iterator<Item = &'a str>,
 ) -> Option<String> {
     let has_few = |scheduler: &&str| {
         let name = scheduler.split(':').next().unwrap_or_default();
-        ["mq-deadline", "kyber", "bfq"].contains(&name)
+        scheduler::schedulers().iter().any(|info| {
+            info.name == name && info.block_layer == BlockLayer::MultiQueue && !info.direct
+        })
     };
     let those: Vec<&str> = schedulers.filter(has_few).collect();
     let requests = queue_depth.saturating_mul(2);
@@ -292,7 +294,7 @@ fn wanted(args: &SimulateArgs) -> Result<SimulationRequest, Box<dyn Failure>> {
         device_limit: args
             .device_limit
             .and_then(|most| usize::try_from(most).ok()),
-        nr_requests: args.nr_requests,
+        nr_requests: args.nr_requests.map(NonZeroUsize::get),
         max_sectors: Bytes::from_kib(args.max_sectors_kb),
         hz: args.hz,
         tick_phase_us: args.tick_phase,
@@ -465,7 +467,11 @@ mod tests {
             "{said}"
         );
         assert!(said.ends_with("--nr-requests=256"), "{said}");
-        assert_eq!(few_requests(Some(8), 4, all.into_iter()), None, "as asked");
+        assert_eq!(
+            few_requests(NonZeroUsize::new(8), 4, all.into_iter()),
+            None,
+            "as asked"
+        );
         assert_eq!(few_requests(None, 128, all.into_iter()), None);
         assert_eq!(few_requests(None, 4, all.into_iter().take(3)), None);
     }

@@ -446,6 +446,17 @@ fn reads_and_writes_of_a_mixed_job_are_told_apart() {
 }
 
 #[test]
+fn no_scheduler_runs_without_requests() {
+    let output = answer(&["simulate", "--scheduler", "bfq", "--nr-requests", "0"]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = text(&output.stderr);
+    assert!(
+        error.contains("invalid value '0' for '--nr-requests <N>'"),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_load_that_cannot_be_simulated_is_named_with_what_can() {
     let output = answer(&["simulate", "--load", "pgbench"]);
     let error = text(&output.stderr);

@@ -80,7 +80,11 @@ impl Failure for ScenarioError {
                 load => format!("make them smaller: --load {load}:size=16m"),
             }),
             ScenarioError::TooSlow { .. } => {
-                Some("leave out the scheduler or the streams that starve it".to_owned())
+                Some(
+                    "let it run longer (`simulate --until`), or leave out the scheduler or the streams that \
+                     starve it"
+                        .to_owned(),
+                )
             }
         }
     }

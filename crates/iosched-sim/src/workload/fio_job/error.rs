@@ -44,6 +44,13 @@ pub enum JobError {
         span: Bytes,
         access: Bytes,
     },
+    /// A job transfers less than one access.
+    #[error("{job}: its io_size ({amount}) is smaller than one access ({access})")]
+    AmountTooSmall {
+        job: String,
+        amount: Bytes,
+        access: Bytes,
+    },
     #[error("{job}: its part begins at {offset}, and the disk ends at {capacity}")]
     BeyondEnd {
         job: String,

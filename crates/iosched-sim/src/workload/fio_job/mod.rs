@@ -175,6 +175,10 @@ mod tests {
             "a: its part of the disk (4 KiB) is smaller than one access (64 KiB)"
         );
         assert_eq!(
+            message("[a]\nio_size=512"),
+            "a: its io_size (512 B) is smaller than one access (4 KiB)"
+        );
+        assert_eq!(
             message("[a]\noffset=17g"),
             "a: its part begins at 17 GiB, and the disk ends at 16 GiB"
         );
@@ -268,6 +272,19 @@ mod tests {
             });
             assert!(understood, "{option}");
         }
+    }
+
+    #[test]
+    fn io_size_is_whole_accesses_of_any_length() {
+        let amount = |bs: &str, io_size: &str| {
+            let text = format!("[a]\nbs={bs}\nsize=1m\nio_size={io_size}\n");
+            let jobs = parse(&text, CAPACITY).unwrap();
+            jobs[0].amount.map(Bytes::as_u64)
+        };
+        assert_eq!(amount("512", "512"), Some(512));
+        assert_eq!(amount("512", "10000"), Some(19 * 512));
+        assert_eq!(amount("4k", "6k"), Some(4096));
+        assert_eq!(amount("4k", "0"), Some(1 << 20), "as if it were not given");
     }
 
     #[test]

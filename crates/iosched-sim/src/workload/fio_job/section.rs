@@ -4,7 +4,7 @@ use super::super::{Cgroup, Distribution, Job, Mix, Pattern, Rate, Sizes, Syncing
 use super::error::JobError;
 use super::value::Size;
 use crate::request::{IoPriority, PriorityClass};
-use crate::units::{Nanos, Sector, Sectors};
+use crate::units::{Bytes, Nanos, Sector, Sectors};
 
 /// The weight of a control group that says none.
 const DEFAULT_WEIGHT: u16 = 500;
@@ -119,7 +119,7 @@ impl Section {
         };
         let longest = read_sizes.most().max(write_sizes.most());
         let (start, span) = self.part(&name, clone, longest, capacity)?;
-        let amount = self.io_size.map_or(span, |size| size.on(capacity));
+        let amount = self.amount(&name, span, longest, capacity)?;
         Ok(Job {
             name,
             mix: self.mix,
@@ -145,7 +145,7 @@ impl Section {
                 weight: self.weight.map_or(DEFAULT_WEIGHT, |(weight, _)| weight),
             }),
             delay: self.delay,
-            amount: (!self.time_based).then(|| amount.to_bytes()),
+            amount: (!self.time_based).then_some(amount),
             runtime: self.runtime,
             group,
             ..Job::default()
@@ -178,6 +178,37 @@ impl Section {
             });
         }
         Ok((Sector::ZERO + offset, span))
+    }
+
+    /// How much it transfers: its part once, or `io_size` in whole accesses.
+    fn amount(
+        &self,
+        name: &str,
+        span: Sectors,
+        longest: Sectors,
+        capacity: Sectors,
+    ) -> Result<Bytes, JobError> {
+        // fio takes 0 for not given.
+        let Some(size) = self.io_size.filter(|&size| size != Size::Bytes(0)) else {
+            return Ok(span.to_bytes());
+        };
+        let amount = size.bytes_of(capacity);
+        let access = longest.to_bytes();
+        if amount < access {
+            return Err(JobError::AmountTooSmall {
+                job: name.to_owned(),
+                amount,
+                access,
+            });
+        }
+        // fio makes no access that would go beyond.
+        let one_size = self.splits.is_none() && self.blocks[0] == self.blocks[1];
+        let beyond = amount.as_u64() % access.as_u64();
+        Ok(if one_size {
+            Bytes::new(amount.as_u64() - beyond)
+        } else {
+            amount
+        })
     }
 
     fn pattern(&self) -> Pattern {

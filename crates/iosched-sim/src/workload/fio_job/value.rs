@@ -14,11 +14,16 @@ pub(super) enum Size {
 impl Size {
     /// In whole 4 KiB blocks of a disk.
     pub(super) fn on(self, capacity: Sectors) -> Sectors {
-        let bytes = match self {
+        let bytes = self.bytes_of(capacity).as_u64();
+        Bytes::new(bytes / 4096 * 4096).to_sectors()
+    }
+
+    /// To the byte.
+    pub(super) fn bytes_of(self, capacity: Sectors) -> Bytes {
+        Bytes::new(match self {
             Size::Bytes(bytes) => bytes,
             Size::Percent(percent) => capacity.to_bytes().as_u64() / 100 * percent,
-        };
-        Bytes::new(bytes / 4096 * 4096).to_sectors()
+        })
     }
 }
 
