@@ -469,6 +469,52 @@ fn a_load_that_cannot_be_simulated_is_named_with_what_can() {
     assert!(error.contains("line 3: filename cannot be"), "{error}");
 }
 
+/// What the queue was like is told by the recording: whether the disk turns, HZ, how long a request may be, and which processes
+/// ended before the run was cut short.
+#[test]
+fn a_run_is_followed_without_being_told_of_its_disk_and_its_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let thinkers = "[j0]\nrw=randread\nbs=128k\nsize=900m\n\
+                    [j1]\nrw=randrw\nbs=512k\noffset=1000m\nsize=900m\nprioclass=2\nprio=7\nthinktime=20011\n\
+                    [j2]\nrw=read\nbs=128k\noffset=2000m\nsize=900m\nprioclass=2\nprio=2\n\
+                    [j3]\nrw=write\nbs=128k\noffset=3000m\nsize=900m\niodepth=4\nioengine=libaio\nthinktime=2003\n\
+                    [j4]\nrw=randwrite\nbs=4k\noffset=4000m\nsize=900m\n";
+    let deep = "[j0]\nrw=randread\nbs=512k\nsize=900m\nprioclass=2\nprio=0\nthinktime=2003\n\
+                [j1]\nrw=rw\nbs=64k\noffset=1000m\nsize=900m\niodepth=16\nioengine=libaio\n";
+    let cases = [
+        (thinkers, "ssd-sata", "1", "bfq:low_latency=0", "250"),
+        (deep, "hdd-5400", "4", "bfq", "1000"),
+        (deep, "ssd-sata", "2", "cfq", "300"),
+    ];
+    for (nth, (jobs, disk, depth, scheduler, hz)) in cases.into_iter().enumerate() {
+        let load = load(&dir, jobs);
+        let events = dir
+            .path()
+            .join(format!("events{nth}"))
+            .display()
+            .to_string();
+        let load = [
+            "--load", &load, "--events", &events, "--until", "2", "--seed", "8",
+        ];
+        let disk = [
+            "--disk",
+            disk,
+            "--queue-depth",
+            depth,
+            "--scheduler",
+            scheduler,
+            "--hz",
+            hz,
+        ];
+        let output = answer(&[&["simulate"], &load[..], &disk[..]].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let output = answer(&["conform", "--json", &events]);
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(said["agreed"], said["decisions"], "{disk:?}: {said}");
+        assert_eq!(said["merge_mismatches"], 0, "{disk:?}: {said}");
+    }
+}
+
 /// What the S suite shows of bfq on real disks, with the loads of `scripts/s-suite`: start-up, shares, a player.
 #[test]
 fn what_the_s_suite_shows_of_bfq_holds_in_virtual_time() {

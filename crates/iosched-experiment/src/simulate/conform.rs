@@ -9,7 +9,7 @@ use iosched_sim::conform::multi_queue::{self, Recording, Until};
 use iosched_sim::conform::single_queue::Follower;
 use iosched_sim::scheduler::{self, BlockLayer, Followed, NamedValues, PhaseSearch};
 use iosched_sim::trace::kernel::TraceError;
-use iosched_sim::units::Nanos;
+use iosched_sim::units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
 use super::file::{FileError, Lines};
@@ -350,16 +350,26 @@ fn follow_one(
     }
 }
 
-/// The settings, with the tunables that were recorded beside this recording.
+/// The settings, with what the recording says of its queue and the tunables that were recorded beside it.
 fn settings_for(recording: &Path, wanted: &SchedulerRequest) -> Result<Checked, ConformError> {
     let beside = recording.with_file_name(TUNABLES);
     // Whatever it is: what cannot be read is refused by its name.
     let beside = beside.symlink_metadata().is_ok().then_some(beside);
+    let said = recordings::queue_of(recording).unwrap_or_default();
     let wanted = SchedulerRequest {
         tunables: wanted.tunables.clone().or(beside),
+        hz: wanted.hz.or(said.hz),
+        non_rotational: wanted.non_rotational || said.rotational == Some(false),
         ..wanted.clone()
     };
-    Ok(Checked::new(&wanted)?)
+    let mut settings = Checked::new(&wanted)?;
+    let said_max = said
+        .max_sectors_kib
+        .filter(|kib| (4..=1 << 20).contains(kib));
+    if let Some(kib) = said_max.filter(|_| wanted.tunables.is_none()) {
+        settings.limits.max_sectors = Bytes::from_kib(kib).to_sectors();
+    }
+    Ok(settings)
 }
 
 /// Follows with the settings at one phase of the ticks after the other.

@@ -16,14 +16,19 @@ pub fn write_head(
     let multi_queue = setup.scheduler.info().block_layer == BlockLayer::MultiQueue;
     let blk_mq = if multi_queue { "blk-mq, " } else { "" };
     let (queue_depth, seed) = (setup.queue_depth, setup.seed);
+    let kernel = &setup.multi_queue.kernel; // of any scheduler
+    let max_kib = setup.limits.max_sectors.to_bytes().as_u64() / 1024;
     write!(
         out,
-        "# simulated: {blk_mq}scheduler={scheduler} disk={disk} queue_depth={queue_depth} seed={seed} attached_us=0"
+        "# simulated: {blk_mq}scheduler={scheduler} disk={disk} queue_depth={queue_depth} seed={seed} attached_us=0 \
+         max_sectors_kb={max_kib} hz={} rotational={}",
+        kernel.hz,
+        u8::from(kernel.rotational),
     )?;
     if multi_queue {
         let settings = &setup.multi_queue;
         let look_ahead = u8::from(settings.attachment == Attachment::TagOnly);
-        let phase = settings.kernel.tick_phase.as_nanos();
+        let phase = kernel.tick_phase.as_nanos();
         let (micros, rest) = (phase / 1000, phase % 1000);
         write!(
             out,

@@ -62,8 +62,14 @@ pub struct Queue {
     pub queue_depth: Option<usize>,
     /// The next request was chosen before the device had room for it.
     pub look_ahead: Option<bool>,
+    /// Ticks per second.
+    pub hz: Option<u32>,
     /// How long before its time zero a tick began.
     pub tick_phase: Option<Nanos>,
+    /// The device turns.
+    pub rotational: Option<bool>,
+    /// The longest request in KiB.
+    pub max_sectors_kib: Option<u64>,
     /// How long before its time zero the scheduler was attached to the device.
     pub attached: Option<Nanos>,
 }
@@ -78,7 +84,10 @@ impl Queue {
             version: words.find_map(KernelVersion::parse),
             queue_depth: field(text, "queue_depth").and_then(|depth| depth.parse().ok()),
             look_ahead: field(text, "look_ahead").map(|look_ahead| look_ahead != "0"),
+            hz: field(text, "hz").and_then(|hz| hz.parse().ok()),
             tick_phase: field(text, "tick_phase_us").and_then(exact_micros),
+            rotational: field(text, "rotational").map(|rotational| rotational != "0"),
+            max_sectors_kib: field(text, "max_sectors_kb").and_then(|kib| kib.parse().ok()),
             attached: field(text, "attached_us").and_then(exact_micros),
         })
     }

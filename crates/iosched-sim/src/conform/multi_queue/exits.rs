@@ -1,6 +1,6 @@
 //! When the processes of a recording ended, as its scheduler sees it.
 //!
-//! A recording says so (`# exit`), or it follows from the last completion of a worker of a known load: a
+//! A recording says so (`# exit`; a simulated one of all that ended), or it follows from the last completion of a worker of a known load: a
 //! worker that does one request at a time ends after its pause and what a process takes to end; one that
 //! has several under way later, because its I/O context ends with the last of them. Where the kernel runs
 //! the queue about then without anything that led to it, that was the end of the process.
@@ -35,7 +35,8 @@ const ENDS_WITH_SEVERAL: Nanos = Nanos::from_millis(20);
 impl Recording {
     /// Ends of processes, in order.
     pub(super) fn ends(&self) -> Vec<(Time, ProcessId)> {
-        if !self.exits.is_empty() {
+        // A simulation that was cut short has processes that did not end.
+        if !self.exits.is_empty() || self.is_simulated() {
             let mut exits = self.exits.clone();
             exits.sort_by_key(|&(time, _)| time);
             return exits;
