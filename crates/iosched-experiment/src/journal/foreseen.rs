@@ -89,13 +89,9 @@ impl Leftover {
         }
         let disks = self.entry.disks.iter();
         all.extend(disks.map(|disk| disk.foresee(host, same_boot)));
-        all.extend(
-            ours.databases
-                .iter()
-                .map(|databases| Foreseen::DatabasesDropped {
-                    server: databases.connection().to_owned(),
-                }),
-        );
+        all.extend(ours.outside.iter().map(|own| Foreseen::DatabasesDropped {
+            server: own.server().to_owned(),
+        }));
         let directories = ours.directories.iter();
         all.extend(directories.filter_map(|path| of_directory(host, path, ours.mount.as_ref())));
         let file_system = ours.file_system.iter();

@@ -31,7 +31,7 @@ use rand::Rng;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
-use crate::load::pgbench::OwnDatabases;
+use crate::load::OutsideResource;
 
 mod foreseen;
 mod resolution;
@@ -76,9 +76,9 @@ pub struct OwnedResources {
     /// The file system on the target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_system: Option<OwnFileSystem>,
-    /// Databases on external servers.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub databases: Vec<OwnDatabases>,
+    /// What the loads make outside of the target: today databases on external servers, after which the field is named.
+    #[serde(rename = "databases", default, skip_serializing_if = "Vec::is_empty")]
+    pub outside: Vec<OutsideResource>,
     /// Whose rights the loads have, if not the run's: with them the directories are emptied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<User>,
@@ -94,12 +94,12 @@ impl OwnedResources {
             directories,
             mount: _,
             file_system,
-            databases,
+            outside,
             user: _,
             processes,
         } = self;
         let is_without_things =
-            directories.is_empty() && file_system.is_none() && databases.is_empty();
+            directories.is_empty() && file_system.is_none() && outside.is_empty();
         is_without_things && processes.is_none()
     }
 }
@@ -289,9 +289,9 @@ impl Journal {
         &self.path
     }
 
-    /// The loads have dropped their databases themselves, but for these.
-    pub(crate) fn leave_databases(&mut self, left: Vec<OwnDatabases>) {
-        self.entry.ours.databases = left;
+    /// The loads have removed what they had outside of the target themselves, but for this.
+    pub(crate) fn leave_outside(&mut self, left: Vec<OutsideResource>) {
+        self.entry.ours.outside = left;
     }
 
     /// Puts the disks back. Those that could not be are tried once more with the rest ([`Journal::undo`]).
@@ -838,7 +838,7 @@ impl Entry {
             directories,
             mount,
             file_system,
-            databases,
+            outside,
             user,
             processes: _,
         } = &self.ours;
@@ -851,8 +851,8 @@ impl Entry {
             };
             return (undone, Some(left));
         }
-        let databases = rest.of(databases, |own| match parts {
-            Parts::All => Undone::of_databases(own),
+        let outside = rest.of(outside, |own| match parts {
+            Parts::All => Undone::of_outside(own),
             Parts::ButDatabases => Some(own.not_asked().into()),
         });
         let directories = rest.of(directories, |path| {
@@ -866,7 +866,7 @@ impl Entry {
         let left = Entry {
             disks,
             ours: OwnedResources {
-                databases,
+                outside,
                 directories,
                 file_system,
                 processes: None,
@@ -1486,6 +1486,34 @@ mod tests {
             assert_eq!(removed, None);
             assert!(theirs.exists());
         }
+    }
+
+    #[test]
+    fn an_entry_with_databases_is_read_and_written_as_by_every_version() {
+        let databases = serde_json::json!([
+            {"connection": "host=db port=5433", "prefix": "iosched_4242_0badcafe"},
+            {
+                "connection": "host=/run/postgresql",
+                "prefix": "iosched_4242_00c0ffee",
+                "user": {
+                    "uid": 1000,
+                    "gid": 1000,
+                    "groups": [4, 1000],
+                    "name": "anna",
+                    "home": "/home/anna",
+                    "shell": "/bin/sh",
+                },
+            },
+        ]);
+        let written = serde_json::json!({"directories": [], "databases": databases});
+        let ours: OwnedResources = serde_json::from_value(written.clone()).unwrap();
+        let servers: Vec<&str> = ours.outside.iter().map(OutsideResource::server).collect();
+        assert_eq!(servers, ["host=db port=5433", "host=/run/postgresql"]);
+        assert!(!ours.is_empty());
+        assert_eq!(serde_json::to_value(&ours).unwrap(), written);
+        let without = OwnedResources::default();
+        let written = serde_json::json!({"directories": []});
+        assert_eq!(serde_json::to_value(&without).unwrap(), written);
     }
 
     #[test]

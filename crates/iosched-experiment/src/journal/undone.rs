@@ -7,7 +7,7 @@ use iosched_switch::Adjusted;
 use serde::Serialize;
 
 use super::Resolution;
-use crate::load::pgbench::OwnDatabases;
+use crate::load::OutsideResource;
 
 /// What became of one disk, process, directory or file system of an [`Entry`](super::Entry).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -57,8 +57,8 @@ impl From<NotUndone> for Undone {
 }
 
 impl Undone {
-    /// Drops databases of ours; nothing to say where none is there.
-    pub(super) fn of_databases(own: &OwnDatabases) -> Option<Undone> {
+    /// Removes what a load made outside of the target; nothing to say where nothing is there.
+    pub(super) fn of_outside(own: &OutsideResource) -> Option<Undone> {
         match own.undo() {
             Ok(names) => (!names.is_empty()).then_some(Undone::DatabasesDropped { names }),
             Err(left) => Some(left.into()),

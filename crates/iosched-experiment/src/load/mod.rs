@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use iosched_machine::failure::Failure;
+use iosched_machine::failure::{Failure, NotUndone};
 use iosched_machine::foreign;
 use iosched_machine::process::{ChildError, Scope, Stop, User};
 use iosched_switch::Arm;
@@ -258,6 +258,35 @@ impl Kept {
     }
 }
 
+/// What a load makes outside of the target and of this machine's files, to be taken back after a crash, too: today the
+/// databases of `pgbench` on an external server. The journal keeps it, and asks no more of it than this.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct OutsideResource(OwnDatabases);
+
+impl From<OwnDatabases> for OutsideResource {
+    fn from(databases: OwnDatabases) -> OutsideResource {
+        OutsideResource(databases)
+    }
+}
+
+impl OutsideResource {
+    /// The server that has it, as the user named it.
+    pub(crate) fn server(&self) -> &str {
+        self.0.connection()
+    }
+
+    /// Removes it, and gives the names of what was removed: none where nothing is there.
+    pub(crate) fn undo(&self) -> Result<Vec<String>, NotUndone> {
+        self.0.undo()
+    }
+
+    /// What is said where its server is not asked to remove it.
+    pub(crate) fn not_asked(&self) -> NotUndone {
+        self.0.not_asked()
+    }
+}
+
 /// What a trial runs.
 ///
 /// Of the actions only `run` must be there. An error in one of them makes the trial void, unless
@@ -322,9 +351,9 @@ pub trait Load {
         None
     }
 
-    /// What it makes on an external server, or after [`Load::clean_up`] what of it is left: the
+    /// What it makes outside of the target, or after [`Load::clean_up`] what of it is left: the
     /// journal knows it before it is made.
-    fn databases(&self, _user: Option<&User>) -> Option<OwnDatabases> {
+    fn outside(&self, _user: Option<&User>) -> Option<OutsideResource> {
         None
     }
 

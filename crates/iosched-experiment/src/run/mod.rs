@@ -23,8 +23,7 @@ use crate::event::{Observer, RunEvent};
 use crate::journal::{self, Journal, OwnedResources, Resolution, Undone};
 use crate::load::fio::FioError;
 use crate::load::fio_job::JobTarget;
-use crate::load::pgbench::OwnDatabases;
-use crate::load::{Load, LoadError, Workplace};
+use crate::load::{Load, LoadError, OutsideResource, Workplace};
 use crate::plan::{Plan, PlannedLoad, Target};
 use crate::record::{Entry, Recorder, StopReason};
 use crate::schedule::{Next, RunProgress};
@@ -104,7 +103,7 @@ pub fn run(
     let loads: Vec<Box<dyn Load>> = plan.loads.iter().map(PlannedLoad::open).collect();
     let processes = processes(host, &plan);
     let ours = OwnedResources {
-        databases: databases(&loads, options),
+        outside: outside(&loads, options),
         processes: processes.clone(),
         ..site.ours(host, options.user.as_ref())
     };
@@ -205,12 +204,10 @@ fn processes(host: &Host, plan: &Plan) -> Option<LoadProcesses> {
     (!is_simulated).then(|| LoadProcesses::of_run(host, pid, start_ticks))
 }
 
-/// What the loads make, or have left, on external servers.
-fn databases(loads: &[Box<dyn Load>], options: &RunOptions<'_>) -> Vec<OwnDatabases> {
-    let databases = loads
-        .iter()
-        .map(|load| load.databases(options.user.as_ref()));
-    databases.flatten().collect()
+/// What the loads make, or have left, outside of the target.
+fn outside(loads: &[Box<dyn Load>], options: &RunOptions<'_>) -> Vec<OutsideResource> {
+    let user = options.user.as_ref();
+    loads.iter().filter_map(|load| load.outside(user)).collect()
 }
 
 /// A signal and a vanished disk show first as something else that failed.
@@ -287,7 +284,7 @@ impl Runner<'_> {
         self.loads.iter_mut().for_each(|load| load.clean_up());
         self.scope.end();
         if let Some(journal) = &mut journal {
-            journal.leave_databases(databases(&self.loads, self.options));
+            journal.leave_outside(outside(&self.loads, self.options));
         }
         undone.extend(journal.map_or_else(Vec::new, |journal| journal.undo_until(self.stop)));
         if was_asked {

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fio_job::TrialSettings;
 use super::settings;
-use super::{Kept, Load, LoadError, Outcome, Turn, Workplace, files};
+use super::{Kept, Load, LoadError, Outcome, OutsideResource, Turn, Workplace, files};
 use crate::metrics::JobResult;
 use crate::objective::Objective;
 
@@ -33,7 +33,7 @@ mod programs;
 mod snapshot;
 
 pub use error::{PgbenchError, PgbenchSpecError};
-pub use own::OwnDatabases;
+pub(super) use own::OwnDatabases;
 
 use cluster::Cluster;
 use existing::Existing;
@@ -460,8 +460,8 @@ impl Load for PgbenchLoad {
         Ok(self.run_pgbench(at, turn, tick)?)
     }
 
-    fn databases(&self, user: Option<&User>) -> Option<OwnDatabases> {
-        self.own.clone().map(|own| own.run_by(user))
+    fn outside(&self, user: Option<&User>) -> Option<OutsideResource> {
+        self.own.clone().map(|own| own.run_by(user).into())
     }
 
     fn clean_up(&mut self) {

@@ -23,7 +23,7 @@ pub(super) const TIDIED_UP_WITHIN: Duration = Duration::from_secs(30);
 
 /// Two databases on an external server: the template, and what a trial runs on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OwnDatabases {
+pub(in crate::load) struct OwnDatabases {
     /// The server, as `--pg` says; without a password, which it must not have.
     connection: String,
     /// First part of the databases' names, and what our sessions call themselves.
