@@ -1,4 +1,4 @@
-//! What options take as values: times, margins, lists of schedulers. (Sizes are read by
+//! What options take as values: times, margins, lists of schedulers; and the schedulers that help names. (Sizes are read by
 //! [`iosched_emulate::spec::parse_size`].)
 
 use std::path::PathBuf;
@@ -6,7 +6,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
+use iosched_report::words::enumerate;
 use iosched_sim::quantity;
+use iosched_sim::scheduler::{self, BlockLayer, SchedulerInfo};
 
 /// A copied tree, which is there: what a command remembers would make it else.
 pub(crate) fn tree() -> impl TypedValueParser<Value = PathBuf> {
@@ -77,6 +79,27 @@ pub(crate) fn split_arms(texts: &[String]) -> Vec<String> {
         }
     }
     arms
+}
+
+/// The simulated schedulers of which this is so, as help names them: a new one is there without an edit of the help.
+pub(crate) fn schedulers_in_words(which: impl Fn(&SchedulerInfo) -> bool) -> String {
+    let those = scheduler::schedulers().iter().filter(|info| which(info));
+    enumerate(those.map(|info| info.name))
+}
+
+/// True of the schedulers of today's block layer.
+pub(crate) fn is_multi_queue(info: &SchedulerInfo) -> bool {
+    info.block_layer == BlockLayer::MultiQueue
+}
+
+/// The ticks per second where nobody says others, as help names them.
+pub(crate) fn usual_hz_in_words() -> String {
+    format!(
+        "{}; {}: {}",
+        BlockLayer::SingleQueue.usual_hz(),
+        schedulers_in_words(is_multi_queue),
+        BlockLayer::MultiQueue.usual_hz()
+    )
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use iosched_report::table::{Align, Table};
 use iosched_report::words::enumerate;
 use iosched_sim::block_layer::MergeLimits;
 use iosched_sim::disk::{DriveQueue, ModelOptions};
-use iosched_sim::scheduler::{self, BlockLayer};
+use iosched_sim::scheduler;
 use iosched_sim::simulate::{Attachment, CENTURY, Writeback};
 use iosched_sim::units::{Bytes, Nanos};
 
@@ -26,14 +26,14 @@ use super::trace_args::{TraceArgs, describe};
 use super::{Outcome, boxed};
 use crate::meter::watched;
 use crate::output::Output;
-use crate::values::{Span, split_arms};
+use crate::values::{Span, is_multi_queue, schedulers_in_words, split_arms, usual_hz_in_words};
 
 /// Arguments of `iosched simulate`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   iosched simulate --load examples/two-sequential-readers.fio
-      all seven schedulers on a 7200 rpm drive
+      every scheduler on a 7200 rpm drive
   iosched simulate --disk ssd-sata --scheduler deadline:fifo_batch=1 --json
       one scheduler with a tunable, as JSON
   iosched simulate --load examples/database-beside-copy.fio --memory 256M
@@ -56,8 +56,10 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_parser = parse_size)]
     size: Option<Bytes>,
 
-    /// Scheduler with tunables; several, with commas or given several times, are compared [default: all]
-    #[arg(long, value_name = "NAME[:TUNABLE=VALUE,…][,…]")]
+    #[arg(long, value_name = "NAME[:TUNABLE=VALUE,…][,…]", help = format!(
+        "Scheduler with tunables; several, with commas or given several times, are compared [default: all: {}]",
+        schedulers_in_words(|_| true)
+    ))]
     scheduler: Vec<String>,
 
     /// Load: one of the built-in ones (see `iosched tune --help`), or a fio job file
@@ -93,10 +95,12 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "N")]
     slow_down: Option<NonZeroU32>,
 
-    /// Requests of each kind that may wait (`queue/nr_requests`; default: 128; mq-deadline, kyber and
-    /// bfq: twice the queue depth, 256 at most, as none with --scsi; otherwise none has the disk's own,
-    /// whatever is said here)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help = format!(
+        "Requests of each kind that may wait (`queue/nr_requests`; default: 128; {}: twice the queue depth, 256 at most, \
+         as {direct} with --scsi; otherwise {direct} has the disk's own, whatever is said here)",
+        schedulers_in_words(|info| is_multi_queue(info) && !info.direct),
+        direct = schedulers_in_words(|info| info.direct)
+    ))]
     nr_requests: Option<NonZeroUsize>,
 
     /// Longest request in KiB (`queue/max_sectors_kb`)
@@ -104,8 +108,10 @@ pub(crate) struct SimulateArgs {
           value_parser = clap::value_parser!(u64).range(4..=1 << 20))]
     max_sectors_kb: u64,
 
-    /// Ticks per second of the simulated kernel: 100, 250, 300 or 1000 [default: 1000; none, mq-deadline, kyber and bfq: 250]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help = format!(
+        "Ticks per second of the simulated kernel: 100, 250, 300 or 1000 [default: {}]",
+        usual_hz_in_words()
+    ))]
     hz: Option<u32>,
 
     /// How long before the run a tick began, in µs
@@ -117,9 +123,11 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=4096))]
     device_limit: Option<u64>,
 
-    /// The disk is attached as SCSI and SATA disks are: none, mq-deadline, kyber and bfq are asked only when
-    /// it has a slot [default: as on loop, virtio and NVMe, one request ahead]
-    #[arg(long)]
+    #[arg(long, help = format!(
+        "The disk is attached as SCSI and SATA disks are: {} are asked only when it has a slot [default: as on loop, \
+         virtio and NVMe, one request ahead]",
+        schedulers_in_words(is_multi_queue)
+    ))]
     scsi: bool,
 
     /// The host around the disk is as around a disk of `iosched emulate`: the loop driver gives it
@@ -127,9 +135,10 @@ pub(crate) struct SimulateArgs {
     #[arg(long, conflicts_with = "cpus")]
     emulated: bool,
 
-    /// Let requests of none, mq-deadline, kyber and bfq cost time on this many processors, as on a machine
-    /// with a fast drive [default: they cost none]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024), help = format!(
+        "Let requests of {} cost time on this many processors, as on a machine with a fast drive [default: they cost none]",
+        schedulers_in_words(is_multi_queue)
+    ))]
     cpus: Option<u64>,
 
     /// Hardware queues of the disk, each with the queue depth [default: one for each of --cpus, as
@@ -137,10 +146,11 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
     hardware_queues: Option<u64>,
 
-    /// Write-back throttling: the latency that reads should not exceed while the page cache is
-    /// written, as in `queue/wbt_lat_usec` (Linux: 2ms on flash, 75ms on disks; default: off).
-    /// Not with noop, deadline and cfq
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help = format!(
+        "Write-back throttling: the latency that reads should not exceed while the page cache is written, as in \
+         `queue/wbt_lat_usec` (Linux: 2ms on flash, 75ms on disks; default: off). Not with {}",
+        schedulers_in_words(|info| !is_multi_queue(info))
+    ))]
     wbt_lat: Option<Span>,
 
     /// Memory of which a part may be dirty, for jobs that write with direct=0
@@ -223,9 +233,9 @@ fn few_requests<'a>(
 ) -> Option<String> {
     let has_few = |scheduler: &&str| {
         let name = scheduler.split(':').next().unwrap_or_default();
-        scheduler::schedulers().iter().any(|info| {
-            info.name == name && info.block_layer == BlockLayer::MultiQueue && !info.direct
-        })
+        scheduler::schedulers()
+            .iter()
+            .any(|info| info.name == name && is_multi_queue(info) && !info.direct)
     };
     let those: Vec<&str> = schedulers.filter(has_few).collect();
     let requests = queue_depth.saturating_mul(2);
@@ -456,7 +466,39 @@ fn row(share: &Share) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use iosched_sim::scheduler::{BlockLayer, SchedulerInfo};
+
     use super::*;
+
+    /// What help says of an option of `simulate`.
+    fn help_of(option: &str) -> String {
+        let command = SimulateArgs::augment_args(clap::Command::new("simulate"));
+        let mut arguments = command.get_arguments();
+        let found = arguments.find(|argument| argument.get_long() == Some(option));
+        found.unwrap().get_help().unwrap().to_string()
+    }
+
+    #[test]
+    fn help_names_every_scheduler_where_it_belongs() {
+        let names = |option: &str, info: &SchedulerInfo| {
+            let text = help_of(option);
+            let mut words = text.split(|c: char| c.is_whitespace() || ",:;[])".contains(c));
+            words.any(|word| word == info.name)
+        };
+        for info in scheduler::schedulers() {
+            let is_multi_queue = info.block_layer == BlockLayer::MultiQueue;
+            assert!(names("scheduler", info), "{}", info.name);
+            for option in ["hz", "scsi", "nr-requests"] {
+                assert_eq!(
+                    names(option, info),
+                    is_multi_queue,
+                    "{option}: {}",
+                    info.name
+                );
+            }
+            assert_eq!(names("wbt-lat", info), !is_multi_queue, "{}", info.name);
+        }
+    }
 
     #[test]
     fn who_has_few_requests_to_choose_from_is_named() {

@@ -15,6 +15,7 @@ use iosched_machine::failure::{Failure, exit};
 use self::live::LiveArgs;
 use super::{Outcome, boxed};
 use crate::output::Output;
+use crate::values::{is_multi_queue, schedulers_in_words, usual_hz_in_words};
 
 /// Arguments of `iosched conform`.
 #[derive(Debug, Args)]
@@ -34,10 +35,12 @@ pub(crate) struct ConformArgs {
     #[command(flatten)]
     live: LiveArgs,
 
-    /// Our scheduler, with tunables where they differ from the kernel's defaults; `kernel=6.1` says
-    /// whose rules are to hold [default: as the recording says]. With --live: set in the kernel, too;
-    /// several, with commas or given several times [default: none, mq-deadline, kyber, bfq]
-    #[arg(long, value_name = "NAME[:TUNABLE=VALUE,…]")]
+    #[arg(long, value_name = "NAME[:TUNABLE=VALUE,…]", help = format!(
+        "Our scheduler, with tunables where they differ from the kernel's defaults; `kernel=6.1` says whose rules are \
+         to hold [default: as the recording says]. With --live: set in the kernel, too; several, with commas or given \
+         several times [default: {}]",
+        schedulers_in_words(is_multi_queue)
+    ))]
     scheduler: Vec<String>,
 
     /// Commands that the recorded device took at a time [default: as the tunables file says, or the
@@ -49,8 +52,10 @@ pub(crate) struct ConformArgs {
     #[arg(long, conflicts_with = "live")]
     non_rotational: bool,
 
-    /// Ticks per second of the recorded kernel [default: 1000; none, mq-deadline, kyber and bfq: 250]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help = format!(
+        "Ticks per second of the recorded kernel [default: {}]",
+        usual_hz_in_words()
+    ))]
     hz: Option<u32>,
 
     /// How long before the recording's time zero a tick began, in µs [default: searched for]
