@@ -4,6 +4,7 @@
 //! write or rename, would let that one choose what root runs.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -19,15 +20,39 @@ const NOWHERE: &str = "/nonexistent";
 static LEFT_OUT: OnceLock<Vec<LeftOut>> = OnceLock::new();
 
 /// A directory of PATH in which root does not look for programs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct LeftOut {
     /// As it stands there.
-    pub directory: PathBuf,
-    /// Why not, as a clause.
-    pub why: String,
+    directory: PathBuf,
+    why: Untrusted,
 }
 
-/// The PATH that root is to have instead of this one, and what is left out of it.
+/// Why root does not look in a directory. Users and groups are numbers until they are told: `getent`, which knows
+/// their names, would be looked for in that very directory.
+#[derive(Debug)]
+enum Untrusted {
+    Relative,
+    Way(WayError),
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.directory.as_os_str().is_empty() {
+            f.write_str("an empty entry")?;
+        } else {
+            self.directory.display().fmt(f)?;
+        }
+        match &self.why {
+            Untrusted::Relative => f.write_str(" (it is relative)"),
+            Untrusted::Way(WayError::Danger { at, danger }) => {
+                write!(f, " ({} can change {})", danger.who(), at.display())
+            }
+            Untrusted::Way(WayError::Unusable { source, .. }) => write!(f, " ({source})"),
+        }
+    }
+}
+
+/// The PATH that root is to have instead of this one, and what is left out of it. Starts no program: ours is not trusted yet.
 pub fn of_root(path: &OsStr) -> (OsString, Vec<LeftOut>) {
     let mut left_out = Vec::new();
     let mut kept: Vec<&OsStr> = Vec::new();
@@ -55,15 +80,7 @@ pub fn note(left_out: Vec<LeftOut>) {
 /// What was left out of our own PATH, as a sentence; nothing if nothing was.
 pub fn left_out() -> Option<String> {
     let left_out = LEFT_OUT.get().filter(|left_out| !left_out.is_empty())?;
-    let each = left_out.iter().map(|one| {
-        let directory = if one.directory.as_os_str().is_empty() {
-            "an empty entry".into()
-        } else {
-            one.directory.display().to_string()
-        };
-        format!("{directory} ({})", one.why)
-    });
-    let each: Vec<String> = each.collect();
+    let each: Vec<String> = left_out.iter().map(ToString::to_string).collect();
     Some(format!(
         "of PATH, root leaves out what others can change: {}",
         each.join(", ")
@@ -71,9 +88,9 @@ pub fn left_out() -> Option<String> {
 }
 
 /// Why root is not to look there.
-fn check(directory: &Path) -> Result<(), String> {
+fn check(directory: &Path) -> Result<(), Untrusted> {
     if !directory.is_absolute() {
-        return Err("it is relative".into());
+        return Err(Untrusted::Relative);
     }
     let trusted = Trusted {
         runner: 0,
@@ -84,13 +101,7 @@ fn check(directory: &Path) -> Result<(), String> {
         let there = directory.ancestors().find_map(|at| at.canonicalize().ok());
         check_each(&there.unwrap_or_else(|| "/".into()), trusted)
     });
-    match checked {
-        Ok(()) => Ok(()),
-        Err(WayError::Danger { at, danger }) => {
-            Err(format!("{} can change {}", danger.who(), at.display()))
-        }
-        Err(WayError::Unusable { source, .. }) => Err(source.to_string()),
-    }
+    checked.map_err(Untrusted::Way)
 }
 
 /// The same as [`check_way`], but for groups in which there is nobody, as Debian's `staff`, which may write `/usr/local/bin`.
@@ -152,6 +163,7 @@ fn is_of_nobody_in(groups: &str, users: &str, gid: u32) -> bool {
 mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
+    use std::process::Command;
 
     use super::*;
 
@@ -220,6 +232,39 @@ mod tests {
         for path in ["", ".", &of_user] {
             assert_eq!(of_root(OsStr::new(path)).0, NOWHERE);
         }
+    }
+
+    /// The test is run again in a process of its own, whose PATH leads to a user's `getent` first.
+    #[test]
+    fn while_path_is_looked_at_no_program_of_it_is_run() {
+        const PATH_OF_TEST: &str = "IOSCHED_TEST_PATH";
+        if let Some(path) = std::env::var_os(PATH_OF_TEST) {
+            let (_, left_out) = of_root(&path);
+            assert_eq!(left_out.len(), 1);
+            return;
+        }
+        if !iosched_testing::is_root() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let ran = dir.path().join("ran");
+        let getent = dir.path().join("getent");
+        fs::write(&getent, format!("#!/bin/sh\n: >{}\n", ran.display())).unwrap();
+        fs::set_permissions(&getent, Permissions::from_mode(0o755)).unwrap();
+        chown(dir.path(), Some(65534), None).unwrap();
+        let path = format!("{}:/usr/bin:/bin", dir.path().display());
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        let name = "program_path::tests::while_path_is_looked_at_no_program_of_it_is_run";
+        again.args(["--exact", name]).env("PATH", &path);
+        let output = again.env(PATH_OF_TEST, &path).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.contains("1 passed"), "{said}");
+        assert!(!ran.exists(), "a user's program was run as root");
+        // Who it is is told later, when only root's directories are left.
+        let (_, left_out) = of_root(OsStr::new(&path));
+        let why = format!("{0} ({{}} can change {0})", dir.path().display());
+        let nobody = Danger::Owner(65534).who();
+        assert_eq!(left_out[0].to_string(), why.replace("{}", &nobody));
     }
 
     #[test]
