@@ -318,11 +318,7 @@ fn what_is_no_complete_results_of_this_write_up_is_refused_and_the_document_stay
             kept.replacen("\"lower\":0.", "\"lower\":-0.", 1),
             "a ratio is missing",
         ),
-        (
-            "4",
-            without_trials(&kept),
-            "a ratio has no trials",
-        ),
+        ("4", without_trials(&kept), "a ratio has no trials"),
     ] {
         fs::write(dir.path().join("results.jsonl"), &results).unwrap();
         for option in ["--tables", "--document"] {
