@@ -36,37 +36,37 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Show every block device, its stack, and the schedulers it offers
     List(list::ListArgs),
-    /// Say what each disk should have without measuring, with the source and the doubt
+    /// Recommend a scheduler for each disk without measuring, with sources and caveats
     Advise(advise::AdviseArgs),
     /// Switch a disk's scheduler now, with read-back
     Set(set::SetArgs),
     /// Measure every scheduler under a load until the answer is known
     Tune(Box<tune::TuneArgs>),
-    /// Show a record again: text, JSON, CSV, tables that people know
+    /// Print the results of a recorded run again, as text, HTML, JSON, CSV and others
     Report(report::ReportArgs),
-    /// Gather what many machines measured, and show what it says of a drive
+    /// Collect results of many machines, and show what they say about a drive
     Evidence(evidence::EvidenceArgs),
-    /// See live what each device does, and switch its scheduler
+    /// Show live statistics of each device, and switch schedulers
     Watch(watch::WatchArgs),
-    /// Make a scheduler stay over reboots, by udev and a policy file
+    /// Keep a scheduler across reboots, with a policy file and udev rules
     Persist(persist::PersistArgs),
-    /// Bring the policy file into force
+    /// Set every disk as the policy file says
     Apply(apply::ApplyArgs),
     /// Check disks against the policy, and name what overrides it
     Check(check::CheckArgs),
-    /// Take the last change back
+    /// Undo the last change
     Undo(undo::UndoArgs),
-    /// Show what was changed when, by which command, why
+    /// Show past changes: when, by which command, and why
     Log(log::LogArgs),
-    /// Put back what an interrupted run left
+    /// Restore the state of disks that an interrupted run left changed
     Restore(restore::RestoreArgs),
-    /// Make a disk model a block device, and take it away again
+    /// Create, list and remove block devices that behave like a disk model
     Emulate(emulate::EmulateArgs),
     /// Run a load under schedulers on a disk model, in virtual time
     Simulate(Box<simulate::SimulateArgs>),
-    /// Follow recordings of a kernel's scheduler with ours, and count where they agree
+    /// Compare our schedulers with recordings of a kernel's, decision by decision
     Conform(conform::ConformArgs),
-    /// Check by simulation that the answers of tune keep what they promise
+    /// Check by simulation how often the answers of tune are right
     Calibrate(calibrate::CalibrateArgs),
     /// Print a completion script for your shell
     Completions(completions::CompletionsArgs),
@@ -80,13 +80,13 @@ pub(crate) enum Command {
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done                              8  not permitted (run it as root)
-  1  failed otherwise                  9  device busy, or in another run
+  1  any other failure                 9  device busy, or in another run
   2  bad arguments or job file        10  a program or kernel feature is missing
   3  no such device, directory, file  11  refused: it could destroy data
   4  no scheduler to choose           12  record or results directory unusable
   5  scheduler not offered            13  the load failed under every arm
   6  bad tunable or value             14  the device vanished
-  7  the kernel did not take it       15  the device does not support the switch
+  7  the kernel rejected a setting    15  the device does not support the switch
                                      16  a file of the system is unusable
                                      130  interrupted (everything was put back)
 tune and report, with --exit-code: 0 a winner, 20 equal, 21 undecided";

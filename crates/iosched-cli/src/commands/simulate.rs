@@ -41,11 +41,11 @@ Examples:
   iosched simulate --load examples/control-groups.fio --scheduler cfq
       control groups with weights
   iosched simulate --trace sda.blktrace.0 --size 4T
-      what blktrace recorded on all CPUs, each access at its time
+      a blktrace recording of all CPUs, each access at its recorded time
   iosched simulate --trace hm_0.csv.gz --speed 4 --wrap
       a published trace, four times as fast, folded onto the disk
   iosched simulate --trace sda.blkparse.txt --closed --scheduler cfq
-      each process waits for what it waited for, and thinks as long
+      a closed loop: the recorded waits and think times, not the recorded times
 ")]
 pub(crate) struct SimulateArgs {
     /// Disk model: a name (see `iosched emulate models`), or a .toml file of your own
@@ -71,15 +71,15 @@ pub(crate) struct SimulateArgs {
     )]
     load: String,
 
-    /// Compare the disk with a drive: measured response times in DiskSim's validation format
+    /// Compare the model with a drive, whose response times are in DiskSim's validation format
     #[arg(long, value_name = "FILE", conflicts_with_all = ["trace", "load", "scheduler", "events", "csv"])]
     check_response: Option<PathBuf>,
 
-    /// State that the scheduler begins with (cfq: average, last-position; bfq: see its page)
+    /// Initial state of the scheduler (cfq: average, last-position; bfq: see docs/schedulers/bfq.md)
     #[arg(long, value_name = "NAME=VALUE,…")]
     initial: Option<String>,
 
-    /// Commands that the disk takes at a time [default: as its model]
+    /// Queue depth of the disk [default: the model's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=65536))]
     queue_depth: Option<u64>,
 
@@ -91,13 +91,13 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "ON|OFF", value_parser = ["on", "off"])]
     write_cache: Option<String>,
 
-    /// Let all that the disk does take N times as long
+    /// Make the disk N times slower
     #[arg(long, value_name = "N")]
     slow_down: Option<NonZeroU32>,
 
     #[arg(long, value_name = "N", help = format!(
-        "Requests of each kind that may wait (`queue/nr_requests`; default: 128; {}: twice the queue depth, 256 at most, \
-         as {direct} with --scsi; otherwise {direct} has the disk's own, whatever is said here)",
+        "Requests of each kind that may be queued (`queue/nr_requests`) [default: 128; {}, and {direct} with --scsi: \
+         twice the queue depth, at most 256]. Without --scsi, {direct} always has as many as the disk's queue depth",
         schedulers_in_words(|info| is_multi_queue(info) && !info.direct),
         direct = schedulers_in_words(|info| info.direct)
     ))]
@@ -114,29 +114,29 @@ pub(crate) struct SimulateArgs {
     ))]
     hz: Option<u32>,
 
-    /// How long before the run a tick began, in µs
+    /// Time since the last timer tick when the run begins, in µs
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 0.0)]
     tick_phase: f64,
 
-    /// Commands that the disk accepts at a time: it gives back what the driver sends beyond that, as a
-    /// SCSI disk whose task set is full [default: all]
+    /// Commands that the disk accepts at a time: it returns what the driver sends beyond that, like a
+    /// SCSI disk whose task set is full [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=4096))]
     device_limit: Option<u64>,
 
     #[arg(long, help = format!(
-        "The disk is attached as SCSI and SATA disks are: {} are asked only when it has a slot [default: as on loop, \
-         virtio and NVMe, one request ahead]",
+        "Attach the disk as SCSI and SATA disks are: {} dispatch only when it has a free slot [default: one request \
+         ahead, as on loop, virtio and NVMe]",
         schedulers_in_words(is_multi_queue)
     ))]
     scsi: bool,
 
-    /// The host around the disk is as around a disk of `iosched emulate`: the loop driver gives it
-    /// nothing else while it flushes, and the server takes in what is written page by page
+    /// Simulate the host of an emulated disk (`iosched emulate`): the loop driver sends it nothing else
+    /// during a flush, and its server takes in written data page by page
     #[arg(long, conflicts_with = "cpus")]
     emulated: bool,
 
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024), help = format!(
-        "Let requests of {} cost time on this many processors, as on a machine with a fast drive [default: they cost none]",
+        "Number of processors, on which each request of {} costs time, as with a fast drive [default: they cost none]",
         schedulers_in_words(is_multi_queue)
     ))]
     cpus: Option<u64>,
@@ -147,32 +147,32 @@ pub(crate) struct SimulateArgs {
     hardware_queues: Option<u64>,
 
     #[arg(long, value_name = "TIME", help = format!(
-        "Write-back throttling: the latency that reads should not exceed while the page cache is written, as in \
-         `queue/wbt_lat_usec` (Linux: 2ms on flash, 75ms on disks; default: off). Not with {}",
+        "Write-back throttling: target latency of reads while the page cache is written back, as in \
+         `queue/wbt_lat_usec` (Linux: 2ms on flash, 75ms on hard disks) [default: off]. Not with {}",
         schedulers_in_words(|info| !is_multi_queue(info))
     ))]
     wbt_lat: Option<Span>,
 
-    /// Memory of which a part may be dirty, for jobs that write with direct=0
+    /// Memory of the simulated machine, which limits dirty pages of jobs that write with direct=0
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_memory)]
     memory: Bytes,
 
-    /// Percent of it that are dirty at most (`vm.dirty_ratio`)
+    /// Percentage of --memory that may be dirty (`vm.dirty_ratio`)
     #[arg(long, default_value_t = 20, value_name = "PERCENT",
           value_parser = clap::value_parser!(u8).range(0..=100))]
     dirty_ratio: u8,
 
-    /// Percent of it from which on dirty pages are written (`vm.dirty_background_ratio`)
+    /// Percentage of --memory above which dirty pages are written back (`vm.dirty_background_ratio`)
     #[arg(long, default_value_t = 10, value_name = "PERCENT",
           value_parser = clap::value_parser!(u8).range(0..=100))]
     dirty_background_ratio: u8,
 
-    /// Same seed, same run
+    /// Seed of all random choices: the same seed gives the same run
     #[arg(long, default_value_t = 0)]
     seed: u64,
 
-    /// End after so much simulated time, if the load has not ended before [default: 10s, for a
-    /// trace its end]
+    /// Stop after this much simulated time, unless the load ends first [default: 10s; for a trace, its
+    /// end]
     #[arg(long, value_name = "TIME")]
     until: Option<Span>,
 

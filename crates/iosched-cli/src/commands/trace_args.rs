@@ -18,19 +18,19 @@ pub(crate) struct TraceArgs {
     #[arg(long, value_name = "FORMAT", requires = "trace", value_parser = parse_format)]
     trace_format: Option<Format>,
 
-    /// Of a trace of several devices this one, or `all`, one after the other on the disk
+    /// Which device to replay from a trace of several, or `all`: placed one after the other on the disk
     #[arg(long, value_name = "NAME", requires = "trace")]
     trace_device: Option<String>,
 
-    /// Each access after those that its process waited for, not at its time
+    /// Issue each access when those that its process waited for are done, not at its recorded time
     #[arg(long, requires = "trace", conflicts_with = "speed")]
     closed: bool,
 
-    /// Divide the times between accesses by this
+    /// Replay this many times as fast: times between accesses are divided by it
     #[arg(long, value_name = "FACTOR", requires = "trace", value_parser = parse_speed)]
     speed: Option<f64>,
 
-    /// Fold what lies beyond the end of the disk back onto it
+    /// Wrap accesses beyond the end of the disk around to its beginning
     #[arg(long, requires = "trace")]
     wrap: bool,
 }

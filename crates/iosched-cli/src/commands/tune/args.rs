@@ -53,9 +53,9 @@ ratio to the baseline (the scheduler that was active) within a round. The run
 stops when the answer is known, or when its budget is spent. Nothing on a raw
 device is ever written without --destroy-data.
 
-On an emulated disk with a scheduler inside (`emulate create --scheduler`), an
-arm is one that is served there, with the kernel's queue above at none: cfq, or
-served/cfq, as it is shown. kernel/mq-deadline is the kernel's, above.")]
+On an emulated disk with a scheduler inside (`emulate create --scheduler`), cfq
+(shown as served/cfq) is the scheduler inside the disk, while the kernel's queue
+above it has none; kernel/mq-deadline is the kernel's own, above the disk.")]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a switch of the command line"
@@ -64,8 +64,8 @@ pub(crate) struct TuneArgs {
     /// Device, directory or file to measure on; none: an emulated hdd-7200
     pub(super) target: Option<String>,
 
-    /// Touch no device: run the loads under our own schedulers over this disk model, in virtual time
-    /// (done by itself where no target is named and no emulated disk can be made)
+    /// Use no device: run the loads on this disk model under our own schedulers, in virtual time
+    /// (the default if no target is given and no emulated disk can be created)
     #[arg(
         long,
         value_name = "MODEL",
@@ -73,8 +73,9 @@ pub(crate) struct TuneArgs {
     )]
     pub(super) simulate: Option<String>,
 
-    /// Make an emulated disk of this model (a name of `iosched emulate models`, or a .toml file) for the run, remove it
-    /// afterwards; arms that this kernel does not have (cfq, deadline, noop) are served inside it, and then all plain names
+    /// Create an emulated disk of this model (a name of `iosched emulate models`, or a .toml file) for the run, and remove
+    /// it afterwards. If an arm names a scheduler that this kernel lacks (cfq, deadline, noop), all plain names are
+    /// served inside the disk
     #[arg(
         long,
         value_name = "MODEL",
@@ -82,11 +83,11 @@ pub(crate) struct TuneArgs {
     )]
     pub(super) emulate: Option<String>,
 
-    /// Size of that disk, for example 32G [default: the model's]
+    /// Size of the emulated disk, for example 32G [default: the model's]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "emulate", conflicts_with = "simulate")]
     pub(super) size: Option<Bytes>,
 
-    /// How many commands that disk takes at once [default: the model's]
+    /// Queue depth of the emulated disk [default: the model's]
     #[arg(
         long,
         value_name = "N",
@@ -95,7 +96,7 @@ pub(crate) struct TuneArgs {
     )]
     pub(super) queue_depth: Option<usize>,
 
-    /// Let all that disk does take N times as long: for one that is too fast for this machine
+    /// Make the emulated disk N times slower, if this machine cannot keep up with the model
     #[arg(
         long,
         value_name = "N",
@@ -107,16 +108,16 @@ pub(crate) struct TuneArgs {
     #[arg(long = "load", value_name = "LOAD[:WEIGHT]", help = load_help())]
     pub(super) loads: Vec<String>,
 
-    /// Command that is run once before the first trial of a load that is a command
+    /// For a load that is a command: run this once, before the first trial
     #[arg(long, value_name = "COMMAND")]
     pub(super) setup: Option<String>,
 
-    /// Command that is run before each trial of a load that is a command, not counted
+    /// For a load that is a command: run this before each trial; its time does not count
     #[arg(long, value_name = "COMMAND")]
     pub(super) prepare: Option<String>,
 
-    /// What decides a load that is a command: time, a regular expression whose first group is a
-    /// number in its output, or a JSON pointer (/a/b) [default: time]
+    /// For a load that is a command: the number that decides. time, a regular expression whose first
+    /// group matches a number in the output, or a JSON pointer (/a/b) [default: time]
     #[arg(long, value_name = "METRIC")]
     pub(super) metric: Option<String>,
 
@@ -141,7 +142,7 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_parser = parse_objective)]
     pub(super) objective: Option<Objective>,
 
-    /// What an arm must keep of the baseline to be allowed to win: throughput>=0.95; repeatable
+    /// Ratio to the baseline that an arm must reach to win, for example throughput>=0.95; repeatable
     #[arg(long = "require", value_name = "REQUIREMENT", value_parser = parse_requirement)]
     pub(super) requirements: Vec<Requirement>,
 
@@ -153,25 +154,25 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_parser = parse_confidence)]
     pub(super) confidence: Option<f64>,
 
-    /// Rounds at the most [default: 30]
+    /// Maximum number of rounds [default: 30]
     #[arg(long)]
     pub(super) rounds: Option<u32>,
 
-    /// Exactly so many rounds of all arms, with classical t intervals, instead of stopping when known
+    /// Run exactly this many rounds of all arms, with classical t intervals, instead of stopping at an answer
     #[arg(long, value_name = "N", conflicts_with = "rounds")]
     pub(super) fixed_rounds: Option<u32>,
 
-    /// Time for all measuring, preparation included (10m, 2h), never exceeded: trials are made shorter for it
-    /// unless --runtime says how long they are; runs until steady take half of it at the most
+    /// Time limit for all measuring, preparation included (10m, 2h). Trials are shortened to fit, unless
+    /// --runtime sets their length; reaching a steady state takes at most half of it
     /// [default: none; 3m on the emulated disk]
     #[arg(long, value_name = "DURATION")]
     pub(super) budget: Option<Span>,
 
-    /// Run time of each trial [default: the job file's, or 10s; 3s on the emulated disk]
+    /// Run time of each trial [default: the job file's, or 10s; 2s on the emulated disk]
     #[arg(long, value_name = "DURATION")]
     pub(super) runtime: Option<Span>,
 
-    /// Time at the start of each trial that does not count [default: none]
+    /// Time to leave out of the measurement at the start of each trial [default: none]
     #[arg(long, value_name = "DURATION")]
     pub(super) ramp: Option<Span>,
 
@@ -179,7 +180,7 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "DURATION")]
     pub(super) timeout: Option<Span>,
 
-    /// Source of all chance: the same seed gives the same orders and offsets [default: random]
+    /// Seed of all random choices: the same seed gives the same order of arms and the same offsets [default: random]
     #[arg(long)]
     pub(super) seed: Option<u64>,
 
@@ -197,7 +198,7 @@ pub(crate) struct TuneArgs {
     pub(super) precondition: bool,
 
     /// Make a file system on the device for the run, and remove it afterwards: for loads that need a
-    /// directory (with --destroy-data; on an emulated disk of the run's own it is ext4 by itself)
+    /// directory (with --destroy-data; the run's own emulated disk gets ext4 by default)
     #[arg(
         long,
         value_name = "ext4|xfs|btrfs|f2fs",
@@ -226,7 +227,7 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
 
-    /// Tell by the exit code what the answer is: 0 a winner, 20 equal (or near enough to the best), 21 undecided
+    /// Report the answer in the exit code: 0 a winner, 20 equal (or near enough to the best), 21 undecided
     #[arg(long, conflicts_with = "dry_run")]
     pub(super) exit_code: bool,
 
@@ -234,17 +235,17 @@ pub(crate) struct TuneArgs {
     #[arg(long)]
     pub(super) no_html: bool,
 
-    /// Go on with an interrupted run, or with one whose budget was spent (give a larger one); an emulated disk of the
-    /// run's own is made again as it was, empty
+    /// Continue a run that was interrupted, or whose budget was spent (give a larger one); the run's own emulated
+    /// disk is created again, empty
     #[arg(long, value_name = "DIR", conflicts_with_all = ["target", "out"])]
     pub(super) resume: Option<PathBuf>,
 
-    /// Print the plan and its time, and do nothing
+    /// Print the plan and how long it could take, and do nothing
     #[arg(long)]
     pub(super) dry_run: bool,
 
-    /// Allow loads that write to the raw device; name the device again if it holds something; with --resume
-    /// it has to be given again
+    /// Allow loads that write to the raw device; name the device here if it is not empty; needed again
+    /// with --resume
     #[arg(
         long,
         value_name = "DEVICE",
@@ -295,8 +296,8 @@ fn load_help() -> String {
         .map(|load| format!("{} ({})", load.name, load.summary))
         .collect();
     format!(
-        "Load to run, repeatable: a fio job file; 'command: PROGRAM …' (sh: before it for a shell); one \
-         of those with options, as in pgbench:scale=10,clients=20 (their values here are the defaults): \
+        "Load to run, repeatable: a fio job file; 'command: PROGRAM …' ('command: sh: …' for a shell); one \
+         with options, as in pgbench:scale=10,clients=20 (the values listed here are the defaults): \
          pgbench (scale=50, clients=100, threads=2, transactions=… or time=60, mode=tpcb, \
          select, simple-update or FILE, protocol=…), responsiveness (readers=10, random-readers=0, \
          writers=0, random-writers=0, size=256m, starts=3, command=…), desktop (starts=5, seconds=20, \
