@@ -1,7 +1,7 @@
-//! Flushes: that what was acknowledged is on the medium. Many who ask share one command.
+//! Flushes, which put acknowledged writes on the medium. Several requests to flush share one command.
 //!
-//! Follows Linux 4.19: whoever asks while a flush runs, or while a write runs that is to be followed by
-//! one, waits for the next; but nobody makes others wait for longer than five seconds.
+//! Follows Linux 4.19: while a flush is in flight, or a write that a flush has to follow, those that
+//! arrive wait for the next flush; writes hold it back for at most five seconds.
 
 use super::{Outputs, Subject, Token};
 use crate::request::{Action, ProcessId, RequestId};

@@ -1,11 +1,11 @@
-//! Merging: where a bio finds a request that takes it, and requests that become one.
+//! Merging: of bios into requests, and of requests with each other.
 //!
 //! Follows `block/blk-core.c`, `blk-merge.c` and `elevator.c` (Linux 4.19), and for lists by CPU
 //! `blk-mq-sched.c` (Linux 6.12). Where a bio looks, in order: the requests that its process holds back
 //! in a plug; the request that was last merged or inserted; the end of any request in the scheduler
 //! (back merge); the scheduler's own order (front merge). A request that grew may become contiguous with
-//! its neighbour; one that comes out of a plug is itself tried as the continuation of another. Schedulers
-//! that keep lists by CPU have bios merge with what stands in these and nowhere else. Left out: limits
+//! its neighbour; one that leaves a plug may itself merge into another. With schedulers that keep a list
+//! for each CPU, a bio merges with a request in such a list and nowhere else. Left out: limits
 //! other than the size (segments, chunk boundaries), integrity data, discards of several ranges.
 
 use super::merge_hash::MergeHash;

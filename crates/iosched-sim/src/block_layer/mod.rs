@@ -1,21 +1,21 @@
 //! Linux's two block layers, each one state machine without clock, disk or processes.
 //!
-//! What happens goes in (`RequestQueue`), what is to be done comes out (`Outputs`); time is an
-//! argument. A bio's way, in the order of the modules:
+//! Events go in (`RequestQueue`), actions come out (`Outputs`); time is an argument. The path of a bio,
+//! in the order of the modules:
 //!
 //! - `single_queue`: Linux 4.19's block layer, with its `pool` of requests
 //! - `multi_queue`: today's; `tag_set` and `throttle` say who may have a request, `hw_queue` when the
 //!   scheduler is asked
-//! - `submitter`: requests that a process holds back in a plug, and bios that sleep with it
-//! - `merging`: where a bio finds a request that takes it (`merge_hash`), and requests that become one
-//! - `tag_steal`, `worker_delay`: who is first of those that a completion wakes
+//! - `submitter`: a process's plug, and its bios that wait for a request
+//! - `merging`: of bios into requests (found by `merge_hash`), and of requests with each other
+//! - `tag_steal`, `worker_delay`: which of the threads that a completion wakes runs first
 //! - `carried`: the bios that requests carry
 //! - `flush`: flushes, and writes that one is to follow
 //!
 //! Drivers: [`simulate`](crate::simulate) in virtual time, with processes that wait and a disk model;
-//! [`serve`](crate::serve) by a real clock, for programs that somebody else runs;
-//! [`conform`](crate::conform) by a recording, which says when what was done: it goes through the same
-//! rules for merging and for the run of a queue.
+//! [`serve`](crate::serve) by a real clock, for real programs;
+//! [`conform`](crate::conform) by the times in a recording, with the same rules for merging and for
+//! running a queue.
 
 mod carried;
 mod flush;

@@ -1,7 +1,7 @@
-//! Free requests: `nr_requests` of each kind, and who waits for one.
+//! Free requests: `nr_requests` of each kind, and the processes that wait for one.
 //!
-//! Follows Linux 4.19: the process that takes the last one, and each that has waited, may take a batch
-//! beyond it, up to half as many again, so that it does not sleep for every single request.
+//! Follows Linux 4.19: the process that takes the last one, and each that has waited, may allocate a
+//! batch beyond the limit, up to half as many again, so that it does not sleep for every single request.
 
 use std::collections::VecDeque;
 

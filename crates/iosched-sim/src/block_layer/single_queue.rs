@@ -1,10 +1,10 @@
 //! Linux 4.19's single-queue block layer.
 //!
 //! A process that submits several bios plugs them; bios merge; a request waits for a free place in the
-//! pool; a flush goes to the device before everything else, and so does a write that is to be on the
-//! medium, which a flush follows (no drive is taken to know better); the driver asks the scheduler after
-//! each unplug, unplugged insert, completion and timer, and looks at one request more than the device
-//! takes, which then cannot be overtaken.
+//! pool; a flush goes to the device before all other requests, and so does a write that has to reach the
+//! medium, which a flush follows (no drive is assumed to support FUA); the driver asks the scheduler after
+//! each unplug, unplugged insert, completion and timer, and fetches one request more than the device
+//! accepts, which is then fixed as the next.
 //!
 //! Follows `block/blk-core.c` and `drivers/scsi/scsi_lib.c` (Linux 4.9 and 4.19).
 

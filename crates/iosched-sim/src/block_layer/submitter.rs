@@ -1,5 +1,5 @@
-//! What a process has on its way to the block layer: requests that its plug holds back, and bios that
-//! sleep with it.
+//! A process as the block layer sees it: the requests in its plug, and the bios that it sleeps with until
+//! there is a request or tag for them.
 
 use std::collections::VecDeque;
 

@@ -1,10 +1,10 @@
-//! How often a process that is woken for a tag comes too late for it.
+//! How often a process that is woken for a tag loses it to another one.
 //!
-//! The process whose request gave the tag back is woken just before. Which of the two the kernel's
-//! scheduler of processes lets run first depends on where it puts them and on all else that runs:
-//! where the waiter's processor is idle and has to be fetched out of its sleep it comes too late nearly
-//! always; on one processor that both share it is owed the time that it waited for nothing, and comes
-//! sooner the next time. None of this is simulated. A run is told how often it happens.
+//! The process whose request freed the tag is woken just before. Which of the two runs first depends on
+//! where the kernel's process scheduler puts them and on other processes: if the waiter's processor is
+//! idle and has to leave a sleep state, the waiter is nearly always late; if both share a processor, the
+//! waiter is credited with the time that it waited, and runs sooner the next time. None of this is
+//! simulated. How often it happens is a parameter of the run.
 
 use crate::units::{Nanos, Time};
 

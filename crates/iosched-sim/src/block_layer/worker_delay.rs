@@ -1,8 +1,8 @@
 //! How long it takes until the kernel's worker runs a hardware queue that waited for a completion.
 //!
-//! A completion wakes the process that waited for it, perhaps another that waits for a tag, and the worker. Who is first
-//! decides: a process that comes before the worker finds the requests of others still in the scheduler. If each took always
-//! as long, one of them would always be first. The worker's time is drawn, from what was measured.
+//! A completion wakes the process that waited for it, perhaps another one that waits for a tag, and the worker. Their order
+//! matters: a process that runs before the worker still finds other requests in the scheduler. With constant delays the same
+//! one would always be first, so the worker's delay is drawn from a measured distribution.
 
 use crate::random::Random;
 use crate::units::Nanos;

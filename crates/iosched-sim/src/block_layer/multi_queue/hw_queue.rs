@@ -1,11 +1,11 @@
-//! A hardware queue of the multi-queue block layer: what stands before the device, when the scheduler
-//! is asked, and when the queue is run again.
+//! A hardware queue of the multi-queue block layer: its dispatch list, when it asks the scheduler for
+//! requests, and when it is run again.
 //!
 //! Follows `block/blk-mq-sched.c` and `block/blk-mq.c` (Linux 6.1 to 6.12). A run issues the dispatch
 //! list; only when the device has taken all of that is the scheduler asked, for one request or, if the
-//! device was not busy of late, for as many as there is room for; these are issued, and the scheduler
-//! is asked again. A run goes on in steps ([`Next`]): who drives it does what that says, tells what came of
-//! it, and is told the next step. In a recording other things happen between two of them.
+//! device was not busy recently, for as many as there is room for; these are issued, and the scheduler
+//! is asked again. A run consists of steps ([`Next`]): the driver performs one, reports its result and
+//! gets the next. In a recording other events may come between two steps.
 
 use std::collections::VecDeque;
 

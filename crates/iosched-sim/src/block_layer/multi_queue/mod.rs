@@ -3,12 +3,12 @@
 //! A CPU submits to its hardware queue, which has its own tags (`tag_set`), dispatch list (`hw_queue`) and
 //! room in the device; a scheduler may be one for all of them. A request needs a scheduler tag from
 //! allocation to completion and a driver tag while the device has it; without a scheduler the two are
-//! one. What the scheduler dispatched and the device has no room for stands in the dispatch list, which goes
-//! first. The scheduler is asked after inserts, after each issue, after a completion if one was waited
-//! for, and some ticks after a run that dispatched nothing. A flush goes to the device before everything
-//! else; a write that is to be on the medium passes the scheduler by, and a flush follows it: flushes
-//! take the first hardware queue. Each that a process asks for has a tag like other requests, and all
-//! who wait share one command.
+//! one. Requests that were dispatched while the device had no room are kept in the dispatch list, which is
+//! issued first. The scheduler is asked after inserts, after each issue, after a completion that the queue
+//! waited for, and some ticks after a run that dispatched nothing. A flush goes to the device before all
+//! other requests. A write that has to reach the medium (FUA) bypasses the scheduler, and a flush follows
+//! it. Flushes use the first hardware queue; each one has a tag like other requests, and all that are
+//! waiting share one command.
 //!
 //! Before all this, writes of the page cache may have to wait (`throttle`).
 //!

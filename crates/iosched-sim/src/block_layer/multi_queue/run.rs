@@ -1,4 +1,4 @@
-//! From the scheduler to the device, and what comes back.
+//! From the scheduler to the device, and completions on the way back.
 
 use super::super::flush::{Flushes, Flushing};
 use super::super::{Outputs, trace_request};

@@ -1,9 +1,9 @@
-//! Write-back throttling: while reads take longer than they should, few writes of the page cache may
-//! be under way.
+//! Write-back throttling: while reads take longer than their target latency, few writes of the page
+//! cache may be in flight.
 //!
-//! Follows `block/blk-wbt.c` and `blk-rq-qos.c` (Linux 6.12). Direct writes and reads go past it. The
-//! flusher's writes are background writes, those of a sync are not. Left out: writes that memory
-//! reclaim makes, and asynchronous ones that are not background writes (there are none here).
+//! Follows `block/blk-wbt.c` and `blk-rq-qos.c` (Linux 6.12). Reads and direct writes are not throttled.
+//! The flusher's writes are background writes, those of a sync are not. Left out: writes of memory
+//! reclaim, and asynchronous writes other than background ones (there are none here).
 
 use std::collections::VecDeque;
 

@@ -1,17 +1,16 @@
-//! Where processes stand that sleep until a hardware queue has a tag for them.
+//! The wait queues of processes that sleep until a hardware queue has a free tag.
 //!
-//! Not one queue but eight. Who goes to sleep stands at the end of one, the next who does in the
-//! next. A tag that is given back wakes the first of one queue, the next tag that of the next, empty
-//! ones passed over. Who is woken takes its place for another sleep before it looks for a tag, whether
-//! it finds one or not; so it does not matter how long it has slept, places are skipped, and the
-//! queues differ in length: the same number of tags goes to each, and in a long one they last
-//! longer. Of a bitmap of 16 tags and more every second and up to every eighth that is given back wakes
-//! as many at a time.
+//! There are eight queues. Successive sleepers join successive queues, at the end. A freed tag wakes the
+//! first sleeper of one queue, the next freed tag that of the next queue; empty queues are skipped. A
+//! process that wakes reserves its place for another sleep before it looks for a tag, whether it gets one
+//! or not. So places are skipped and the queues differ in length; each queue gets the same number of
+//! tags, so that sleepers in a long queue wait longer. With a bitmap of 16 tags or more, only every second
+//! up to every eighth freed tag wakes anyone, and then as many at a time.
 //!
-//! Facts: `lib/sbitmap.c`, `blk_mq_get_tag` (Linux 6.8 to 6.18). In recordings with the events of the
-//! process scheduler these rules said for hundreds of wakes in a row who was woken next, until two
-//! processors took places at a time (`docs/validation.md`). Left out: that, and that tags of kyber wake
-//! in batches, too, and those of mq-deadline in older kernels.
+//! Facts: `lib/sbitmap.c`, `blk_mq_get_tag` (Linux 6.8 to 6.18). In recordings with events of the process
+//! scheduler these rules predicted hundreds of wakes in a row, until two processors joined queues at the
+//! same time (`docs/validation.md`). Left out: that case, and batched wakes for tags of kyber, and of
+//! mq-deadline in older kernels.
 
 use std::collections::VecDeque;
 

@@ -1,9 +1,9 @@
-//! Processes that sleep in the kernel until there is a tag, and when they run again.
+//! Processes that sleep in the kernel until a tag is free, and when they run again.
 //!
-//! A freed tag goes back to the others, and a waiter is woken for it, whichever is first in
-//! `wait_queues`. Until that runs the tag is anyone's: the process whose request gave it back was woken
-//! just before, and takes it if it is back with its next request sooner. The waiter then finds nothing
-//! and sleeps again. Which of the two is first is drawn ([`TagSteal`]).
+//! A freed tag returns to the bitmap, and the first waiter in `wait_queues` is woken. Until it runs, any
+//! process can take the tag: the process whose request completed was woken just before, and takes it if
+//! it submits its next request sooner. The waiter then finds no tag and sleeps again. Which of the two is
+//! first is random ([`TagSteal`]).
 //!
 //! Facts: `blk_mq_get_tag` (Linux 6.12).
 
