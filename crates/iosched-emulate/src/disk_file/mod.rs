@@ -227,7 +227,8 @@ fn line_and_column(text: &str, at: usize) -> (usize, usize) {
 
 #[cfg(test)]
 mod tests {
-    use iosched_sim::disk::models;
+    use iosched_sim::disk::{ModelOptions, Parameters, models};
+    use iosched_sim::units::Bytes;
 
     use super::*;
 
@@ -352,6 +353,43 @@ mod tests {
             "{}",
             error(&small)
         );
+    }
+
+    /// An array of 256 flash drives of this size and so many dies each.
+    fn flash_array(bytes: u64, dies: usize) -> String {
+        let mut drive = Model::named("ssd-sata").unwrap();
+        drive.name = "mine".into();
+        if let Parameters::Ssd(ssd) = &mut drive.parameters {
+            ssd.capacity = Bytes::new(bytes).to_sectors();
+            ssd.dies = dies;
+        }
+        let mut model = Model::named("raid10-sas-ssd").unwrap();
+        if let Parameters::Array(array) = &mut model.parameters {
+            array.members = vec![drive; 256];
+            array.capacity = array.room();
+        }
+        to_toml(&model)
+    }
+
+    #[test]
+    fn an_array_of_the_largest_members_can_be_built_and_one_of_larger_ones_is_refused() {
+        const MOST: u64 = 64 << 40;
+        let largest = parse(&flash_array(MOST, 1024), Path::new("my.toml")).unwrap();
+        assert_eq!(largest.capacity().as_u64(), 128 * MOST);
+        assert!(largest.build(&ModelOptions::default()).is_ok());
+        for (text, expected) in [
+            (
+                flash_array(2 * MOST, 16),
+                "is of drives of 128 TiB: members hold 64 TiB or less",
+            ),
+            (
+                flash_array(MOST, 65_536),
+                "count has 16777216 dies up to this one, and all can have 262144 together",
+            ),
+        ] {
+            let said = error(&text);
+            assert!(said.contains(expected), "{said}");
+        }
     }
 
     fn error(text: &str) -> String {

@@ -1,7 +1,7 @@
 //! The keys of an array: its members, how they share the data, and the controller's cache.
 
 use iosched_sim::disk::array::{ArrayParameters, ControllerCache, Level};
-use iosched_sim::disk::{Model, ModelKind};
+use iosched_sim::disk::{Model, ModelKind, Parameters};
 use iosched_sim::units::{Bytes, Sectors};
 use serde::{Deserialize, Serialize};
 
@@ -145,11 +145,14 @@ fn members(keys: Vec<MemberKeys>) -> Result<Vec<Model>, Wrong> {
     const MOST: usize = 256;
     // Each drive has its own copy of what the file says of it.
     const MOST_TEXT: usize = 64 << 20;
+    // Each die has its own queue: more take gigabytes.
+    const MOST_DIES: usize = 256 << 10;
     if keys.is_empty() {
         let what = "is missing: an array has members, each [[array.member]] with count and model";
         return Err(Wrong::new("member", what));
     }
     let mut members = Vec::new();
+    let mut dies = 0;
     for (index, keys) in keys.into_iter().enumerate() {
         let within = |wrong: Wrong| wrong.within(&format!("member.{index}"));
         let number = count("count", keys.count, 1, MOST).map_err(within)?;
@@ -169,6 +172,14 @@ fn members(keys: Vec<MemberKeys>) -> Result<Vec<Model>, Wrong> {
             return Err(within(Wrong::new("count", what)));
         }
         let model = keys.drive().map_err(within)?;
+        if let Parameters::Ssd(ssd) = &model.parameters {
+            dies += ssd.dies * number;
+        }
+        if dies > MOST_DIES {
+            let what =
+                format!("has {dies} dies up to this one, and all can have {MOST_DIES} together");
+            return Err(within(Wrong::new("count", what)));
+        }
         members.extend(std::iter::repeat_n(model, number));
     }
     Ok(members)
@@ -191,7 +202,9 @@ impl MemberKeys {
     }
 
     fn drive(self) -> Result<Model, Wrong> {
+        // What every kind of drive can be made as; 256 of the largest are still a number of bytes.
         const LEAST: u64 = 16 << 20;
+        const MOST: u64 = 64 << 40;
         let drive = match (self.model, self.drive) {
             (Some(name), None) => Model::named(&name).map_err(|error| {
                 let own = "a drive of your own is written out as [array.member.drive]";
@@ -208,6 +221,13 @@ impl MemberKeys {
             return Err(Wrong::new(
                 "count",
                 format!("is of drives of {has}: members hold {least} or more"),
+            ));
+        }
+        if drive.capacity().as_u64() > MOST {
+            let (has, most) = (drive.capacity(), Bytes::new(MOST));
+            return Err(Wrong::new(
+                "count",
+                format!("is of drives of {has}: members hold {most} or less"),
             ));
         }
         if drive.kind() == ModelKind::Array {
