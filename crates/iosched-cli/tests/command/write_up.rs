@@ -59,6 +59,10 @@ fn help_names_every_option_and_what_cannot_be_is_refused_with_a_hint() {
             "--document writes, and --dry-run does not",
         ),
         (&["3", "--tables", "/nowhere"], "cannot read /nowhere"),
+        (
+            &["3", "--document", "a", "--tables", "b"],
+            "one file of results at a time: a or b",
+        ),
     ] {
         let output = write_up(real(), arguments);
         let said = text(&output.stderr);
@@ -274,6 +278,32 @@ fn tables_of_the_document_are_those_of_the_results_that_are_kept_beside_it() {
     }
 }
 
+#[test]
+fn a_place_that_cannot_be_made_and_a_command_that_is_none_are_refused() {
+    if !is_root() {
+        return;
+    }
+    if Command::new("jq").arg("--version").output().is_err() {
+        return lacks("jq");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("file"), "").unwrap();
+    std::os::unix::fs::symlink(at("nowhere"), at("link")).unwrap();
+    for (iosched, out, cause) in [
+        (real(), "file", "is there already"),
+        (real(), "link", "is there already"),
+        (real(), "file/below", "cannot make "),
+        (dir.path(), "new", "is missing, or no program"),
+    ] {
+        let output = write_up(iosched, &["3", "--out", at(out).to_str().unwrap()]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{out}: {said}");
+        assert!(said.contains(cause), "{out}: {said}");
+        assert!(!at("new").exists());
+    }
+}
+
 /// The same results, but that no trial of the first load is told.
 fn without_trials(results: &str) -> String {
     let mut lines: Vec<serde_json::Value> = results
@@ -296,6 +326,8 @@ fn what_is_no_complete_results_of_this_write_up_is_refused_and_the_document_stay
         ["write-ups.md", "write-ups/1.jsonl"].map(|file| fs::read(docs.join(file)).unwrap());
     let lines: Vec<&str> = kept.lines().collect();
     let without_second_load = [&lines[..1], &lines[2..]].concat().join("\n");
+    let mut of_one_disk = lines.clone();
+    of_one_disk.retain(|line| line.contains("\"disk\":\"raid5-15k\""));
     let dir = tempfile::tempdir().unwrap();
     for (number, results, cause) in [
         ("1", kept.clone(), "it is of 4"),
@@ -319,6 +351,22 @@ fn what_is_no_complete_results_of_this_write_up_is_refused_and_the_document_stay
             "a ratio is missing",
         ),
         ("4", without_trials(&kept), "a ratio has no trials"),
+        (
+            "4",
+            kept.replacen("\"trials\":[", "\"trials\":[null,", 1),
+            "a ratio has no trials",
+        ),
+        (
+            "4",
+            kept.replacen("\"concluded\":[[", "\"concluded\":[[1,", 1),
+            "a conclusion is missing",
+        ),
+        ("4", format!("{kept}{}\n", lines[1]), "a load is told twice"),
+        (
+            "4",
+            of_one_disk.join("\n"),
+            "it has nothing of raid10-sas-ssd, emulated",
+        ),
     ] {
         fs::write(dir.path().join("results.jsonl"), &results).unwrap();
         for option in ["--tables", "--document"] {
@@ -338,6 +386,54 @@ fn what_is_no_complete_results_of_this_write_up_is_refused_and_the_document_stay
     let after =
         ["write-ups.md", "write-ups/1.jsonl"].map(|file| fs::read(docs.join(file)).unwrap());
     assert!(before == after, "the document was changed");
+}
+
+#[test]
+fn a_document_in_which_tables_do_not_end_stays_as_it_is() {
+    if Command::new("jq").arg("--version").output().is_err() {
+        return lacks("jq");
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let dir = tempfile::tempdir().unwrap();
+    for part in ["scripts", "docs"] {
+        let copied = Command::new("cp")
+            .arg("-r")
+            .arg(root.join(part))
+            .arg(dir.path())
+            .status();
+        assert!(copied.unwrap().success());
+    }
+    let document = dir.path().join("docs/write-ups.md");
+    let whole = fs::read_to_string(&document).unwrap();
+    let end = "\n<!-- end of tables -->\n";
+    for number in ["1", "4"] {
+        // The end of its own tables; after those of 1 others have one.
+        let (before, after) = whole
+            .split_once(&format!("\n<!-- tables of {number} -->\n"))
+            .unwrap();
+        let damaged = format!(
+            "{before}\n<!-- tables of {number} -->\n{}",
+            after.replacen(end, "\n", 1)
+        );
+        fs::write(&document, &damaged).unwrap();
+        let output = Command::new(dir.path().join("scripts/write-up"))
+            .args([
+                number,
+                "--document",
+                &format!("docs/write-ups/{number}.jsonl"),
+            ])
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(
+            said.contains("has no line <!-- end of tables -->"),
+            "{said}"
+        );
+        assert_eq!(fs::read_to_string(&document).unwrap(), damaged);
+        assert!(!dir.path().join("docs/write-ups.md.new").exists());
+    }
 }
 
 #[test]
