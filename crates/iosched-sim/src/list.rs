@@ -116,7 +116,6 @@ impl List {
         self.tell(links, around, (LinkIndex::of(id), LinkIndex::of(id)));
     }
 
-    #[inline(always)]
     pub(crate) fn remove(&mut self, links: &mut Links, id: RequestId) {
         let (previous, next) = links.take(id);
         self.tell(links, (previous, next), (next, previous));

@@ -108,7 +108,6 @@ impl Tags {
     }
 
     /// The number of a free tag among the first ones of each word.
-    #[inline(always)]
     pub(crate) fn take_among(&mut self, first_of_word: u32) -> Option<u32> {
         if self.hint >= self.depth {
             self.hint = 0; // the kernel takes any number here
@@ -128,7 +127,6 @@ impl Tags {
     }
 
     /// Where the next search begins after one that found this.
-    #[inline(always)]
     fn note_taken(&mut self, found: Option<u32>) {
         match found {
             None => self.hint = 0,

@@ -40,6 +40,7 @@ impl Carried {
     }
 
     /// A new request carries this bio.
+    #[inline(always)]
     pub(super) fn begin(&mut self, out: &mut impl Outputs, now: Time, id: RequestId, token: Token) {
         out.entered(now, token);
         let part = self.parts.add(Part { token, next: None });
@@ -90,7 +91,7 @@ impl Carried {
     }
 
     /// A request is done: hands over what it carried.
-    #[inline]
+    #[inline(always)]
     pub(super) fn end(&mut self, id: RequestId, mut answered: impl FnMut(Token)) {
         let list = self.lists[id].take();
         let mut next = list.map(|list| list.first);

@@ -69,7 +69,6 @@ impl Drive {
     }
 
     /// Lets the disk do what is due, and plans the completions of what it finished.
-    #[inline(always)]
     pub(super) fn advance(&mut self, now: Time, event_queue: &mut EventQueue) {
         self.disk.advance(now, &mut self.completions);
         self.note_next_event();
@@ -142,7 +141,7 @@ impl Drive {
     }
 
     /// The command with this tag is completed in the block layer.
-    #[inline]
+    #[inline(always)]
     pub(super) fn completed(&mut self, now: Time, tag: u64) {
         self.in_flight -= 1;
         if self.in_flight == 0 {

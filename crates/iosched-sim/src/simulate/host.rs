@@ -54,7 +54,6 @@ impl Host<'_> {
     }
 
     /// The process goes on at this time, if it does not before.
-    #[inline(always)]
     pub(super) fn wake_at(&mut self, time: Time, process: usize) {
         self.processes[process].wake_at(time, process, &mut self.event_queue);
     }
@@ -130,7 +129,7 @@ impl Outputs for Host<'_> {
         self.drive.submit(now, command, &mut self.event_queue);
     }
 
-    #[inline]
+    #[inline(always)]
     fn answered(&mut self, now: Time, token: Token, issued: Time) {
         self.last = now;
         if let Some(access) = self.accesses.bio_done(token) {

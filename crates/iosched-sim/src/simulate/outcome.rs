@@ -19,7 +19,6 @@ pub struct Latencies {
 
 impl Latencies {
     /// Counts an access. Those that did not wait before are counted by [`Latencies::end`], all at once.
-    #[inline(always)]
     pub(super) fn add(&mut self, before: Nanos, queue: Nanos, service: Nanos) {
         self.total.add(before + queue + service);
         if before > Nanos::ZERO {

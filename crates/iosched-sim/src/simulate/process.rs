@@ -253,6 +253,7 @@ impl Process {
     }
 
     /// When it may make its next access, if nothing has to happen before.
+    #[inline(always)]
     pub(super) fn due(&mut self, now: Time) -> Option<Time> {
         let waits = self.sync.is_some() || self.held_back.is_some() || self.is_to_sync();
         if waits || !self.has_more(now) {

@@ -52,7 +52,6 @@ impl Source {
         }
     }
 
-    #[inline(always)]
     pub(super) fn next(&mut self, job: &Job) -> Access {
         match self {
             Source::Generated(generated) => generated.next(job),

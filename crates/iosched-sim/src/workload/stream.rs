@@ -84,7 +84,6 @@ impl Stream {
     }
 
     /// A place that is a multiple of the unit.
-    #[inline(always)]
     fn anywhere(&mut self, job: &Job, length: Sectors, op: Op) -> Sector {
         let room = job.span - length;
         let unit = self.units[usize::from(op.is_write())];

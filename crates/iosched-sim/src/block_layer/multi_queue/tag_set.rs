@@ -57,6 +57,7 @@ impl TagSet {
 
     /// A tag within the limit, if there is one; if not, the process waits for it, at its place if it
     /// has one.
+    #[inline(always)]
     pub(super) fn take(
         &mut self,
         limit: Option<TagLimit>,

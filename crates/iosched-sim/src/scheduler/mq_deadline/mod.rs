@@ -192,7 +192,6 @@ impl MqDeadline {
     }
 
     /// The request that a level would dispatch, if it was inserted at tick `latest_start` or before.
-    #[inline(always)]
     fn pick(&mut self, level: usize, tick: u64, latest_start: Option<u64>) -> Option<RequestId> {
         if !self.levels[level].has_work() {
             return None;
@@ -227,7 +226,6 @@ impl MqDeadline {
     }
 
     /// Takes a request out; its direction goes on behind it.
-    #[inline(always)]
     fn dispatch_request(&mut self, requests: &Requests, id: RequestId) {
         let request = &requests[id];
         self.batching += 1;
