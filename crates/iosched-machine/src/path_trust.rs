@@ -115,6 +115,17 @@ pub fn check_way(path: &Path, trusted: Trusted) -> Result<(), WayError> {
     path.ancestors().try_for_each(|at| check_one(at, trusted))
 }
 
+/// Refuses a directory into which somebody else can put something: the sticky bit keeps nobody from that.
+pub(crate) fn check_entries(directory: &Path, trusted: Trusted) -> Result<(), WayError> {
+    match trusted.writer(&status(directory)?) {
+        None => Ok(()),
+        Some(danger) => Err(WayError::Danger {
+            at: directory.into(),
+            danger,
+        }),
+    }
+}
+
 /// Refuses a path, as it was written, that leads through a link which somebody else can replace.
 pub fn check_links(path: &Path, trusted: Trusted) -> Result<(), WayError> {
     let links = links_of(path).map_err(|source| unusable(path, source))?;
@@ -162,12 +173,20 @@ impl Trusted {
 
     /// Who else may rename what stands in a directory, or write a file.
     fn danger(self, of: &Metadata) -> Option<Danger> {
+        if of.is_dir() && of.mode() & STICKY != 0 && self.is_owner(of.uid()) {
+            return None;
+        }
+        self.writer(of)
+    }
+
+    /// Who else may write a file, or put something into a directory.
+    fn writer(self, of: &Metadata) -> Option<Danger> {
         let (mode, owner) = (of.mode(), of.uid());
         if !self.is_owner(owner) {
             return Some(Danger::Owner(owner));
         }
         // The mode of a link says nothing.
-        if of.is_symlink() || (of.is_dir() && mode & STICKY != 0) {
+        if of.is_symlink() {
             return None;
         }
         // Whom an ordinary user lets into his directories is his affair; what root owns is not.

@@ -1,7 +1,7 @@
 //! Where root looks for programs: only in directories of PATH that nobody else can write.
 //!
 //! We start `fio`, `blkid`, `getent`, `modprobe` and others by name. A directory that is relative, or that somebody else may
-//! write or rename, would let that one choose what root runs.
+//! write or rename, would let that one choose what root runs. So would `/tmp`: what is not yet there needs not be renamed.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::lossy;
-use crate::path_trust::{Danger, Trusted, WayError, check_links, check_way};
+use crate::path_trust::{Danger, Trusted, WayError, check_entries, check_links, check_way};
 
 /// Where nothing is found: an empty PATH would be the current directory.
 const NOWHERE: &str = "/nonexistent";
@@ -97,19 +97,26 @@ fn check(directory: &Path) -> Result<(), Untrusted> {
         invoker: None,
     };
     let checked = check_links(directory, trusted).and_then(|()| {
-        // What is not there can be made by who may write above it.
-        let there = directory.ancestors().find_map(|at| at.canonicalize().ok());
-        check_each(&there.unwrap_or_else(|| "/".into()), trusted)
+        // What is not there can be made by who may write above it, or where a link leads that leads nowhere yet.
+        let mut ancestors = directory.ancestors();
+        let there = ancestors.find(|at| at.symlink_metadata().is_ok());
+        let there = there.unwrap_or(Path::new("/"));
+        let real = there.canonicalize().map_err(|source| WayError::Unusable {
+            path: there.into(),
+            source,
+        })?;
+        check_each(&real, trusted)
     });
     checked.map_err(Untrusted::Way)
 }
 
-/// The same as [`check_way`], but for groups in which there is nobody, as Debian's `staff`, which may write `/usr/local/bin`.
+/// The same as [`check_entries`] and [`check_way`], but for groups in which there is nobody, as Debian's `staff`, which may
+/// write `/usr/local/bin`.
 fn check_each(path: &Path, trusted: Trusted) -> Result<(), WayError> {
     let mut ancestors = path.ancestors();
-    let mut at = path;
+    let mut checked = check_entries(path, trusted).and_then(|()| check_way(path, trusted));
     loop {
-        match check_way(at, trusted) {
+        match checked {
             Err(WayError::Danger {
                 at: there,
                 danger: Danger::Group(gid),
@@ -117,7 +124,7 @@ fn check_each(path: &Path, trusted: Trusted) -> Result<(), WayError> {
                 // Go on above it.
                 let above = ancestors.find(|one| *one == there).and(ancestors.next());
                 match above {
-                    Some(above) => at = above,
+                    Some(above) => checked = check_way(above, trusted),
                     None => return Ok(()),
                 }
             }
@@ -185,6 +192,11 @@ mod tests {
         let of_user = make("of-user", 0o755, 5);
         let below = make("of-user/below", 0o755, 0);
         let open = make("open", 0o777, 0);
+        let sticky = make("sticky", 0o1777, 0);
+        let below_sticky = make("sticky/below", 0o755, 0);
+        let of_group = make("of-group", 0o1775, 0);
+        chown(&of_group, None, Some(65533)).unwrap();
+        let absent_in_sticky = format!("{sticky}/absent");
         let link = dir.path().join("of-user/link");
         symlink(&ours, &link).unwrap();
         rustix::fs::chownat(
@@ -196,6 +208,9 @@ mod tests {
         )
         .unwrap();
         let link = link.display().to_string();
+        let dangling = dir.path().join("dangling");
+        symlink(&absent_in_sticky, &dangling).unwrap();
+        let below_dangling = dangling.join("below").display().to_string();
         let absent = format!("{ours}/absent");
         let absent_of_user = format!("{of_user}/absent");
         let entries = [
@@ -209,10 +224,16 @@ mod tests {
             &absent,
             &link,
             &absent_of_user,
+            &sticky,
+            &below_sticky,
+            &of_group,
+            &absent_in_sticky,
+            &below_dangling,
             "/usr/bin",
         ];
         let (path, left_out) = of_root(OsStr::new(&entries.join(":")));
-        assert_eq!(path.to_str().unwrap(), format!("{ours}:{absent}:/usr/bin"));
+        let kept = format!("{ours}:{absent}:{below_sticky}:/usr/bin");
+        assert_eq!(path.to_str().unwrap(), kept);
         let left_out: Vec<&str> = left_out
             .iter()
             .map(|one| one.directory.to_str().unwrap())
@@ -226,6 +247,10 @@ mod tests {
             &open,
             &link,
             &absent_of_user,
+            &sticky,
+            &of_group,
+            &absent_in_sticky,
+            &below_dangling,
         ];
         assert_eq!(left_out, expected);
         // Never the current directory.
