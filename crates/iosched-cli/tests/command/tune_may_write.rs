@@ -1,16 +1,16 @@
 //! Whether `iosched tune` may write to a raw device: what somebody else has put there, or has open, or has put
 //! in its place, is not touched, neither by a new run nor by one that goes on.
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use iosched_machine::device;
 use iosched_machine::host::Host;
-use iosched_testing::loop_device;
+use iosched_testing::{lacks, loop_device};
 
 use crate::common::tuning::{MIB, fio_runs_on, record, signal, small_disk, start, tune};
-use crate::common::{LoopDevice, iosched, run, wait_until};
+use crate::common::{LoopDevice, Mounted, can_emulate, iosched, run, wait_until};
 
 /// A run of `random-write` that was interrupted while it wrote to a blank disk.
 pub(crate) struct Interrupted {
@@ -338,6 +338,154 @@ fn a_disk_whose_bytes_another_loop_device_or_process_uses_is_refused_whatever_is
     let machine = fs::File::options().write(true).open(disk.file()).unwrap();
     refused(&disk.name, &format!("{file} is in use by"));
     drop(machine);
+}
+
+/// Turned off when dropped.
+struct Swap(PathBuf);
+
+impl Swap {
+    /// A file of this file system that the kernel swaps to; says what lacks otherwise.
+    fn on(mounted: &Mounted) -> Option<Swap> {
+        let path = mounted.at.join("swap");
+        fs::write(&path, vec![0; 16 << 20]).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        run("mkswap", &["--quiet", path.to_str().unwrap()]);
+        let on = Command::new("swapon").arg(&path).output().unwrap();
+        if !on.status.success() {
+            lacks("a kernel that lets us swap to a file");
+            return None;
+        }
+        Some(Swap(path))
+    }
+}
+
+impl Drop for Swap {
+    fn drop(&mut self) {
+        let _ = Command::new("swapoff").arg(&self.0).output();
+    }
+}
+
+#[test]
+fn a_swap_file_below_a_loop_device_is_refused_by_name_whatever_is_said() {
+    let Some(disk) = small_disk() else {
+        return;
+    };
+    let mounted = Mounted::with(disk, &[]);
+    let Some(swap) = Swap::on(&mounted) else {
+        return;
+    };
+    let above = Beside::on(&swap.0, &[]);
+    let dir = tempfile::tempdir().unwrap();
+    let consent = format!("--destroy-data={}", above.0);
+    let write = ["--load", "random-write", "--steady", "off", &consent];
+    let (code, _, stderr) = tune(&above.0, &dir.path().join("r"), &write);
+    assert_eq!(code, 11, "{stderr}");
+    let is_swap = format!("{} is swap", swap.0.display());
+    assert!(stderr.contains(&is_swap), "{stderr}");
+}
+
+/// An overlay of two layers with a file each, which is called as the layer; unmounted when dropped.
+struct Overlay(tempfile::TempDir);
+
+impl Overlay {
+    /// None, and a line that says why, where the kernel has none.
+    fn new() -> Option<Overlay> {
+        let dir = tempfile::tempdir_in(loop_device::directory()).unwrap();
+        let at = |name: &str| dir.path().join(name).display().to_string();
+        for name in ["lower", "upper", "work", "merged"] {
+            fs::create_dir(at(name)).unwrap();
+        }
+        for name in ["lower", "upper"] {
+            let file = fs::File::create(dir.path().join(name).join(name));
+            file.unwrap().set_len(64 * MIB).unwrap();
+        }
+        let [lower, upper, work] = ["lower", "upper", "work"].map(at);
+        let options = format!("lowerdir={lower},upperdir={upper},workdir={work}");
+        let arguments = ["-t", "overlay", "none", "-o", &options, &at("merged")];
+        let mounted = Command::new("mount").args(arguments).output().unwrap();
+        if !mounted.status.success() {
+            lacks("a kernel with overlayfs");
+            return None;
+        }
+        Some(Overlay(dir))
+    }
+
+    fn path(&self, below: &str) -> PathBuf {
+        self.0.path().canonicalize().unwrap().join(below)
+    }
+}
+
+impl Drop for Overlay {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.path("merged")).output();
+    }
+}
+
+/// A file of an overlay has other numbers than the file of the layer that it shows.
+#[test]
+fn a_file_that_an_overlay_shows_is_the_file_of_its_layer() {
+    if small_disk().is_none() {
+        return;
+    }
+    let Some(overlay) = Overlay::new() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let refused = |target: &Beside, because: &str| {
+        let consent = format!("--destroy-data={}", target.0);
+        let write = ["--load", "random-write", "--steady", "off", &consent];
+        let (code, _, stderr) = tune(&target.0, &dir.path().join("r"), &write);
+        assert_eq!(code, 11, "{stderr}");
+        assert!(stderr.contains(because), "{because}: {stderr}");
+    };
+    for layer in ["upper", "lower"] {
+        let [below, shown] = [layer, "merged"].map(|at| overlay.path(at).join(layer));
+        let [layer_file, shown_file] = [&below, &shown].map(|path| path.display().to_string());
+        // What is written through the overlay is a copy in the upper layer.
+        let options = if layer == "lower" {
+            &["--read-only"][..]
+        } else {
+            &[]
+        };
+        let layer_loop = Beside::on(&below, &[]);
+        let shown_loop = Beside::on(&shown, options);
+        refused(
+            &layer_loop,
+            &format!("{} stands on {layer_file}", shown_loop.0),
+        );
+        if layer == "lower" {
+            continue;
+        }
+        refused(
+            &shown_loop,
+            &format!("{} stands on {shown_file}", layer_loop.0),
+        );
+        drop(shown_loop);
+        let write = |path: &Path| fs::File::options().write(true).open(path).unwrap();
+        let writer = write(&shown);
+        refused(&layer_loop, &format!("{layer_file} is in use by"));
+        drop((writer, layer_loop));
+        let shown_loop = Beside::on(&shown, &[]);
+        let writer = write(&below);
+        refused(&shown_loop, &format!("{shown_file} is in use by"));
+        drop((writer, shown_loop));
+        if can_emulate() {
+            let _layer_loop = Beside::on(&below, &[]);
+            let serve = [
+                "emulate",
+                "create",
+                "--scheduler",
+                "noop",
+                "--over",
+                &shown_file,
+            ];
+            let output = iosched().args(serve).output().unwrap();
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(11), "{stderr}");
+            let because = format!("stands on {shown_file}");
+            assert!(stderr.contains(&because), "{stderr}");
+        }
+    }
 }
 
 #[test]

@@ -222,7 +222,7 @@ impl BackingFile {
         let at_path = at_path.filter(|file| said.is_none_or(|said| said == of_file(file)));
         let (device, inode) = match (said, &at_path) {
             (_, Some(file)) => (file.dev(), file.ino()),
-            (Some(Below::File { device, inode }), None) => (device, inode),
+            (Some(Below::File(file)), None) => (file.device, file.inode),
             (Some(Below::Device(_)) | None, None) => return None,
         };
         let created = at_path.and_then(|file| file.created().ok());

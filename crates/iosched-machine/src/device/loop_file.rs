@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use rustix::ioctl::{Getter, Opcode, ioctl};
 
-use super::DeviceNumber;
+use super::mounts::MountTable;
+use super::{DeviceNumber, FileNumber, overlay};
 use crate::host::Host;
 use crate::process::numbers;
 
@@ -34,11 +35,24 @@ struct LoopStatus {
 pub(super) enum Below {
     /// A block device.
     Device(DeviceNumber),
-    File {
-        /// The number of its file system.
-        device: u64,
-        inode: u64,
-    },
+    File(FileNumber),
+}
+
+/// A loop device and what it stands on.
+#[derive(Debug)]
+pub(super) struct Loop {
+    /// Kernel name.
+    pub(super) name: String,
+    pub(super) below: Below,
+    /// The file, and those of an overlay's layers that it may be; none of a device.
+    pub(super) files: Vec<FileNumber>,
+}
+
+impl Loop {
+    /// True if what is written to one is seen on the other.
+    pub(super) fn shares_file(&self, files: &[FileNumber]) -> bool {
+        self.files.iter().any(|file| files.contains(file))
+    }
 }
 
 /// The loop devices that stand on something, and on what.
@@ -47,10 +61,11 @@ pub(super) enum Below {
 /// loop device is opened and asked itself only where that is not so, and where it is one of `own`: while it is open, its
 /// owner can detach it only lazily. Not seen is therefore a file of a namespace in which no process is left, whose path
 /// is another file here.
-pub(super) fn loops(host: &Host, own: &[&str]) -> Vec<(String, Below)> {
+pub(super) fn loops(host: &Host, own: &[&str]) -> Vec<Loop> {
     let sysfs = host.sysfs();
     let devices = sysfs.block_devices().unwrap_or_default().into_iter();
     let roots = Arc::new(roots(host));
+    let mounts = Arc::new(MountTable::read(host).unwrap_or_default());
     devices
         .filter(|name| name.starts_with("loop"))
         .filter_map(|name| {
@@ -58,11 +73,25 @@ pub(super) fn loops(host: &Host, own: &[&str]) -> Vec<(String, Below)> {
                 Ok(path) => Some(PathBuf::from(path?)),
                 Err(_) => None,
             };
-            let path = path.filter(|_| !own.contains(&&*name));
-            let below = below(host.dev(&name), path, &roots)?;
-            Some((name, below))
+            let asked = path.clone().filter(|_| !own.contains(&&*name));
+            let below = below(host.dev(&name), asked, &roots)?;
+            let files = match below {
+                Below::Device(_) => Vec::new(),
+                Below::File(file) => {
+                    let mounts = Arc::clone(&mounts);
+                    let at_path = within_patience(move || files_at(&mounts, &path?, file));
+                    at_path.unwrap_or_else(|| vec![file])
+                }
+            };
+            Some(Loop { name, below, files })
         })
         .collect()
+}
+
+/// This file, which has this path, and those of an overlay's layers that it may be; nothing if another one has the path.
+fn files_at(mounts: &MountTable, path: &Path, file: FileNumber) -> Option<Vec<FileNumber>> {
+    let files = overlay::numbers_of(mounts, path, &path.metadata().ok()?);
+    (files.first() == Some(&file)).then_some(files)
 }
 
 /// What this loop device itself says that it stands on.
@@ -121,10 +150,7 @@ pub(super) fn of_file(file: &Metadata) -> Below {
     if file.file_type().is_block_device() {
         Below::Device(DeviceNumber::of_raw(file.rdev()))
     } else {
-        Below::File {
-            device: file.dev(),
-            inode: file.ino(),
-        }
+        Below::File(FileNumber::of(file))
     }
 }
 
@@ -135,24 +161,20 @@ fn ask(node: &Path) -> Option<Below> {
     let status = unsafe { ioctl(node, Getter::<LOOP_GET_STATUS64, LoopStatus>::new()) };
     let status: LoopStatus = status.ok()?;
     Some(if status.rdevice == 0 {
-        Below::File {
+        Below::File(FileNumber {
             device: status.device,
             inode: status.inode,
-        }
+        })
     } else {
         Below::Device(DeviceNumber::of_raw(status.rdevice))
     })
 }
 
-/// The kernel names of the loop devices that stand on this file.
-pub(super) fn loops_on_file(host: &Host, file: &Metadata) -> Vec<String> {
-    let wanted = Below::File {
-        device: file.dev(),
-        inode: file.ino(),
-    };
+/// The kernel names of the loop devices that stand on one of these files.
+pub(super) fn loops_on_files(host: &Host, files: &[FileNumber]) -> Vec<String> {
     let loops = loops(host, &[]).into_iter();
-    let on_it = loops.filter(|(_, below)| *below == wanted);
-    on_it.map(|(name, _)| name).collect()
+    let on_one = loops.filter(|of_file| of_file.shares_file(files));
+    on_one.map(|of_file| of_file.name).collect()
 }
 
 #[cfg(test)]
@@ -195,8 +217,9 @@ mod tests {
         };
         let host = Host::live();
         let file = std::fs::metadata(disk.file()).unwrap();
-        assert_eq!(loops_on_file(&host, &file), [disk.name.as_str()]);
+        let on = |file: &Metadata| loops_on_files(&host, &[FileNumber::of(file)]);
+        assert_eq!(on(&file), [disk.name.as_str()]);
         let other = tempfile::tempfile().unwrap().metadata().unwrap();
-        assert_eq!(loops_on_file(&host, &other), [""; 0]);
+        assert_eq!(on(&other), [""; 0]);
     }
 }

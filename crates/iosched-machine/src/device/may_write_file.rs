@@ -17,12 +17,12 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::content::digest;
-use super::loop_file::loops_on_file;
+use super::loop_file::loops_on_files;
 use super::may_write::{Consent, MayNotWrite, Reason};
+use super::mounts::MountTable;
 use super::openers::openers_of_file;
-use super::refusals::{Refusal, writers};
-use super::users::{User, swap_files};
-use super::{Blocks, content};
+use super::refusals::{Refusal, swapped_to, writers};
+use super::{Blocks, FileNumber, content, overlay};
 use crate::host::Host;
 
 /// What is read at a time when a file is looked through.
@@ -71,8 +71,7 @@ pub fn may_write_file(
     let is_named = match consent {
         Consent::No | Consent::ToWrite => false,
         Consent::Named(named) => {
-            let is_it =
-                |other: Metadata| (other.dev(), other.ino()) == (metadata.dev(), metadata.ino());
+            let is_it = |other: Metadata| FileNumber::of(&other) == FileNumber::of(&metadata);
             if !std::fs::metadata(named).is_ok_and(is_it) {
                 return Err(MayNotWrite::NamedAnother {
                     device: name,
@@ -112,24 +111,17 @@ pub fn may_read_file_alone(host: &Host, path: &Path, file: &Metadata) -> Result<
 
 /// Who uses the file as a disk, or can write to it.
 fn uses(host: &Host, path: &Path, file: &Metadata) -> Vec<Refusal> {
-    let name = path.display().to_string();
-    let loops = loops_on_file(host, file).into_iter();
+    let mounts = MountTable::read(host).unwrap_or_default();
+    let files = overlay::numbers_of(&mounts, path, file);
+    let loops = loops_on_files(host, &files).into_iter();
     let mut uses: Vec<Refusal> = loops
         .map(|by| Refusal::BacksLoop {
-            device: name.clone(),
+            device: path.display().to_string(),
             by,
         })
         .collect();
-    let is_it = |other: Metadata| (other.dev(), other.ino()) == (file.dev(), file.ino());
-    let mut swaps = swap_files(host).into_iter();
-    if swaps.any(|swap| std::fs::metadata(swap).is_ok_and(is_it)) {
-        uses.push(Refusal::Used(User::Swap {
-            device: name.clone(),
-            file: None,
-        }));
-    }
-    let numbers = (file.dev(), file.ino());
-    uses.extend(writers(|own| openers_of_file(host, path, numbers, own)));
+    uses.extend(swapped_to(host, path, &files));
+    uses.extend(writers(|own| openers_of_file(host, path, &files, own)));
     uses
 }
 

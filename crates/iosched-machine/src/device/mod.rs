@@ -34,6 +34,7 @@ mod near;
 mod node;
 mod number;
 mod openers;
+mod overlay;
 mod partition;
 mod readable;
 mod refusals;
@@ -68,6 +69,7 @@ pub use self::may_write_file::{FileIdentity, may_read_file_alone, may_write_file
 pub use self::mounts::Mount;
 pub use self::node::open_exclusively;
 pub use self::number::DeviceNumber;
+use self::number::FileNumber;
 pub use self::openers::{Opener, Openers, openers};
 pub use self::readable::unreadable;
 pub use self::refusals::OPENED_EXCLUSIVELY;

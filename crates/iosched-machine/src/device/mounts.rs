@@ -34,6 +34,12 @@ pub struct Mount {
     pub fs_type: String,
     /// What was mounted: a node, usually.
     pub source: PathBuf,
+    /// The directory (or file) of the file system that is mounted there.
+    #[serde(skip)]
+    pub(super) root: PathBuf,
+    /// What the file system says of how it was mounted.
+    #[serde(skip)]
+    pub(super) options: Vec<u8>,
     /// Nothing can be written through it.
     pub is_read_only: bool,
 }
@@ -106,11 +112,12 @@ fn mount_id(held: &OwnedFd) -> io::Result<Option<u64>> {
     Ok(id.and_then(|id| id.trim().parse().ok()))
 }
 
-/// All mounts that we see, findable by path and by number.
+/// All mounts that we see, findable by path and by numbers.
 #[derive(Debug, Default)]
 pub struct MountTable {
     pub(crate) mounts: Vec<Mount>,
     by_point: HashMap<PathBuf, usize>,
+    by_id: HashMap<u64, usize>,
     by_number: HashMap<DeviceNumber, usize>,
     /// The members of each btrfs, by each of them.
     btrfs: HashMap<String, Vec<String>>,
@@ -144,6 +151,7 @@ impl MountTable {
             // A later mount on the same point hides the earlier one.
             table.by_point.insert(mount.mount_point.clone(), at);
             table.by_number.entry(mount.number).or_insert(at);
+            table.by_id.insert(mount.id, at);
             table.mounts.push(mount);
         }
         table
@@ -159,6 +167,11 @@ impl MountTable {
     /// The mount of the file system with this device number, if there is one.
     pub fn with_number(&self, number: DeviceNumber) -> Option<&Mount> {
         self.by_number.get(&number).map(|&at| &self.mounts[at])
+    }
+
+    /// The mount with this number of its own.
+    pub(super) fn with_id(&self, id: u64) -> Option<&Mount> {
+        self.by_id.get(&id).map(|&at| &self.mounts[at])
     }
 
     /// File systems of other devices that stand below a mount of one of these, and go with it when that is detached.
@@ -248,7 +261,8 @@ fn parse_mount(line: &[u8]) -> Option<Mount> {
     let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
     let parent = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
     let number = DeviceNumber::parse(std::str::from_utf8(fields.next()?).ok()?)?;
-    let mount_point = unescape(fields.nth(1)?);
+    let root = unescape(fields.next()?);
+    let mount_point = unescape(fields.next()?);
     let has_ro = |options: &[u8]| {
         options
             .split(|&byte| byte == b',')
@@ -264,6 +278,8 @@ fn parse_mount(line: &[u8]) -> Option<Mount> {
         is_read_only,
         fs_type: String::from_utf8_lossy(fields.next()?).into_owned(),
         source: unescape(fields.next()?),
+        options: fields.next().unwrap_or_default().to_vec(),
+        root,
     })
 }
 

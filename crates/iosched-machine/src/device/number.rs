@@ -1,6 +1,8 @@
-//! The number under which the kernel knows a device.
+//! The numbers under which the kernel knows a device or a file.
 
 use std::fmt;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 
 use serde::{Serialize, Serializer};
 
@@ -41,5 +43,22 @@ impl fmt::Display for DeviceNumber {
 impl Serialize for DeviceNumber {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+/// By what a file is told from all others of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct FileNumber {
+    /// The number of its file system.
+    pub(super) device: u64,
+    pub(super) inode: u64,
+}
+
+impl FileNumber {
+    pub(super) fn of(file: &Metadata) -> FileNumber {
+        FileNumber {
+            device: file.dev(),
+            inode: file.ino(),
+        }
     }
 }

@@ -13,10 +13,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Device, DeviceNumber};
+use super::mounts::{Mount, MountTable};
+use super::{Device, DeviceNumber, FileNumber, overlay};
 use crate::host::Host;
-use crate::lossy;
 use crate::process::{self, patience::PATIENCE};
+use crate::{lossy, regular_file};
 
 /// A process that has a device open.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,15 +47,18 @@ pub fn openers(host: &Host, devices: &[Device], except: &[i32]) -> Openers {
     look_for(host, Sought::Devices(devices.to_vec()), name, except)
 }
 
-/// Looks for processes that have this file open, other than those in `except`: by the numbers of its file system and
-/// its own, and called by its path.
+/// Looks for processes that have one of these files open, other than those in `except`: the same file under several
+/// numbers ([`overlay`]), called by its path.
 pub(super) fn openers_of_file(
     host: &Host,
     path: &Path,
-    (device, inode): (u64, u64),
+    files: &[FileNumber],
     except: &[i32],
 ) -> Openers {
-    let sought = Sought::File { device, inode };
+    let sought = Sought::File {
+        numbers: files.to_vec(),
+        mounts: Arc::new(MountTable::read(host).unwrap_or_default()),
+    };
     let name = |_: usize| path.display().to_string();
     look_for(host, sought, name, except)
 }
@@ -62,10 +66,10 @@ pub(super) fn openers_of_file(
 /// What is looked for.
 enum Sought {
     Devices(Vec<Device>),
-    /// A file, by the numbers of its file system and its own.
     File {
-        device: u64,
-        inode: u64,
+        numbers: Vec<FileNumber>,
+        /// Our mounts, by which layers of overlays are found.
+        mounts: Arc<MountTable>,
     },
 }
 
@@ -147,8 +151,8 @@ struct Look {
     /// False for a copied tree: its links lead nowhere, or to devices of this machine.
     is_live: bool,
     sought: Arc<Sought>,
-    /// What is mounted, by the mount's number, for each mount namespace.
-    mounts: HashMap<PathBuf, HashMap<u64, Mounted>>,
+    /// What is mounted in each mount namespace.
+    mounts: HashMap<PathBuf, Arc<MountTable>>,
 }
 
 impl Look {
@@ -194,10 +198,15 @@ impl Look {
         }
         let sought = Arc::clone(&self.sought);
         let mounted = on.and_then(|on| self.mount(process, on));
-        let may_hang = mounted.is_some_and(Mounted::may_hang);
+        let may_hang = mounted.is_some_and(may_hang);
         // The file system of the file that is sought has answered already.
         let has_answered = match &*sought {
-            Sought::File { device, .. } => mounted.is_some_and(|mounted| mounted.device == *device),
+            Sought::File { numbers, .. } => {
+                let is_on = |mount: &Mount, file: &FileNumber| {
+                    mount.number == DeviceNumber::of_raw(file.device)
+                };
+                mounted.is_some_and(|mount| numbers.iter().any(|file| is_on(mount, file)))
+            }
             Sought::Devices(_) => false,
         };
         if may_hang && !has_answered {
@@ -209,21 +218,25 @@ impl Look {
                 let number = DeviceNumber::of_raw(Some(metadata).filter(is_block)?.rdev());
                 devices.iter().position(|device| device.number == number)
             }
-            Sought::File { device, inode } => {
-                ((metadata.dev(), metadata.ino()) == (*device, *inode)).then_some(0)
+            Sought::File { numbers, mounts } => {
+                let in_layers =
+                    || mounted.map_or(Vec::new(), |mount| overlay::below(mounts, mount, &target));
+                let is_it = numbers.contains(&FileNumber::of(&metadata))
+                    || in_layers().iter().any(|file| numbers.contains(file));
+                is_it.then_some(0)
             }
         }
     }
 
-    fn mount(&mut self, process: &Path, on: On) -> Option<&Mounted> {
+    fn mount(&mut self, process: &Path, on: On) -> Option<&Mount> {
         let namespace = fs::read_link(process.join("ns/mnt")).ok()?;
         let mounts = self.mounts.entry(namespace).or_insert_with(|| {
-            let table = lossy::read(process.join("mountinfo")).unwrap_or_default();
-            table.lines().filter_map(mounted).collect()
+            let table = regular_file::read(process.join("mountinfo")).unwrap_or_default();
+            Arc::new(MountTable::of(&table))
         });
         match on {
-            On::Mount(number) => mounts.get(&number),
-            On::FileSystem(device) => mounts.values().find(|mounted| mounted.device == device),
+            On::Mount(id) => mounts.with_id(id),
+            On::FileSystem(number) => mounts.with_number(number),
         }
     }
 }
@@ -234,26 +247,15 @@ enum On {
     /// The number of the mount.
     Mount(u64),
     /// The number of the file system.
-    FileSystem(u64),
+    FileSystem(DeviceNumber),
 }
 
-/// A line of a table of mounts.
-#[derive(Clone)]
-struct Mounted {
-    /// Type of the file system.
-    kind: String,
-    /// Its number, as its files have it.
-    device: u64,
-}
-
-impl Mounted {
-    /// True of file systems whose server may be gone: who asks them waits.
-    fn may_hang(&self) -> bool {
-        const OF_OTHERS: [&str; 10] = [
-            "nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "afs", "lustre", "coda", "virtiofs",
-        ];
-        OF_OTHERS.contains(&self.kind.as_str()) || self.kind.starts_with("fuse")
-    }
+/// True of file systems whose server may be gone: who asks them waits.
+fn may_hang(mount: &Mount) -> bool {
+    const OF_OTHERS: [&str; 10] = [
+        "nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "afs", "lustre", "coda", "virtiofs",
+    ];
+    OF_OTHERS.contains(&mount.fs_type.as_str()) || mount.fs_type.starts_with("fuse")
 }
 
 /// The directories with a process' descriptors: its own, or those of its threads where the first one
@@ -297,27 +299,19 @@ impl Info {
 
 /// Of a line of `/proc/PID/maps` that is mapped shared and may be written to: the range, and the file system of what is
 /// mapped (hexadecimal there).
-fn shared_and_writable(line: &str) -> Option<(&str, Option<u64>)> {
+fn shared_and_writable(line: &str) -> Option<(&str, Option<DeviceNumber>)> {
     let mut fields = line.split_ascii_whitespace();
     let (range, rights) = (fields.next()?, fields.next()?.as_bytes());
     let file_system = fields.nth(1).and_then(|number| {
         let (major, minor) = number.split_once(':')?;
         let parse = |number| u32::from_str_radix(number, 16).ok();
-        Some(rustix::fs::makedev(parse(major)?, parse(minor)?))
+        Some(DeviceNumber {
+            major: parse(major)?,
+            minor: parse(minor)?,
+        })
     });
     let is_both = rights.get(1) == Some(&b'w') && rights.get(3) == Some(&b's');
     is_both.then_some((range, file_system))
-}
-
-/// The number of a mount, and what is mounted there, of a line of `mountinfo`.
-fn mounted(line: &str) -> Option<(u64, Mounted)> {
-    let mut fields = line.split(' ');
-    let number = fields.next()?.parse().ok()?;
-    let (major, minor) = fields.nth(1)?.split_once(':')?;
-    let device = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
-    let (_, after) = line.split_once(" - ")?;
-    let kind = after.split(' ').next()?.to_owned();
-    Some((number, Mounted { kind, device }))
 }
 
 fn command_of(process: &Path) -> String {
@@ -432,8 +426,8 @@ mod tests {
         let maps = "7f0000000000-7f0000001000 rw-s 00000000 ff:fffff 7 /mnt/file\n";
         fs::write(at("maps"), maps).unwrap();
         let sought = Arc::new(Sought::File {
-            device: metadata.dev(),
-            inode: metadata.ino(),
+            numbers: vec![FileNumber::of(&metadata)],
+            mounts: Arc::default(),
         });
         for (kind, is_found) in [("ext4", true), ("nfs4", false), ("fuse.sshfs", false)] {
             let mountinfo = format!("29 1 255:1048575 / /mnt rw - {kind} there rw\n");

@@ -7,7 +7,8 @@
 //! | mounted, swap | the device, its partitions, all that stands on them (see [`users`](super::users)) |
 //! | has holders | the device and its partitions; for a partition also its whole disk |
 //! | backs a loop device | the same |
-//! | another loop device, a writer | the file or the device that a loop device stands on |
+//! | another loop device, a writer | the file or the device that a loop device stands on, the files of an overlay's layers among them |
+//! | swap | the same |
 //! | signature | the device and its partitions |
 //! | open for writing | the device and its partitions; for a partition also its whole disk |
 //! | opened exclusively | the device and its partitions |
@@ -19,9 +20,10 @@
 //! looks for data without a signature.
 
 use std::fmt;
+use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -30,8 +32,8 @@ use super::identity::is_on_fuse;
 use super::loop_file::{Below, loops};
 use super::node::open_exclusively;
 use super::openers::{Openers, openers, openers_of_file};
-use super::users::{Usage, User};
-use super::{Blocks, Device, DeviceNumber, Signature, content};
+use super::users::{Usage, User, swap_files};
+use super::{Blocks, Device, DeviceNumber, FileNumber, Signature, content};
 use crate::host::Host;
 use crate::lock::{self, Holder};
 use crate::regular_file;
@@ -266,33 +268,46 @@ fn beside_and_below_loops(host: &Host, touched: &[Device]) -> Vec<Refusal> {
     let loops = loops(host, &names);
     let mut refusals = Vec::new();
     for device in touched {
-        let own = loops.iter().find(|(name, _)| *name == device.name);
-        let own = own.map(|(_, below)| *below);
-        for (by, below) in loops.iter().filter(|(name, _)| *name != device.name) {
-            if *below == Below::Device(device.number) {
+        let own = loops.iter().find(|other| other.name == device.name);
+        for other in loops.iter().filter(|other| other.name != device.name) {
+            if other.below == Below::Device(device.number) {
                 refusals.push(Refusal::BacksLoop {
                     device: device.name.clone(),
-                    by: by.clone(),
+                    by: other.name.clone(),
                 });
             }
-            if Some(*below) == own {
+            if own.is_some_and(|own| own.below == other.below || own.shares_file(&other.files)) {
                 refusals.push(Refusal::BacksLoop {
                     device: below_named(device),
-                    by: by.clone(),
+                    by: other.name.clone(),
                 });
             }
         }
-        match own {
+        match own.map(|own| own.below) {
             Some(Below::Device(number)) => refusals.extend(in_use_below(host, device, number)),
-            Some(Below::File { device: on, inode }) if !is_served_by_fuse(host, device) => {
+            Some(Below::File(_)) if !is_served_by_fuse(host, device) => {
+                let files = own.map_or(&[][..], |own| &own.files);
                 let path = PathBuf::from(below_named(device));
-                let look = |own: &[i32]| openers_of_file(host, &path, (on, inode), own);
-                refusals.extend(writers(look));
+                refusals.extend(swapped_to(host, &path, files));
+                refusals.extend(writers(|own| openers_of_file(host, &path, files, own)));
             }
-            Some(Below::File { .. }) | None => {}
+            Some(Below::File(_)) | None => {}
         }
     }
     refusals
+}
+
+/// The swap file that is one of these files, called by its path.
+pub(super) fn swapped_to(host: &Host, path: &Path, files: &[FileNumber]) -> Option<Refusal> {
+    let is_it = |file: Metadata| files.contains(&FileNumber::of(&file));
+    let mut swaps = swap_files(host).into_iter();
+    let is_swap = swaps.any(|swap| std::fs::metadata(swap).is_ok_and(is_it));
+    is_swap.then(|| {
+        Refusal::Used(User::Swap {
+            device: path.display().to_string(),
+            file: None,
+        })
+    })
 }
 
 /// What a loop device stands on, for people.
