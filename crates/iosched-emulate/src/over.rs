@@ -20,6 +20,7 @@ use iosched_machine::device::{
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::host::Host;
 use iosched_sim::units::Bytes;
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 /// Most commands that are under way below at a time: each takes a thread.
@@ -103,6 +104,13 @@ pub enum OverError {
         path: PathBuf,
         links: u64,
     },
+    #[error("{} does not exist: {} is not a directory", path.display(), file.display())]
+    NotADirectory {
+        /// The path as the user wrote it.
+        path: PathBuf,
+        /// The part of it that is there.
+        file: PathBuf,
+    },
     #[error("{} is there already, and --size makes a new file", path.display())]
     Exists {
         /// The path as the user wrote it.
@@ -176,6 +184,8 @@ impl Failure for OverError {
                 lacks_directory: false,
                 ..
             } => Some("with --size a file of zeros is made, for example --size 8G".to_owned()),
+            OverError::NotADirectory { path, file } => (path.components().as_path() == file)
+                .then(|| format!("leave out the / at its end: {}", file.display())),
             OverError::Exists { .. } => {
                 Some("leave --size out to serve it, or name another file".to_owned())
             }
@@ -205,19 +215,21 @@ impl Failure for OverError {
             OverError::Link {
                 path,
                 leads_to: Some(meant),
-            } => Some(Remedy::Instead {
-                given: path.display().to_string(),
-                meant: meant.display().to_string(),
-            }),
+            } => Some(instead(path, meant)),
+            OverError::NotADirectory { path, file } if path.components().as_path() == file => {
+                Some(instead(path, file))
+            }
             _ => None,
         }
     }
 
     fn exit_code(&self) -> u8 {
         match self {
-            OverError::NotThere { .. } | OverError::NoDisk { .. } | OverError::OfKernel { .. } => {
-                exit::NO_SUCH_DEVICE
-            }
+            OverError::NotThere { .. }
+            | OverError::NotADirectory { .. }
+            | OverError::NoDisk { .. }
+            | OverError::OfKernel { .. }
+            | OverError::TooSmall { .. } => exit::NO_SUCH_DEVICE,
             OverError::Link { .. }
             | OverError::HardLinks { .. }
             | OverError::Exists { .. }
@@ -226,13 +238,20 @@ impl Failure for OverError {
             OverError::Zoned { .. }
             | OverError::BlockTooLarge { .. }
             | OverError::NotDirect { .. } => exit::NOT_SUPPORTED,
-            OverError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
-                exit::NOT_PERMITTED
-            }
-            OverError::Changed { .. } | OverError::TooSmall { .. } | OverError::Io { .. } => {
-                exit::FAILURE
-            }
+            OverError::Io { source, .. } => match source.kind() {
+                io::ErrorKind::PermissionDenied => exit::NOT_PERMITTED,
+                io::ErrorKind::InvalidFilename => exit::NO_SUCH_DEVICE,
+                _ => exit::FAILURE,
+            },
+            OverError::Changed { .. } => exit::FAILURE,
         }
+    }
+}
+
+fn instead(given: &Path, meant: &Path) -> Remedy {
+    Remedy::Instead {
+        given: given.display().to_string(),
+        meant: meant.display().to_string(),
     }
 }
 
@@ -328,7 +347,8 @@ fn found(host: &Host, wish: &Wish<'_>) -> Result<Found, NotOver> {
             .as_ref()
             .is_ok_and(|meta| meta.file_type().is_block_device());
     if let Some(size) = wish.size {
-        let is_there = is_device || std::fs::symlink_metadata(path).is_ok();
+        let without_slash = path.components().as_path();
+        let is_there = is_device || std::fs::symlink_metadata(without_slash).is_ok();
         return if is_there {
             Err(OverError::Exists { path: path.into() }.into())
         } else {
@@ -352,10 +372,18 @@ fn found(host: &Host, wish: &Wish<'_>) -> Result<Found, NotOver> {
             NotOver::from,
             |_| OverError::Changed { path: path.into() }.into(), // it came this moment
         )),
-        Err(error) => Err(match error.kind() {
-            io::ErrorKind::NotFound => OverError::NotThere {
+        Err(error) => Err(match Errno::from_io_error(&error) {
+            Some(Errno::NOENT) => OverError::NotThere {
                 path: path.into(),
                 lacks_directory: path.parent().is_some_and(|parent| !parent.is_dir()),
+            },
+            Some(Errno::NOTDIR) => OverError::NotADirectory {
+                path: path.into(),
+                file: nearest_there(path).into(),
+            },
+            Some(Errno::LOOP) => OverError::Link {
+                path: path.into(),
+                leads_to: None,
             },
             _ => OverError::Io {
                 action: "look at",
@@ -365,6 +393,14 @@ fn found(host: &Host, wish: &Wish<'_>) -> Result<Found, NotOver> {
         }
         .into()),
     }
+}
+
+/// As much of a path as is there.
+fn nearest_there(path: &Path) -> &Path {
+    let mut above = path.components().as_path().ancestors();
+    above
+        .find(|above| std::fs::metadata(above).is_ok())
+        .unwrap_or(path)
 }
 
 /// A file of `/proc` or `/sys` can be opened and written like any other, and is no disk.

@@ -945,7 +945,7 @@ fn what_makes_no_sense_is_refused_in_one_sentence() {
         ),
         (
             [&["create", "--over", text(&tiny)][..], &noop].concat(),
-            1,
+            3,
             "has no room for a block",
         ),
         (
@@ -981,6 +981,41 @@ fn what_makes_no_sense_is_refused_in_one_sentence() {
         assert!(words.contains(says), "{args:?}: {words}");
         assert_eq!(words.matches("error: ").count(), 1, "{args:?}: {words}");
         assert!(!missing.exists());
+        lab.assert_clean();
+    }
+}
+
+#[test]
+fn a_path_that_leads_to_no_disk_says_what_is_wrong_with_it() {
+    let Some(lab) = Lab::new(&[]) else {
+        return;
+    };
+    let place = Place::new();
+    let disk = LoopDevice::new(16 << 20);
+    let file = place.zeros("disk", 16);
+    let circle = place.file("circle");
+    std::os::unix::fs::symlink(&circle, &circle).unwrap();
+    let with_slash = |path: &Path| format!("{}/", path.display());
+    let without_slash = "hint: leave out the / at its end: /dev/loop";
+    for (path, size, code, says) in [
+        (with_slash(&disk.path()), None, 3, without_slash),
+        (with_slash(&file), None, 3, "is not a directory"),
+        (with_slash(&file), Some("1M"), 11, "is there already"),
+        (with_slash(&file) + "disk", None, 3, "is not a directory"),
+        (text(&circle).to_owned(), None, 11, "is reached by a link"),
+        (
+            with_slash(&place.file("")) + &"l".repeat(300),
+            None,
+            3,
+            "File name too long",
+        ),
+    ] {
+        let mut args = vec!["create", "--scheduler", "noop", "--over", &path];
+        args.extend(size.map(|size| ["--size", size]).into_iter().flatten());
+        let output = lab.emulate(&args);
+        let words = stderr(&output);
+        assert_eq!(output.status.code(), Some(code), "{path}: {words}");
+        assert!(words.contains(says), "{path}: {words}");
         lab.assert_clean();
     }
 }
