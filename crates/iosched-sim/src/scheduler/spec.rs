@@ -1,6 +1,8 @@
 //! A scheduler as it is asked for: `mq-deadline:fifo_batch=4,kernel=6.1`; what is wrong with that; and the
 //! scheduler itself.
 
+use std::fmt;
+
 use super::{Elevator, Followed, Kernel, KernelVersion, SchedulerInfo, TunableInfo, schedulers};
 use crate::units::Nanos;
 
@@ -74,6 +76,26 @@ pub struct SchedulerSpec {
     pub tunables: NamedValues,
     /// The kernel whose rules are to hold (`kernel=6.1`).
     pub kernel: Option<KernelVersion>,
+}
+
+/// As it is asked for.
+impl fmt::Display for SchedulerSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        let tunables = self
+            .tunables
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"));
+        let kernel = self
+            .kernel
+            .iter()
+            .map(|version| format!("kernel={version}"));
+        let settings: Vec<String> = tunables.chain(kernel).collect();
+        if !settings.is_empty() {
+            write!(f, ":{}", settings.join(","))?;
+        }
+        Ok(())
+    }
 }
 
 impl SchedulerSpec {
@@ -263,6 +285,17 @@ impl Values {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_scheduler_is_written_as_it_is_asked_for() {
+        for text in [
+            "none",
+            "bfq:slice_idle=0",
+            "cfq:quantum=4,slice_idle=0,kernel=4.19",
+        ] {
+            assert_eq!(SchedulerSpec::parse(text).unwrap().to_string(), text);
+        }
+    }
 
     #[test]
     fn one_variable_is_given_one_value() {

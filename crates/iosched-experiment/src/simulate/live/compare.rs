@@ -215,7 +215,7 @@ impl Comparison {
             .collect();
         let processes = measured.jobs.iter().zip(&jobs).zip(&load.jobs);
         Comparison {
-            scheduler: words(scheduler),
+            scheduler: scheduler.to_string(),
             load: load.name.clone(),
             events: measured.losses.read,
             lost_events: measured.losses.events,
@@ -242,19 +242,6 @@ impl Comparison {
                 .collect(),
         }
     }
-}
-
-/// The scheduler as the user wrote it.
-fn words(scheduler: &SchedulerSpec) -> String {
-    let tunables: Vec<String> = scheduler
-        .tunables
-        .iter()
-        .map(|(name, value)| format!("{name}={value}"))
-        .collect();
-    if tunables.is_empty() {
-        return scheduler.name.clone();
-    }
-    format!("{}:{}", scheduler.name, tunables.join(","))
 }
 
 /// Job by job, the rates' means over runs; latencies are left out.

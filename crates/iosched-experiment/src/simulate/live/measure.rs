@@ -171,9 +171,14 @@ impl Measured {
             return Ok(());
         };
         let kernel = plan.kernel.version;
+        // The rules are those of this kernel.
+        let recorded = SchedulerSpec {
+            kernel: None,
+            ..scheduler.clone()
+        };
         let mut text = format!(
-            "# Linux {kernel} blk-mq, scheduler={} disk={} workload={}\n",
-            scheduler.name, plan.wanted.model.name, load.name
+            "# Linux {kernel} blk-mq, scheduler={recorded} disk={} workload={}\n",
+            plan.wanted.model.name, load.name
         );
         for line in &self.lines {
             if let Line::Event(event) = line {

@@ -21,6 +21,7 @@ mod tags;
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::ptr;
 use std::time::Duration;
 
 use iosched_emulate::{EmulatedDisk, Spec};
@@ -131,10 +132,24 @@ pub enum LiveEvent<'a> {
 }
 
 impl Plan {
-    /// How the recording of this run is called.
+    /// How the recording of this run is called, which is one of [`Plan::schedulers`] and [`Plan::loads`]: the second of
+    /// what is asked for twice has a number.
     fn recording(&self, scheduler: &SchedulerSpec, load: &Load) -> String {
-        let disk = &self.wanted.model.name;
-        format!("{disk}-{}-{}.txt", load.name, scheduler.name)
+        let name = |scheduler: &SchedulerSpec, load: &Load| {
+            let disk = &self.wanted.model.name;
+            let scheduler = scheduler.to_string().replace(':', "-");
+            format!("{disk}-{}-{scheduler}", load.name)
+        };
+        let own = name(scheduler, load);
+        let all = self.loads.iter().flat_map(|load| {
+            let schedulers = self.schedulers.iter();
+            schedulers.map(move |scheduler| (scheduler, load))
+        });
+        let before = all.take_while(|one| !(ptr::eq(one.0, scheduler) && ptr::eq(one.1, load)));
+        match before.filter(|one| name(one.0, one.1) == own).count() {
+            0 => format!("{own}.txt"),
+            alike => format!("{own}-{}.txt", alike + 1),
+        }
     }
 
     /// Checks everything that is wanted.
@@ -344,4 +359,54 @@ fn hz(host: &Host) -> Option<u32> {
         }
         None
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_run_has_a_recording_of_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let load = dir.path().join("random-read.fio");
+        std::fs::write(&load, "[reader]\nrw=randread\n").unwrap();
+        let schedulers = [
+            "bfq",
+            "bfq:slice_idle=0",
+            "bfq:slice_idle=0,low_latency=0",
+            "bfq",
+            "none",
+        ];
+        let plan = Plan::new(LiveRequest {
+            model: Model::named("hdd-7200").unwrap(),
+            queue_depth: None,
+            slow_down: None,
+            schedulers: schedulers.map(str::to_owned).to_vec(),
+            loads: vec!["random-read".into(), load.display().to_string()],
+            runtime: Duration::from_secs(1),
+            hz: None,
+            seed: 1,
+            server: PathBuf::new(),
+            recordings: None,
+        })
+        .unwrap();
+        let mut names = Vec::new();
+        for load in &plan.loads {
+            let of_load = plan.schedulers.iter();
+            names.extend(of_load.map(|scheduler| plan.recording(scheduler, load)));
+        }
+        assert_eq!(
+            names[..4],
+            [
+                "hdd-7200-random-read-bfq.txt",
+                "hdd-7200-random-read-bfq-slice_idle=0.txt",
+                "hdd-7200-random-read-bfq-slice_idle=0,low_latency=0.txt",
+                "hdd-7200-random-read-bfq-2.txt",
+            ]
+        );
+        let different: BTreeSet<&String> = names.iter().collect();
+        assert_eq!(different.len(), names.len(), "{names:?}");
+    }
 }

@@ -110,7 +110,8 @@ pub(super) fn predict(
                 let path = folder
                     .join("simulated")
                     .join(plan.recording(scheduler, load));
-                let names = (scheduler.name.as_str(), plan.wanted.model.name.as_str());
+                let scheduler = scheduler.to_string();
+                let names = (scheduler.as_str(), plan.wanted.model.name.as_str());
                 kept(setup, &path, names, &mut accesses)
                     .map_err(|source| LiveError::Keep { path, source })?
             }
