@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use iosched_machine::failure::{Failure, exit};
-use iosched_sim::block_layer::MOST_SCHEDULER_TAGS;
+use iosched_sim::block_layer::{MOST_SCHEDULER_TAGS, usual_throttling};
 use iosched_sim::disk::{DiskModel, Model, ModelError, ModelOptions};
 use iosched_sim::scheduler::{
     self, Elevator, Kernel, NamedValues, SchedulerError, SchedulerSpec, build, parse_settings,
@@ -115,24 +115,31 @@ impl SimulatedArm {
         };
         let spec = SchedulerSpec::parse(&format!("{}:{}", arm.scheduler, joined(&tunables)))?;
         let of_queue = parse_settings(&joined(&of_queue))?;
+        let info = scheduler::info(&spec.name)?;
         let value = |wanted: &str| {
-            let (_, value) = of_queue.iter().find(|(name, _)| name == wanted)?;
-            u64::try_from(*value).ok()
+            let mut of_queue = of_queue.iter();
+            Some(of_queue.find(|(name, _)| name == wanted)?.1)
         };
-        let wbt_lat = value("wbt_lat_usec").filter(|&micros| micros > 0);
+        let rotational = disk.model.rotational();
+        let wbt_lat = value("wbt_lat_usec").filter(|&micros| micros != 0);
+        // Below 0 there is -1, the default.
+        let wbt_lat = wbt_lat.map(|micros| {
+            let micros = u64::try_from(micros);
+            micros.map_or_else(|_| usual_throttling(rotational), Nanos::from_micros)
+        });
         if wbt_lat.is_some() {
-            scheduler::info(&spec.name)?.check_throttling()?;
+            info.check_throttling()?;
         }
+        let nr_requests = value("nr_requests").and_then(|number| usize::try_from(number).ok());
         let kernel = Kernel {
-            rotational: disk.model.rotational(),
+            rotational,
             ..spec.usual_kernel()?
         };
         Ok(SimulatedArm {
             scheduler: build(&spec, &kernel, &NamedValues::new())?,
             kernel,
-            nr_requests: value("nr_requests")
-                .map(|number| usize::try_from(number.max(4)).unwrap_or(usize::MAX)), // as the kernel
-            wbt_lat: wbt_lat.map(Nanos::from_micros),
+            nr_requests: nr_requests.map(|number| number.max(4)), // as the kernel
+            wbt_lat,
         })
     }
 }
@@ -408,6 +415,26 @@ mod tests {
             assert_eq!((kernel.version, kernel.hz), (version, 250), "{arm}");
             assert!(kernel.rotational);
         }
+    }
+
+    #[test]
+    fn throttling_of_minus_one_is_what_the_kernel_has_for_such_a_disk() {
+        let of = |arm: &str, model: &str| {
+            let model = Model::named(model).unwrap();
+            let arm = SimulatedArm::new(&Arm::parse(arm).unwrap(), &SimulatedDisk { model });
+            arm.map(|arm| arm.wbt_lat)
+        };
+        let usual = |model| of("none:wbt_lat_usec=-1", model).unwrap();
+        assert_eq!(usual("hdd-7200"), Some(Nanos::from_millis(75)));
+        assert_eq!(usual("ssd-sata"), Some(Nanos::from_millis(2)));
+        for (value, micros) in [("0", None), ("300", Some(300))] {
+            let arm = format!("kyber:wbt_lat_usec={value}");
+            assert_eq!(
+                of(&arm, "ssd-sata").unwrap(),
+                micros.map(Nanos::from_micros)
+            );
+        }
+        assert!(of("cfq:wbt_lat_usec=-1", "ssd-sata").is_err());
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! on the scheduler, and for times that old code keeps in timer ticks on how many of these the
 //! kernel has in a second: what any usual kernel would show counts as the default.
 
-use iosched_sim::block_layer::{USUAL_REQUESTS, usual_scheduler_tags};
+use iosched_sim::block_layer::{USUAL_REQUESTS, usual_scheduler_tags, usual_throttling};
 use iosched_sim::scheduler::{self, BlockLayer, Kernel, KernelVersion, SchedulerInfo, TunableInfo};
 use serde::Serialize;
 
@@ -213,8 +213,7 @@ impl Context<'_> {
             _ if self.active_is(|info| info.disables_wbt) => Known::value(0),
             _ if self.is_legacy() => Known::none(),
             (None, _) | (_, None) => Known::none(),
-            (_, Some(true)) => Known::value(75_000),
-            (_, Some(false)) => Known::value(2000),
+            (_, Some(rotational)) => Known::value(usual_throttling(rotational).as_nanos() / 1000),
         }
     }
 

@@ -28,6 +28,7 @@ mod waiters;
 pub use hw_queue::Attachment;
 pub(crate) use hw_queue::{Depth, HwQueue, Next};
 pub use tag_set::{MOST_SCHEDULER_TAGS, usual_scheduler_tags};
+pub use throttle::usual_throttling;
 
 use super::carried::Carried;
 use super::flush::{FLUSH, Flushes};
