@@ -14,6 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use iosched_machine::failure::{Failure, exit, room_hint};
+use iosched_machine::foreign;
 use iosched_machine::host::Host;
 use rand::Rng;
 use rustix::fs::{AtFlags, Mode, OFlags};
@@ -24,6 +25,9 @@ use crate::system_config::attributes::Attributes;
 
 /// What stands in the first line of every file that is ours alone. One without it at our place is somebody else's.
 const MARK: &str = "Made by iosched";
+
+/// The largest file of the configuration, bytes: in a copied tree it may be anything.
+const LARGEST: u64 = 64 << 20;
 
 /// What our temporary files begin with; what a power failure leaves of them is removed by the next
 /// change in that directory.
@@ -480,7 +484,7 @@ impl DirectoryEntry<'_> {
 
     /// True if the file holds this text; if there is none, where none is expected.
     fn holds(&self, text: Option<&str>) -> io::Result<bool> {
-        let mut file = match open_found(self.directory, self.name) {
+        let file = match open_found(self.directory, self.name) {
             Ok(file) => file,
             Err(Errno::NOENT) => return Ok(text.is_none()),
             Err(Errno::LOOP) => return Ok(false),
@@ -489,7 +493,8 @@ impl DirectoryEntry<'_> {
         let mut bytes = Vec::new();
         // What is no regular file may have no end.
         if file.metadata()?.is_file() {
-            file.read_to_end(&mut bytes)?;
+            let enough = text.map_or(0, str::len) as u64 + 1;
+            file.take(enough).read_to_end(&mut bytes)?;
             return Ok(text.is_some_and(|text| text.as_bytes() == bytes));
         }
         Ok(false)
@@ -519,7 +524,7 @@ impl Found {
             path: path.into(),
             source,
         };
-        let mut file = match open_found(&directory, &name) {
+        let file = match open_found(&directory, &name) {
             Ok(file) => file,
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::LOOP) => return Err(link(host, &directory, &name, path, false)),
@@ -529,10 +534,10 @@ impl Found {
         if !metadata.is_file() {
             return Err(FileError::NotRegular { path: path.into() });
         }
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(fail)?;
-        let text = String::from_utf8(bytes);
-        let text = text.map_err(|_| FileError::NotText { path: path.into() })?;
+        let text = foreign::read_all(&file, LARGEST).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => FileError::NotText { path: path.into() },
+            _ => fail(error),
+        })?;
         Ok(Some(Found {
             file,
             text,
@@ -698,6 +703,20 @@ mod tests {
         fs::write(host.path(Path::new("/etc/x")), "# Made by iosched: y\n").unwrap();
         let change = FileChange::plan_own(&host, "/etc/x", None).unwrap();
         assert!(change.is_some_and(|change| change.after.is_none()));
+    }
+
+    #[test]
+    fn no_more_is_read_of_a_file_than_has_room() {
+        let (_dir, host) = host();
+        let path = Path::new("/etc/iosched.toml");
+        File::create(host.path(path))
+            .unwrap()
+            .set_len(LARGEST + 1)
+            .unwrap();
+        let FileError::Io { source, .. } = read(&host, path).unwrap_err() else {
+            panic!("it was read");
+        };
+        assert_eq!(source.to_string(), "it is larger than 64 MiB");
     }
 
     #[test]
