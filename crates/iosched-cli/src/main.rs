@@ -22,10 +22,11 @@ use commands::{
     advise, apply, calibrate, check, completions, conform, emulate, evidence, list, log, manual,
     persist, report, restore, set, simulate, tune, undo, watch,
 };
-use iosched_machine::program_path;
+use iosched_machine::{process, program_path};
 
 fn main() -> ExitCode {
     commands::survive_limits();
+    process::be_told_of_ended_children();
     trust_path();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

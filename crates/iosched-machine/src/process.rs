@@ -53,6 +53,13 @@ use crate::visible;
 use output::Outputs;
 use scope::Child;
 
+/// Some parents (services, interpreters) ignore SIGCHLD, and what they start does, too: how a child ended would then be lost
+/// with the child.
+pub fn be_told_of_ended_children() {
+    // SAFETY: no handler is named.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
 /// How often a waiting loop looks at [`Stop`] and tells its observer that time passes.
 const TICK: Duration = Duration::from_millis(100);
 
