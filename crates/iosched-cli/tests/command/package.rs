@@ -92,6 +92,8 @@ fn after(files: Files, steps: &[&str]) -> Purged {
     }
 }
 
+/// What stands in the first line of a file of ours.
+const MADE: &str = "# Made by iosched";
 const PROFILE: &str = "/etc/tuned/profiles/iosched/tuned.conf";
 const ACTIVE: &str = "/etc/tuned/active_profile";
 const GRUB: (&str, &str) = (
@@ -108,11 +110,11 @@ fn purge_takes_away_what_was_written_and_nothing_else() {
     assert_eq!((purged.called.as_str(), purged.said.as_str()), ("", ""));
     assert!(purged.left.is_empty(), "{:?}", purged.left);
     let purged = purge(&[
-        ("/etc/udev/rules.d/99-iosched.rules", "ours"),
+        ("/etc/udev/rules.d/99-iosched.rules", MADE),
         ("/etc/udev/rules.d/99-mine.rules", "theirs"),
-        ("/etc/modules-load.d/iosched.conf", "bfq"),
-        ("/usr/share/initramfs-tools/modules.d/iosched", "bfq"),
-        ("/etc/dracut.conf.d/iosched.conf", "ours"),
+        ("/etc/modules-load.d/iosched.conf", MADE),
+        ("/usr/share/initramfs-tools/modules.d/iosched", MADE),
+        ("/etc/dracut.conf.d/iosched.conf", MADE),
         ("/etc/iosched/policy.toml", "version = 1"),
         ("/var/lib/iosched/history/1", "{}"),
     ]);
@@ -125,6 +127,29 @@ fn purge_takes_away_what_was_written_and_nothing_else() {
     }
 }
 
+#[test]
+fn purge_leaves_what_somebody_else_put_where_ours_would_be() {
+    if !is_root() {
+        return;
+    }
+    let theirs = [
+        ("/etc/dracut.conf.d/iosched.conf", "theirs"),
+        ("/etc/modules-load.d/iosched.conf", "theirs"),
+        (ACTIVE, "iosched"),
+        ("/etc/tuned/profiles/iosched/script.sh", "theirs"),
+        (PROFILE, "theirs"),
+        ("/etc/udev/rules.d/99-iosched.rules", "theirs"),
+        ("/usr/share/initramfs-tools/modules.d/iosched", "theirs"),
+    ];
+    let purged = purge(&theirs);
+    let all = theirs.map(|(path, text)| format!("{path}: {text}"));
+    assert_eq!((purged.called.as_str(), purged.left), ("", all.to_vec()));
+    // Beside a file of ours, too.
+    let script = ("/etc/tuned/profiles/iosched/script.sh", "theirs");
+    let purged = purge(&[(PROFILE, MADE), script]);
+    assert_eq!(purged.left, [format!("{}: {}", script.0, script.1)]);
+}
+
 /// Whatever dpkg calls the script with but `purge`: removed, replaced by a newer one, or not installed after all, in the
 /// middle of a machine's use.
 #[test]
@@ -133,11 +158,11 @@ fn nothing_but_purge_takes_anything_away() {
         return;
     }
     let files = [
-        ("/etc/udev/rules.d/99-iosched.rules", "ours"),
-        ("/usr/share/initramfs-tools/modules.d/iosched", "bfq"),
+        ("/etc/udev/rules.d/99-iosched.rules", MADE),
+        ("/usr/share/initramfs-tools/modules.d/iosched", MADE),
         ("/etc/iosched/policy.toml", "version = 1"),
         ("/var/lib/iosched/history/1", "{}"),
-        (PROFILE, "[main]"),
+        (PROFILE, MADE),
         (ACTIVE, "iosched"),
         GRUB,
     ];
@@ -198,10 +223,13 @@ fn purge_gives_tuned_the_profile_that_ours_stood_before() {
         return;
     }
     let ours = |include: &'static str| purge(&[(PROFILE, include), (ACTIVE, "iosched\n")]).left;
-    let included = ours("[main]\ninclude=throughput-performance,mine\n");
+    let included = ours("# Made by iosched\n[main]\ninclude=throughput-performance,mine\n");
     assert_eq!(included, [format!("{ACTIVE}: throughput-performance mine")]);
-    assert_eq!(ours("[main]\n"), [format!("{ACTIVE}: balanced")]);
-    let theirs = purge(&[(PROFILE, "[main]\n"), (ACTIVE, "powersave\n")]);
+    assert_eq!(
+        ours("# Made by iosched\n[main]\n"),
+        [format!("{ACTIVE}: balanced")]
+    );
+    let theirs = purge(&[(PROFILE, MADE), (ACTIVE, "powersave\n")]);
     assert_eq!(theirs.left, [format!("{ACTIVE}: powersave")]);
 }
 
