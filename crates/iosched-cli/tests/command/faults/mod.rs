@@ -124,6 +124,7 @@ fn at_calls_of(name: &str, drawn: usize, situation: &mut dyn Situation, codes: &
     situation.holds(&whole).unwrap();
 
     let faults = Fault::chosen(&whole.calls, drawn);
+    let calls: usize = whole.calls.values().sum();
     assert!(!faults.is_empty());
     let (mut ends, mut wrong) = (BTreeMap::new(), Vec::new());
     for &fault in &faults {
@@ -152,7 +153,7 @@ fn at_calls_of(name: &str, drawn: usize, situation: &mut dyn Situation, codes: &
         }
     }
     eprintln!(
-        "{name}: {} faults, {} wrong; {ends:?}",
+        "{name}: {calls} calls, {} faults, {} wrong; {ends:?}",
         faults.len(),
         wrong.len()
     );
