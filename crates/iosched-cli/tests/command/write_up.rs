@@ -312,7 +312,8 @@ fn without_trials(results: &str) -> String {
         .collect();
     let load = lines.iter_mut().find(|line| line["arms"].is_array());
     load.expect("it has loads")["arms"][1]["trials"] = serde_json::json!([]);
-    lines.iter().map(|line| format!("{line}\n")).collect()
+    let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
+    lines.join("\n") + "\n"
 }
 
 #[test]
