@@ -6,6 +6,7 @@
 mod args;
 mod commands;
 mod files;
+mod io_priority;
 mod meter;
 mod output;
 mod progress;

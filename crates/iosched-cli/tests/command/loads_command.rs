@@ -1,9 +1,11 @@
 //! `iosched tune --load 'command: …'`: any program as a load, and what happens when it goes wrong.
 use iosched_testing::lacks;
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 use crate::common::tuning::MIB;
-use crate::common::{Mounted, can_use_loop_devices, in_one_line, iosched, processes_with};
+use crate::common::{Mounted, can_use_loop_devices, in_one_line, iosched, processes_with, text};
 
 /// A mounted disk, and the command run on it.
 struct Bench {
@@ -54,6 +56,32 @@ impl Bench {
     fn record(&self) -> String {
         fs::read_to_string(self.records.path().join("r/record.jsonl")).unwrap()
     }
+}
+
+/// By niceness bfq would not raise it, and it would have another weight.
+#[test]
+fn a_load_has_the_usual_io_priority_however_nice_the_run_is() {
+    let Some(bench) = Bench::new() else { return };
+    let seen = |before: &[&str]| {
+        let command = Command::new(before[0])
+            .args(&before[1..])
+            .arg(env!("CARGO_BIN_EXE_iosched"))
+            .args(["tune", bench.mounted.path(), "--fixed-rounds", "2"])
+            .args(["--arms", "none,mq-deadline", "--no-html", "--load"])
+            .args(["command: sh: ionice > priority", "--out"])
+            .arg(bench.records.path().join(before.join("-")))
+            .output()
+            .unwrap();
+        assert!(command.status.success(), "{}", text(&command.stderr));
+        let file = Path::new(bench.mounted.path()).join("priority");
+        fs::read_to_string(file).unwrap().trim().to_owned()
+    };
+    assert_eq!(seen(&["nice", "-n", "10"]), "best-effort: prio 4");
+    assert_eq!(seen(&["nice", "-n", "-10"]), "best-effort: prio 4");
+    assert_eq!(
+        seen(&["ionice", "-c", "2", "-n", "6"]),
+        "best-effort: prio 6"
+    );
 }
 
 #[test]

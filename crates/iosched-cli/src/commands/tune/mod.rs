@@ -36,6 +36,7 @@ pub(crate) use self::args::TuneArgs;
 use self::args::{consent, wanted};
 use self::place::{RunPlace, check_can_emulate, end_disk, make, named_disk, say_emulated};
 use super::{Outcome, answer_code, boxed, persist, stop_on_signals, take_turn, undo};
+use crate::io_priority;
 use crate::output::Output;
 use crate::progress::{JsonLines, Progress};
 
@@ -51,6 +52,7 @@ struct Session<'a> {
 
 /// Runs `iosched tune`.
 pub(crate) fn run(args: &TuneArgs, output: &Output) -> Outcome {
+    io_priority::forget_niceness();
     let session = Session {
         args,
         host: Host::live(),
