@@ -44,8 +44,8 @@ Examples:
   iosched tune sda --arms none,bfq,mq-deadline:fifo_batch=1
   iosched tune sda --objective p99 --require 'throughput>=0.95' --budget 30m
   iosched tune --simulate hdd-7200 --arms noop,deadline,cfq --load mixed
-  iosched tune --emulate hdd-7200 --size 32G --arms noop,deadline,cfq --load pgbench
-                                        PostgreSQL over schedulers that no kernel has today
+  iosched tune --emulate hdd-7200 --arms noop,deadline,cfq --load pgbench
+                                        over schedulers that no kernel has today
   iosched tune --resume iosched-results/20261121-101500-data
 
 Each round runs every arm once, in random order; arms are compared by their
@@ -300,7 +300,7 @@ fn load_help() -> String {
          with options, as in pgbench:scale=10,clients=20 (the values listed here are the defaults): \
          pgbench (scale=50, clients=100, threads=2, transactions=… or time=60, mode=tpcb, \
          select, simple-update or FILE, protocol=…), responsiveness (readers=10, random-readers=0, \
-         writers=0, random-writers=0, size=256m, starts=3, command=…), desktop (starts=5, seconds=20, \
+         writers=0, random-writers=0, size=256m, settle=2s, starts=3, command=…), desktop (starts=5, seconds=20, \
          size=256m), build (files=1000, jobs=4), five-tests (size=1g, record=…, \
          threads=1..3, runs=…, driver=iozone or fio), \
          documents-read (threads=80, documents=32000, stored=…, size=4k, order=random or stored, control=on), \

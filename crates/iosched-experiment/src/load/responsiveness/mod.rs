@@ -35,6 +35,7 @@ const KNOWN: &[&str] = &[
     "writers",
     "random-writers",
     "size",
+    "settle",
     "starts",
     "command",
 ];
@@ -42,8 +43,9 @@ const KNOWN: &[&str] = &[
 /// Streams of one kind.
 const MOST_STREAMS: u32 = 100;
 
-/// How long the streams run before the first start: each has begun by then, and none is in its first moments.
-pub(super) const SETTLING: Duration = Duration::from_secs(2);
+/// Seconds for which streams run before the first start unless something else is asked for: each has begun by then, and
+/// none is in its first moments.
+const SETTLING: u64 = 2;
 
 /// Room for the copied program: a shell with its libraries takes some 4 MB.
 const ROOM_FOR_PROGRAM: u64 = 64 << 20;
@@ -61,11 +63,26 @@ pub struct ResponsivenessSettings {
     pub random_writers: u32,
     /// Bytes of each stream's file.
     pub size: u64,
+    /// Seconds for which the streams run before the first start.
+    #[serde(default = "usual_settling", skip_serializing_if = "is_usual_settling")]
+    pub settle: u64,
     /// Starts of a trial.
     pub starts: u32,
     /// What is started, in the target directory; `None` for a shell that is copied there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
+}
+
+fn usual_settling() -> u64 {
+    SETTLING
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks for a reference"
+)]
+fn is_usual_settling(settle: &u64) -> bool {
+    *settle == SETTLING
 }
 
 impl Default for ResponsivenessSettings {
@@ -76,6 +93,7 @@ impl Default for ResponsivenessSettings {
             writers: 0,
             random_writers: 0,
             size: 256 << 20,
+            settle: SETTLING,
             starts: 3,
             command: None,
         }
@@ -99,6 +117,7 @@ impl ResponsivenessSettings {
         let (writers, random_writers) = (count("writers", 0)?, count("random-writers", 0)?);
         let starts = given.number("starts", 1..=100, default.starts)?;
         let size = given.size("size", 1 << 20..=1 << 40, default.size)?;
+        let settle = given.seconds("settle", 0..=600, default.settle)?;
         let command = given.text("command").map(str::to_owned);
         if let Some(line) = &command {
             let split = words::split(line);
@@ -110,9 +129,15 @@ impl ResponsivenessSettings {
             writers,
             random_writers,
             size,
+            settle,
             starts,
             command,
         })
+    }
+
+    /// How long the streams run before the first start.
+    pub(super) fn settling(&self) -> Duration {
+        Duration::from_secs(self.settle)
     }
 
     /// The streams as a fio job file; nothing where there is none.
@@ -206,7 +231,8 @@ impl Responsiveness {
         tick: &mut dyn FnMut(Duration),
     ) -> Result<Vec<Duration>, LoadError> {
         let begun = Instant::now();
-        if self.streams.is_some() && !start::wait_until(SETTLING, begun, at, are_over, tick)? {
+        let settled = self.settings.settling();
+        if self.streams.is_some() && !start::wait_until(settled, begun, at, are_over, tick)? {
             return Ok(Vec::new()); // what went wrong is theirs to say
         }
         let mut took = Vec::new();
@@ -320,10 +346,11 @@ mod tests {
             ResponsivenessSettings::parse("").unwrap(),
             ResponsivenessSettings::default()
         );
-        let few = ResponsivenessSettings::parse("writers=2,starts=5,size=16m").unwrap();
+        let few = ResponsivenessSettings::parse("writers=2,starts=5,size=16m,settle=20s").unwrap();
         let expected = ResponsivenessSettings {
             readers: 0,
             writers: 2,
+            settle: 20,
             starts: 5,
             size: 16 << 20,
             ..ResponsivenessSettings::default()
@@ -341,12 +368,26 @@ mod tests {
             ("reader=1", "reader"),
             ("readers=101", "readers"),
             ("starts=0", "starts"),
+            ("settle=601", "settle"),
             ("size=1k", "size"),
             ("command='x", "command"),
         ] {
             let error = ResponsivenessSettings::parse(text).unwrap_err().to_string();
             assert!(error.contains(named), "{error}");
         }
+    }
+
+    #[test]
+    fn a_record_from_before_there_was_settling_to_choose_is_read_and_written_as_it_was() {
+        let usual = ResponsivenessSettings::default();
+        let written = serde_json::to_string(&usual).unwrap();
+        assert!(!written.contains("settle"), "{written}");
+        let read: ResponsivenessSettings = serde_json::from_str(&written).unwrap();
+        assert_eq!(read, usual);
+        let longer = ResponsivenessSettings::parse("settle=20").unwrap();
+        let written = serde_json::to_string(&longer).unwrap();
+        let read: ResponsivenessSettings = serde_json::from_str(&written).unwrap();
+        assert_eq!(read, longer);
     }
 
     #[test]

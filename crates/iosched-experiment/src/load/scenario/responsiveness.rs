@@ -5,13 +5,13 @@ use iosched_sim::units::Sectors;
 use iosched_sim::workload::{Job, Mix, Pattern, Sizes};
 
 use super::super::Outcome;
-use super::super::responsiveness::{ResponsivenessSettings, SETTLING};
+use super::super::responsiveness::ResponsivenessSettings;
 use super::files::Files;
 use super::{simulated, starts};
 
 /// The starts, then the streams.
 pub(super) fn jobs(settings: &ResponsivenessSettings, files: &mut Files, seed: u64) -> Vec<Job> {
-    let settled = simulated::nanos(SETTLING);
+    let settled = simulated::nanos(settings.settling());
     let mut jobs = starts::jobs(settings.starts, &|_| settled, files, seed);
     let in_sequence = Pattern::Sequential {
         skip: Sectors::ZERO,

@@ -81,6 +81,16 @@ fn each_process_stays_within_its_files_and_no_file_overlaps_another() {
 }
 
 #[test]
+fn the_streams_run_for_as_long_as_was_asked_before_the_first_start() {
+    let begins = |text: &str| {
+        let script = scenario(text).script(capacity(1 << 40), 1).unwrap();
+        script.jobs[0].delay
+    };
+    let later = begins("responsiveness:settle=20s") - begins("responsiveness");
+    assert_eq!(later, Nanos::from_secs(18));
+}
+
+#[test]
 fn a_start_reads_its_pages_one_after_the_other_and_each_start_is_another_process() {
     let script = scenario("responsiveness:starts=2,readers=0");
     let script = script.script(capacity(1 << 30), 1).unwrap();
