@@ -583,10 +583,9 @@ fn what_the_s_suite_shows_of_bfq_is_what_its_page_says() {
     ];
     let rows = page
         .lines()
-        .skip_while(|line| !line.ends_with("| noop | published |"));
+        .skip_while(|line| !line.ends_with("| cfq | deadline | noop |"));
     for (cells, row) in table.into_iter().zip(rows.skip(2)) {
-        let said = row.split(" | ").skip(1).take(5);
-        assert_eq!(said.collect::<Vec<_>>(), cells, "{row}");
+        assert_eq!(cells_of(row), cells, "{row}");
     }
     let [bfq, plain, cfq, deadline, _] = beside.map(|rate| format!("{rate:.0}"));
     let readers = format!(
@@ -607,6 +606,68 @@ fn what_the_s_suite_shows_of_bfq_is_what_its_page_says() {
         2.0 * bfq < deadline.min(noop) && deadline < cfq,
         "{played:?}"
     );
+}
+
+/// A start with pauses, on flash and on a hard disk: the second table of `scripts/s-suite` and of the page. cfq that waits
+/// for processes on flash is as slow as was published, and no other scheduler is.
+#[test]
+fn a_start_beside_readers_takes_as_long_as_the_page_of_bfq_says() {
+    const ARMS: [&str; 6] = [
+        "bfq",
+        "cfq:slice_idle=8",
+        "cfq:slice_idle=8,group_idle=8",
+        "cfq",
+        "deadline",
+        "noop",
+    ];
+    const READS: u64 = 164;
+    let example = include_str!("../../../../examples/xterm-beside-readers.fio");
+    let page = include_str!("../../../../docs/schedulers/bfq.md");
+    let directory = tempfile::tempdir().unwrap();
+    let load = directory.path().join("load.fio");
+    for model in ["ssd-sata", "hdd-7200"] {
+        for pause in [0, 1, 4, 8, 10] {
+            let text = example.replace("thinktime=1ms", &format!("thinktime={pause}ms"));
+            std::fs::write(&load, text).unwrap();
+            let mut arguments = vec![
+                "simulate",
+                "--json",
+                "--nr-requests",
+                "256",
+                "--disk",
+                model,
+            ];
+            arguments.extend(["--load", load.to_str().unwrap(), "--until", "65s"]);
+            arguments.extend(ARMS.iter().flat_map(|arm| ["--scheduler", arm]));
+            let output = answer(&arguments);
+            assert!(
+                output.status.success(),
+                "{}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+            let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+            let cells = result["runs"].as_array().unwrap().iter().map(|run| {
+                let processes = run["processes"].as_array().unwrap();
+                let program = processes
+                    .iter()
+                    .find(|one| one["name"] == "program")
+                    .unwrap();
+                let reads = program["accesses"].as_u64().unwrap();
+                if reads < READS {
+                    return format!(">60 ({reads} reads)");
+                }
+                digits(READS as f64 / program["iops"].as_f64().unwrap())
+            });
+            let start = format!("| `{model}`: {pause} ms |");
+            let row = page.lines().find(|line| line.starts_with(&start)).unwrap();
+            assert_eq!(cells_of(row), cells.collect::<Vec<_>>(), "{row}");
+        }
+    }
+}
+
+/// The cells of a row of a page's table, without its name.
+fn cells_of(row: &str) -> Vec<&str> {
+    row.trim_end_matches(" |").split(" | ").skip(1).collect()
 }
 
 /// As `scripts/s-suite` prints it: three digits, or those before the point.
