@@ -115,7 +115,7 @@ fn of_verdict(analysis: &Analysis, contest: &Contest, place: &str, plan: &Plan) 
                 is_or_are(arms),
             )
         }
-        Verdict::Open if analysis.trials == 0 => format!("no trial counts {place}\n"),
+        Verdict::Open if analysis.trials == 0 => format!("No trial counts {place}\n"),
         Verdict::Open => {
             let arms = undecided_yet(contest, analysis.baseline);
             let are = is_or_are(&arms);
@@ -816,12 +816,21 @@ fn caveat_sentence(analysis: &Analysis, caveat: &Caveat) -> String {
              from the load is in the numbers. Nothing else should run while a disk is measured.",
             significant(*processors)
         ),
-        Caveat::OtherRuns { trials, commands } => format!(
-            "Another iosched was at work during {}: {}.",
-            count(*trials, "trial"),
-            commands.join("; ")
-        ),
+        Caveat::OtherRuns { trials, commands } => other_runs(*trials, commands),
     }
+}
+
+/// Some of the commands stand for all.
+fn other_runs(trials: usize, commands: &[String]) -> String {
+    const NAMED: usize = 2;
+    let (named, others) = commands.split_at(commands.len().min(NAMED));
+    let mut said = named.join("; ");
+    if !others.is_empty() {
+        let others = count(others.len(), "other");
+        said = format!("{said}; and {others} (--json names all)");
+    }
+    let trials = count(trials, "trial");
+    format!("Another iosched was at work during {trials}: {said}.")
 }
 
 fn accesses_counted(accesses: u64) -> String {
@@ -862,6 +871,17 @@ mod tests {
     use iosched_experiment::objective::Objective;
     use iosched_experiment::schedule::{Next, next};
     use iosched_experiment::trial::Trial;
+
+    #[test]
+    fn of_many_other_runs_two_are_named() {
+        let runs: Vec<String> = (1..=5).map(|n| format!("iosched tune sd{n}")).collect();
+        let said = |of: usize| other_runs(12, &runs[..of]);
+        let start = "Another iosched was at work during 12 trials: iosched tune sd1";
+        assert_eq!(said(1), format!("{start}."));
+        assert_eq!(said(2), format!("{start}; iosched tune sd2."));
+        let others = "iosched tune sd2; and 3 others (--json names all)";
+        assert_eq!(said(5), format!("{start}; {others}."));
+    }
 
     /// What is said of a control whose second arm is this much faster: beside the load, and of all.
     fn said_of_a_control(factor: f64) -> (String, String) {

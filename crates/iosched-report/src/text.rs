@@ -379,7 +379,7 @@ at most 5 trials in all, 50 s, usually much less
     fn a_record_without_a_trial_says_so() {
         let record = fixture::record(&fixture::plan(2));
         let text = super::record(&record, &Analysis::of(&record), 80);
-        assert!(text.contains("no trial counts in random-read"), "{text}");
+        assert!(text.contains("No trial counts in random-read"), "{text}");
         let answer = "Answer: nothing was measured; keep none (it was active).";
         assert!(text.contains(answer), "{text}");
         assert!(!text.contains("told apart"), "{text}");

@@ -26,17 +26,28 @@ pub(super) fn width(text: &str, size: f32) -> f32 {
     text.chars().map(|c| font.h_advance(font.glyph_id(c))).sum()
 }
 
-/// The text, or its beginning with an ellipsis, within `most` px.
+/// The text, or its beginning and its end with an ellipsis between, within `most` px: arms often differ at the end.
 pub(super) fn fitted(text: &str, size: f32, most: f32) -> String {
     // No label is readable beyond this, and a hostile name may be a megabyte.
-    let mut shown: String = text.chars().take(200).collect();
-    if shown.len() == text.len() && width(text, size) <= most {
-        return shown;
+    const LONGEST: usize = 200;
+    let whole: Vec<char> = text.chars().take(LONGEST).collect();
+    if whole.iter().collect::<String>() == text && width(text, size) <= most {
+        return text.to_owned();
     }
-    while !shown.is_empty() && width(&shown, size) + width("…", size) > most {
-        shown.pop();
+    let mut end: Vec<char> = text.chars().rev().take(LONGEST).collect();
+    let mut begin = whole;
+    loop {
+        let shown: String = begin.iter().chain(&['…']).chain(end.iter().rev()).collect();
+        if (begin.is_empty() && end.is_empty()) || width(&shown, size) <= most {
+            return shown;
+        }
+        let longer = if end.len() >= begin.len() {
+            &mut end
+        } else {
+            &mut begin
+        };
+        longer.pop();
     }
-    shown + "…"
 }
 
 #[cfg(test)]
@@ -53,7 +64,19 @@ mod tests {
     #[test]
     fn a_text_that_is_too_long_is_cut_with_an_ellipsis() {
         let cut = fitted(&"w".repeat(1_000_000), 12.0, 100.0);
-        assert!(cut.ends_with('…') && width(&cut, 12.0) <= 100.0, "{cut}");
+        assert!(cut.contains('…') && width(&cut, 12.0) <= 100.0, "{cut}");
+        let arm = |value: u32| {
+            fitted(
+                &format!("served/cfq:slice_idle={value} (0.97)"),
+                12.0,
+                100.0,
+            )
+        };
+        assert!(
+            arm(1).starts_with("served") && arm(1).ends_with("(0.97)"),
+            "{}",
+            arm(1)
+        );
         assert_eq!(fitted("bfq", 12.0, 100.0), "bfq");
     }
 }

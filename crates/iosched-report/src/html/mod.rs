@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use super::chart::Chart;
 use super::chart::svg::{self, Width};
+use super::sentences;
 
 pub use compared::records;
 pub use of_evidence::evidence;
@@ -76,6 +77,27 @@ struct Section {
     sentences: Vec<String>,
     sets: Vec<FigureSet>,
     folds: Vec<Fold>,
+}
+
+/// A sentence, and the command that it ends with, in words: a line is broken between words only.
+struct Note<'a> {
+    text: &'a str,
+    command: Vec<&'a str>,
+}
+
+impl Section {
+    fn notes(&self) -> Vec<Note<'_>> {
+        let marker = format!(" {}", sentences::COMMAND);
+        let notes = self.sentences.iter().map(|sentence| {
+            let command = sentence.split_once(&marker).map(|(_, command)| command);
+            let end = sentence.len() - command.map_or(0, |command| command.len() + 1);
+            Note {
+                text: &sentence[..end],
+                command: command.map_or_else(Vec::new, |command| command.split(' ').collect()),
+            }
+        });
+        notes.collect()
+    }
 }
 
 /// Charts that stand side by side.
@@ -279,6 +301,31 @@ fn in_script<T: Serialize>(value: &T) -> String {
 mod tests {
     use super::*;
     use crate::chart::{Axis, Form, Point, Scale, Series};
+
+    #[test]
+    fn a_command_in_a_remark_is_broken_between_words_only() {
+        let section = Section {
+            sentences: vec![
+                "Too few. try: iosched tune --runtime=60s".into(),
+                "try this".into(),
+            ],
+            ..Section::default()
+        };
+        let notes = section.notes();
+        let commands = notes.iter().map(|note| (note.text, note.command.join(" ")));
+        let expected = [
+            ("Too few. try:", "iosched tune --runtime=60s"),
+            ("try this", ""),
+        ];
+        let expected = expected.map(|(text, command)| (text, command.to_owned()));
+        assert_eq!(commands.collect::<Vec<_>>(), expected);
+        let page = Page {
+            sections: vec![section],
+            ..Page::default()
+        };
+        let shown = "Too few. try: <code><span>iosched</span> <span>tune</span> <span>--runtime=60s</span></code></li>";
+        assert!(render(&page).contains(shown));
+    }
 
     fn chart(id: usize, caption: &str) -> Chart {
         let axis = || Axis::new("x", Scale::Linear);

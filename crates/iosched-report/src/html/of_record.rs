@@ -180,7 +180,12 @@ fn sections(record: &Record, analysis: &Analysis) -> Vec<Section> {
         sections[0].tables = arm_tables(record, analysis);
         sections[0].sentences = remarks(record, analysis);
     }
-    sections.push(known_tables(record, analysis));
+    if analysis.trials == 0 {
+        // Charts and tables of nothing would only say so again.
+        sections[0].sets.clear();
+    } else {
+        sections.push(known_tables(record, analysis));
+    }
     sections
 }
 
@@ -552,6 +557,7 @@ mod tests {
         let nothing = fixture::record(&fixture::plan(3));
         let page = record(&nothing, &Analysis::of(&nothing));
         assert!(page.contains("othing was measured"), "{page}");
+        assert!(!page.contains("<figure") && !page.contains("Points: in each round"));
     }
 
     #[test]

@@ -40,6 +40,14 @@ struct Cell {
     value: Option<f64>,
 }
 
+impl Cell {
+    /// Where a long name of an arm may be broken.
+    fn parts(&self) -> impl ExactSizeIterator<Item = &str> {
+        let parts: Vec<&str> = self.text.split_inclusive([':', ',']).collect();
+        parts.into_iter()
+    }
+}
+
 impl HtmlTable {
     /// The head of a column, which a phone shows above each cell.
     fn head(&self, column: usize) -> &str {
@@ -107,5 +115,22 @@ impl Cell {
             text: text.to_owned(),
             value: number.parse().ok(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_name_is_broken_between_its_tunables() {
+        let mut table = Table::new([("arm", Align::Left), ("MB/s", Align::Right)]);
+        table.row([
+            "served/cfq:slice_idle=0,group_idle=0".to_owned(),
+            "1".to_owned(),
+        ]);
+        let page = HtmlTable::of("arms", &table, None).html();
+        let name = "<th scope=\"row\">served/cfq:<wbr>slice_idle=0,<wbr>group_idle=0</th>";
+        assert!(page.contains(name), "{page}");
     }
 }
