@@ -77,7 +77,7 @@ pub(crate) fn write_with<E: Failure + 'static>(
 }
 
 /// True of `-`.
-fn is_standard_output(path: &Path) -> bool {
+pub(crate) fn is_standard_output(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 

@@ -25,7 +25,7 @@ use crate::output::Output;
 #[command(after_long_help = "\
 Examples:
   iosched check                      against /etc/iosched/policy.toml
-  iosched check --who sda            everybody who sets sda's scheduler, in order
+  iosched check --who sda            who sets sda's scheduler, in order
   iosched check --textfile /var/lib/node_exporter/iosched.prom
 
 Exit codes of this command, as monitoring wants them:

@@ -37,9 +37,9 @@ Examples:
   iosched emulate create ssd-sata --size 32G --queue-depth 8
   mkfs.ext4 /dev/loop8                  it is a disk like any other
   iosched emulate create hdd-7200 --scheduler cfq
-                                        a scheduler of ours inside: cfq on today's kernel
+                                        cfq inside it, on today's kernel
   iosched emulate create --over sdb --scheduler cfq --destroy-data
-                                        the same over a real disk, with its own times
+                                        the same over a real disk
   iosched emulate list
   iosched emulate check loop8           does it take the times of its model?
   iosched emulate remove loop8

@@ -30,11 +30,11 @@ use crate::output::Output;
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  iosched evidence add results-2026-11-25          shows what it would add, and asks
+  iosched evidence add results-2026-11-25          shows what, and asks
   iosched evidence add /srv/records/* --to fleet --yes
   iosched evidence merge fleet other-site --to all
   iosched evidence show all --model 'ST4000DM004'
-  iosched advise --evidence all                    what it says of the disks here
+  iosched advise --evidence all                    what it says of disks here
 
 One machine's measurement answers for one disk. Evidence is what many found of
 drives that are alike: rows of numbers in a directory of Parquet files, without
@@ -653,7 +653,9 @@ fn show(args: &ShowArgs, output: &Output) -> Outcome {
     };
     if let Some(page) = &args.html {
         let shown = write_page(page, at, findings)?;
-        output.note(&format!("page: {}", page.display()));
+        if !files::is_standard_output(page) {
+            output.note(&format!("page: {}", page.display()));
+        }
         if output.is_json() {
             said(&mut shown.into_iter());
         }

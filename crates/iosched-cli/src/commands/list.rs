@@ -38,8 +38,8 @@ Examples:
   iosched list --json | jq .            for scripts
 
 The scheduler in [brackets] is the active one, as the kernel writes it. What is
-served stands inside an emulated disk, and is none of the kernel's. ADVICE is what
-`iosched advise` says, where it says something else: it tells why.")]
+served stands inside an emulated disk, and is none of the kernel's. ADVICE is
+what `iosched advise` says, where it says something else: it tells why.")]
 pub(crate) struct ListArgs {
     /// Devices to show, with what they stand on and what stands on them [default: all]: a kernel
     /// name, a node or a link to one, a directory or file

@@ -1,5 +1,6 @@
 //! `iosched log`: what was changed when, by which command, why.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -99,6 +100,14 @@ fn show(entry: &Entry, in_full: bool, output: &Output) {
         let (device, scheduler) = (&before.device, &before.state.scheduler);
         let is_undo = matches!(entry.status, Status::Undoing | Status::Undo);
         let line = match disk.after.as_ref().filter(|_| !is_undo) {
+            Some(after) if after.scheduler == *scheduler => {
+                let mut line = format!("  {device}: {scheduler} stays");
+                for change in before.state.differences(after) {
+                    let name = change.file.rsplit('/').next().unwrap_or(&change.file);
+                    let _ = write!(line, ", {name} {} -> {}", change.expected, change.found);
+                }
+                line
+            }
             Some(after) => format!("  {device}: {scheduler} -> {}", after.scheduler),
             None if is_undo => format!("  {device}: back to {scheduler}"),
             None => format!("  {device}: {scheduler} -> ?"),

@@ -33,7 +33,7 @@ Examples:
   iosched persist --policy ours.toml      take over a whole policy
   iosched persist --list
   iosched persist --remove sda            `iosched undo` takes it back, too
-  iosched persist --remove elevator       take a dead elevator= out of GRUB's files
+  iosched persist --remove elevator       a dead elevator= out of GRUB's files
 
 The disk is recognised by its world-wide name, its serial number or, if it has
 neither, its place. A rule is put into /etc/iosched/policy.toml, and from that

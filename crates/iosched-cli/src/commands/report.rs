@@ -29,7 +29,7 @@ Examples:
   iosched report BEFORE AFTER --html compared.html     two records side by side
   iosched report DIR --svg charts                      each chart as a file
   iosched report DIR --md                              for a ticket
-  iosched report DIR --csv > trials.csv                one row per trial and metric
+  iosched report DIR --csv > trials.csv                one row per number
   iosched simulate --json > sim.json; iosched report sim.json --html sim.html
   iosched report EVENTS --html traffic.html            a recording: seeks, queue
   iosched report EVENTS --parquet events.parquet       one row per event
@@ -406,7 +406,9 @@ fn write_pictures(
 ) -> Result<bool, Box<dyn Failure>> {
     if let Some(path) = &args.html {
         files::write(path, page().as_bytes()).map_err(boxed)?;
-        output.note(&format!("page: {}", path.display()));
+        if !files::is_standard_output(path) {
+            output.note(&format!("page: {}", path.display()));
+        }
     }
     if let Some(directory) = &args.svg {
         let draw = |chart: &Chart| Ok(svg::file(chart).into_bytes());

@@ -14,7 +14,7 @@ use iosched_machine::failure::exit;
 use iosched_machine::host::Host;
 use iosched_machine::process::{Owner, Stop};
 use iosched_policy::set::{Change, Settled};
-use iosched_switch::{Arm, Difference};
+use iosched_switch::{self as switch, Arm, Difference};
 use serde::Serialize;
 
 use super::{Outcome, boxed, take_turn, undo};
@@ -71,10 +71,10 @@ struct Report {
 #[derive(Serialize)]
 struct DiskReport {
     device: String,
-    before: iosched_switch::QueueState,
+    before: switch::QueueState,
     asked: Arm,
-    after: Option<iosched_switch::QueueState>,
-    adjusted: Vec<iosched_switch::Adjusted>,
+    after: Option<switch::QueueState>,
+    adjusted: Vec<switch::Adjusted>,
     /// What the kernel changed besides: `expected` is what it was, `found` what it is.
     side_effects: Vec<Difference>,
 }
@@ -105,7 +105,11 @@ pub(crate) fn run(args: &SetArgs, output: &Output) -> Outcome {
         notes: change.notes.clone(),
         reverts_after_s: args.for_how_long.map(|span| span.0.as_secs_f64()),
     };
-    if !args.dry_run {
+    if args.dry_run {
+        for (disk, _, arm) in &change.disks {
+            switch::foresee(&host.sysfs(), disk, arm).map_err(boxed)?;
+        }
+    } else {
         let turn = take_turn(&host, &Stop::new(), output)?;
         let made = change.make(&host).map_err(boxed)?;
         let settled = made.settled.iter();
@@ -170,10 +174,13 @@ fn print(report: &Report, output: &Output) {
             }
         }
     }
-    if let Some(seconds) = report.reverts_after_s.filter(|_| !report.dry_run) {
-        output.line(&format!(
-            "back as before in {seconds} s, or at once with `iosched restore`"
-        ));
+    if let Some(seconds) = report.reverts_after_s {
+        let (would, at_once) = if report.dry_run {
+            ("would be ", "")
+        } else {
+            ("", ", or at once with `iosched restore`")
+        };
+        output.line(&format!("{would}back as before in {seconds} s{at_once}"));
     }
 }
 

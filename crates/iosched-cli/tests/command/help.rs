@@ -24,6 +24,11 @@ fn commands_in(help: &str) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
+/// What a help text has from its examples on.
+fn examples_in(help: &str) -> &str {
+    help.find("\nExamples:\n").map_or("", |at| &help[at..])
+}
+
 fn check(command: &[&str], seen: &mut Vec<String>) {
     for columns in [80, 100, 200] {
         let text = help(command, columns);
@@ -39,6 +44,11 @@ fn check(command: &[&str], seen: &mut Vec<String>) {
         );
         assert!(!text.contains('\u{1b}'), "{command:?}: colours in a pipe");
     }
+    assert_eq!(
+        examples_in(&help(command, 80)),
+        examples_in(&help(command, 100)),
+        "{command:?}: what stands beside an example is broken at 80 columns"
+    );
     seen.push(command.join(" "));
     for name in commands_in(&help(command, 80)) {
         check(&[command, &[&name]].concat(), seen);

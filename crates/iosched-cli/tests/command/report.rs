@@ -38,8 +38,10 @@ fn path(path: &Path) -> &str {
 
 #[test]
 fn a_page_or_a_table_can_go_to_standard_output() {
-    let page = done(&["report", path(&example()), "--html", "-"]);
+    let printed = iosched(&["report", path(&example()), "--html", "-"]);
+    let page = String::from_utf8(printed.stdout).unwrap();
     assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
+    assert_eq!(String::from_utf8_lossy(&printed.stderr), "");
     let table = iosched(&["report", path(&example()), "--parquet", "-"]).stdout;
     assert!(table.starts_with(b"PAR1") && table.ends_with(b"PAR1"));
     assert!(!Path::new("-").exists());

@@ -67,7 +67,31 @@ fn a_dry_run_writes_nothing() {
         stdout.contains("none -> bfq:low_latency=0 (not written)"),
         "{stdout}"
     );
+    let (code, stdout, _) = set(&[&disk.name, "none", "--for", "10m", "--dry-run"]);
+    assert_eq!(code, 0);
+    assert!(
+        stdout.contains("would be back as before in 600 s"),
+        "{stdout}"
+    );
     assert_eq!(disk.whole_queue(), before);
+}
+
+#[test]
+fn a_dry_run_refuses_tunables_that_the_kernel_would_not_take() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    for (scheduler, tunable) in [
+        ("mq-deadline", "fifo_bach=4"),
+        ("none", "fifo_batch=4"),
+        ("mq-deadline", "fifo_batch=some"),
+    ] {
+        let (code, stdout, stderr) = set(&[&disk.name, scheduler, tunable, "--dry-run"]);
+        assert_eq!((code, &*stdout), (6, ""), "{stderr}");
+        let (name, _) = tunable.split_once('=').unwrap();
+        assert!(stderr.contains(name), "{stderr}");
+    }
 }
 
 #[test]
@@ -309,6 +333,12 @@ fn what_was_set_is_in_the_log_and_taken_back_with_what_came_with_it() {
     assert_eq!(code, Some(0), "{undone}");
     assert!(undone.contains(&disk.name), "{undone}");
     assert_eq!(disk.whole_queue(), before);
+
+    let ahead = disk.read("read_ahead_kb");
+    assert_eq!(set(&[&disk.name, "none", "read_ahead_kb=64"]).0, 0);
+    let line = format!("{}: none stays, read_ahead_kb {ahead} -> 64", disk.name);
+    let (_, log) = said("log");
+    assert!(log.contains(&line), "{log}");
 }
 
 #[test]

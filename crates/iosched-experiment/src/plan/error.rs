@@ -83,8 +83,8 @@ pub enum PlanError {
     OnlyForPgbench,
     #[error("load {load} counts from its start: --ramp is not possible with it")]
     NoRamp { load: String },
-    #[error("there is nothing to compare: {device} has only the arm {arm}")]
-    OneArm { device: String, arm: String },
+    #[error("there is nothing to compare: {arm} is the only arm")]
+    OneArm { arm: String },
     /// The load writes, and the device may not be written.
     #[error(transparent)]
     MayNotWrite(#[from] MayNotWrite),

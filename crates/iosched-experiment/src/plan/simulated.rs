@@ -70,10 +70,8 @@ fn choose_arms(wanted: &PlanRequest, disk: &SimulatedDisk) -> Result<(Vec<Arm>, 
         simulated::check_arm(arm, disk)?;
     }
     if arms.len() < 2 {
-        return Err(PlanError::OneArm {
-            device: format!("the run on {}", disk.model.name),
-            arm: arms[0].to_string(),
-        });
+        let arm = arms[0].to_string();
+        return Err(PlanError::OneArm { arm });
     }
     Ok((arms, baseline))
 }

@@ -222,10 +222,8 @@ fn choose_arms(
         keeps_order(host, disks, arm)?;
     }
     if arms.len() < 2 {
-        return Err(PlanError::OneArm {
-            device: disks[0].clone(),
-            arm: arms[0].to_string(),
-        });
+        let arm = arms[0].to_string();
+        return Err(PlanError::OneArm { arm });
     }
     Ok((arms, at))
 }

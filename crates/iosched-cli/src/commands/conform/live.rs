@@ -287,10 +287,11 @@ Examples:
       follows recordings of a kernel with our scheduler, decision by decision
   iosched conform --live
       makes an emulated disk, runs deep random reads under none, mq-deadline,
-      kyber and bfq of this kernel, and prints for each: how many of its decisions ours
-      would have taken, and what was measured beside what the simulator predicts
+      kyber and bfq of this kernel, and prints for each: how many of its
+      decisions ours would have taken, and what was measured beside what the
+      simulator predicts
   iosched conform --live --disk ssd-sata --queue-depth 4 --load mixed \\
-      --scheduler mq-deadline:fifo_batch=4 --scheduler kyber --runtime 10s --json
+      --scheduler mq-deadline:fifo_batch=4 --scheduler kyber --json
 
 Exit code of --live: 0 if ours agrees on 99 % of the decisions of every run and
 no event was lost, 1 if not. What was predicted does not count: on a busy
