@@ -78,7 +78,12 @@ fn every_start_reads_the_program_from_the_disk_again() {
 fn streams_run_beside_it_and_end_with_it() {
     let Some(mounted) = bench() else { return };
     let streams = "readers=1,random-readers=1,writers=1,random-writers=1,size=4m,starts=1";
-    let ended = tune(&mounted, streams);
+    // The program ends once the streams have written 128 KiB, however long fio takes to begin.
+    let written = format!("set -- $(cat /sys/block/{}/stat)", mounted.disk.name);
+    let program = format!(
+        "sh -c '{written}; end=$(($7 + 256)); until [ $7 -ge $end ]; do sleep 0.1; {written}; done'"
+    );
+    let ended = tune(&mounted, &format!("{streams},command={program}"));
     assert_eq!(ended.code, 0, "{}", ended.said);
     for trial in &ended.trials {
         let written = trial["measured"]["write_bytes"].as_u64().unwrap();
