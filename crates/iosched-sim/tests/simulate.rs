@@ -560,3 +560,43 @@ fn the_flusher_takes_writes_off_a_process_until_too_much_is_dirty() {
     assert!((expected..expected * 1.1).contains(&rate), "{rate} MB/s");
     assert!(longest > Nanos::from_millis(1), "{longest}");
 }
+
+/// Slices of equal length, all of which lie within the run, and which hold what was completed in them.
+#[test]
+fn slices_of_a_run_add_up_to_what_was_completed_in_them() {
+    let run_with = |slice: Option<Nanos>| {
+        let reader = Job {
+            depth: 8,
+            runtime: Some(Nanos::from_secs(2)),
+            ..Job::default()
+        };
+        let spec = SchedulerSpec::parse("mq-deadline").unwrap();
+        let built = build(&spec, &Kernel::default(), &Vec::new()).unwrap();
+        let disk = disk::build("hdd-7200", &ModelOptions::default()).unwrap();
+        let setup = Setup {
+            slice,
+            ..Setup::new(built, disk, vec![reader])
+        };
+        run(setup, &mut ())
+    };
+    let outcome = run_with(Some(Nanos::from_millis(100)));
+    let slices = &outcome.slices;
+    // What was in flight after two seconds may complete in one more.
+    assert!((19..=22).contains(&slices.len()), "{}", slices.len());
+    let accesses: u64 = slices.iter().map(|slice| slice.accesses).sum();
+    let total = outcome.processes[0].accesses();
+    assert!(
+        accesses <= total && accesses + 16 >= total,
+        "{accesses} of {total}"
+    );
+    for slice in slices {
+        assert_eq!(
+            slice.bytes.as_u64() % slice.accesses.max(1),
+            0,
+            "of one size"
+        );
+    }
+    let without = run_with(None);
+    assert!(without.slices.is_empty());
+    assert_eq!(without.processes[0].accesses(), total);
+}

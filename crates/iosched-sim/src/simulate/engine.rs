@@ -4,7 +4,7 @@ use super::access::Accesses;
 use super::drive::Drive;
 use super::event_queue::{EventQueue, PlannedEvent};
 use super::host::Host;
-use super::outcome::Outcome;
+use super::outcome::{Outcome, Slices};
 use super::page_cache::PageCache;
 use super::process::Process;
 use super::processors::Processors;
@@ -33,6 +33,7 @@ pub(super) struct Machine {
     pub(super) flushes_alone: bool,
     pub(super) seed: u64,
     pub(super) until: Nanos,
+    pub(super) slice: Option<Nanos>,
 }
 
 /// The kernel's thread that writes dirty pages, as a process among the others.
@@ -106,6 +107,7 @@ impl<'run, Q: RequestQueue> Simulation<'run, Q> {
             observed: tracer.is_enabled(),
             tracer,
             last: Time::ZERO,
+            slices: Slices::new(machine.slice),
         };
         Simulation {
             queue,
@@ -240,6 +242,7 @@ impl<'run, Q: RequestQueue> Simulation<'run, Q> {
             processes,
             flusher,
             last,
+            slices,
             ..
         } = self.host;
         let (disk, busy) = drive.end(now);
@@ -253,6 +256,7 @@ impl<'run, Q: RequestQueue> Simulation<'run, Q> {
                 .collect(),
             elapsed: last.saturating_since(first),
             disk,
+            slices: slices.end(),
             held_back: self.arrivals.held_back() + self.room.held_back(now),
         }
     }

@@ -4,6 +4,7 @@
 use super::access::{Access, Accesses, Purpose};
 use super::drive::Drive;
 use super::event_queue::{EventQueue, PlannedEvent};
+use super::outcome::Slices;
 use super::page_cache::PageCache;
 use super::process::Process;
 use super::{BlockEvent, HostTimes, Tracer};
@@ -32,6 +33,7 @@ pub(super) struct Host<'run> {
     pub(super) observed: bool,
     /// When the last request completed.
     pub(super) last: Time,
+    pub(super) slices: Slices,
 }
 
 impl Host<'_> {
@@ -66,11 +68,15 @@ impl Host<'_> {
         let process = &mut self.processes[access.process];
         match access.purpose {
             Purpose::Own => {
+                self.slices.add(now, access.length.to_bytes());
                 if let Some(pause) = process.answered(now, noticed, issued, access) {
                     self.wake_at(noticed + pause, access.process);
                 }
             }
-            Purpose::Writeback(number) => self.written_back(noticed, number, access.length),
+            Purpose::Writeback(number) => {
+                self.slices.add(now, access.length.to_bytes());
+                self.written_back(noticed, number, access.length);
+            }
             Purpose::Flush => {
                 process.flushed(now);
                 self.wake_at(noticed + self.times.after_flush, access.process);

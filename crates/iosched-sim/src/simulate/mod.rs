@@ -36,7 +36,7 @@ mod writeback;
 use engine::Simulation;
 pub use groups::check_groups;
 pub use lines::{write_head, write_line};
-pub use outcome::{DiskUse, Flow, Latencies, Outcome, ProcessOutcome};
+pub use outcome::{DiskUse, Flow, Latencies, Outcome, ProcessOutcome, Slice};
 pub use page_cache::Writeback;
 
 use processors::Processors;
@@ -178,6 +178,8 @@ pub struct Setup {
     pub seed: u64,
     /// The run ends here at the latest.
     pub until: Nanos,
+    /// Count what is completed in each slice of time of this length.
+    pub slice: Option<Nanos>,
 }
 
 /// What the multi-queue block layer is like.
@@ -312,6 +314,7 @@ impl Setup {
             volatile_cache: false,
             seed: 0,
             until: CENTURY,
+            slice: None,
         }
     }
 }
@@ -406,6 +409,7 @@ impl Setup {
             flushes_alone: self.multi_queue.flushes_alone,
             seed: self.seed,
             until: self.until,
+            slice: self.slice,
         };
         (self.scheduler, machine)
     }

@@ -1,7 +1,7 @@
 //! What came out of a run: who got how much, how long it took, what the disk did.
 
 use crate::histogram::Histogram;
-use crate::units::{Bytes, Nanos};
+use crate::units::{Bytes, Nanos, Time};
 
 /// Latencies of accesses as their program sees them, whole and in the three parts that add up to it.
 #[derive(Debug, Clone, Default)]
@@ -99,6 +99,60 @@ impl ProcessOutcome {
     }
 }
 
+/// What the disk completed in one of the slices of time that a run is cut into ([`Setup::slice`](super::Setup::slice)).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Slice {
+    /// Accesses of processes, and writes of the flusher's.
+    pub accesses: u64,
+    /// Data of them.
+    pub bytes: Bytes,
+}
+
+/// The slices of a run while it goes on.
+pub(super) struct Slices {
+    length: Nanos,
+    /// Of the one that is under way.
+    end: Time,
+    current: Slice,
+    complete: Vec<Slice>,
+}
+
+impl Slices {
+    /// Of this length; one that never ends, where none is given.
+    pub(super) fn new(length: Option<Nanos>) -> Slices {
+        let length = length.filter(|&length| length > Nanos::ZERO);
+        Slices {
+            length: length.unwrap_or(Nanos::ZERO),
+            end: length.map_or(Time::MAX, |length| Time::ZERO + length),
+            current: Slice::default(),
+            complete: Vec::new(),
+        }
+    }
+
+    /// An access is completed.
+    #[inline]
+    pub(super) fn add(&mut self, now: Time, bytes: Bytes) {
+        if now >= self.end {
+            self.end_slices(now);
+        }
+        self.current.accesses += 1;
+        self.current.bytes += bytes;
+    }
+
+    #[inline(never)]
+    fn end_slices(&mut self, now: Time) {
+        while now >= self.end && self.end < Time::MAX {
+            self.complete.push(std::mem::take(&mut self.current));
+            self.end += self.length;
+        }
+    }
+
+    /// Those that are complete.
+    pub(super) fn end(self) -> Vec<Slice> {
+        self.complete
+    }
+}
+
 /// What came out of a run.
 #[derive(Debug, Clone)]
 pub struct Outcome {
@@ -108,6 +162,8 @@ pub struct Outcome {
     pub elapsed: Nanos,
     /// What the disk did.
     pub disk: DiskUse,
+    /// What was completed in each slice of time, as far as slices are complete; nothing where none were asked for.
+    pub slices: Vec<Slice>,
     /// In an open loop: for how long the trace's clock stood still because too many accesses waited. In closed loops: for
     /// how long processes waited because the accesses of all had too many bios.
     pub held_back: Nanos,
