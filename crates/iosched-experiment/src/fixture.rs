@@ -55,6 +55,7 @@ pub fn plan(arms: usize) -> Plan {
             turns: 1,
             runtime_s: Some(10.0),
             counted_s: None,
+            is_runtime_auto: false,
             wait_until_steady: false,
         }],
         rules: Rules::default(),
@@ -112,6 +113,7 @@ pub fn trial(slot: Slot, throughput: f64) -> Entry {
         pressure_full_ns: Some(0),
         others_cpu_ns: None,
         split: None,
+        course: None,
     };
     let outcome = Outcome {
         jobs: jobs.clone(),
@@ -131,6 +133,7 @@ pub fn trial(slot: Slot, throughput: f64) -> Entry {
         jobs,
         metrics,
         counted_s: None,
+        runtime_s: None,
         beside: Vec::new(),
     }))
 }

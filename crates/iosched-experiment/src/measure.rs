@@ -13,6 +13,7 @@ use iosched_machine::lossy;
 use iosched_machine::pressure::Pressure;
 use serde::{Deserialize, Serialize};
 
+use crate::course::Course;
 use crate::split::Split;
 
 /// Everything counted at one moment.
@@ -58,6 +59,9 @@ pub struct Measured {
     /// Await, split into the time in the queue and at the disk; none where it was not recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub split: Option<Split>,
+    /// What was completed in slices of the trial; none where that was not watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub course: Option<Course>,
 }
 
 impl Counters {
@@ -100,8 +104,26 @@ impl Counters {
             pressure_full_ns: pressure(|p| p.full_us),
             others_cpu_ns: None,
             split: None,
+            course: None,
         }
     }
+}
+
+/// I/Os and bytes that these devices have completed since the counters were read; `None` where they cannot be read.
+pub(crate) fn completed_since(
+    before: &Counters,
+    host: &Host,
+    devices: &[String],
+) -> Option<(u64, u64)> {
+    let now = diskstats::read(host, devices).ok()?;
+    let deltas = now
+        .iter()
+        .zip(&before.disks)
+        .map(|(now, then)| now.since(then));
+    let sum = deltas.fold(DiskCounters::default(), |sum, delta| sum.plus(&delta));
+    let ios = sum.read.ios.saturating_add(sum.write.ios);
+    let bytes = sum.read.bytes().saturating_add(sum.write.bytes());
+    Some((ios, bytes))
 }
 
 /// CPU time of the machine that was not idle: `/proc/schedstat` to the nanosecond where the kernel

@@ -106,6 +106,11 @@ impl Objective {
             .find(|objective| objective.name() == name)
     }
 
+    /// True if each slice of a trial has it, so that the trial's own course says how well it is known.
+    pub(crate) fn has_course(self) -> bool {
+        matches!(self, Objective::Throughput | Objective::Iops)
+    }
+
     /// True if more is better.
     pub fn higher_is_better(self) -> bool {
         matches!(

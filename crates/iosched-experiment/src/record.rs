@@ -39,7 +39,8 @@ use crate::trial::{Slot, Trial, VoidTrial};
 /// - 5: what else was at work (load average, CPU time of others, other runs); how requests followed one another; the
 ///   names of load and arm beside their indices, which count
 /// - 6: an arm may be a scheduler of ours inside the disk; what the emulated disk of the run is
-pub(crate) const SCHEMA: u32 = 6;
+/// - 7: how long a trial ran, where that is chosen as the run goes on: by the plan alone its length would be taken for another
+pub(crate) const SCHEMA: u32 = 7;
 
 /// What [`Header::kind`] says.
 const KIND: &str = "iosched-record";

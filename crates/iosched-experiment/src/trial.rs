@@ -47,6 +47,9 @@ pub struct Trial {
     /// is not among them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted_s: Option<f64>,
+    /// Its run time, s, where that was chosen as the run went on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime_s: Option<f64>,
     /// Commands of other runs that were alive when the load ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<String>,

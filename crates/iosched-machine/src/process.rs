@@ -61,7 +61,7 @@ pub fn be_told_of_ended_children() {
 }
 
 /// How often a waiting loop looks at [`Stop`] and tells its observer that time passes.
-const TICK: Duration = Duration::from_millis(100);
+const TICK: Duration = Duration::from_millis(50);
 
 /// How long a child may take to die after SIGTERM before it gets SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
@@ -168,8 +168,8 @@ pub enum ChildError {
     Stopped,
 }
 
-/// Runs one of our own tools to its end, with our rights and our environment. `tick` is called about ten times
-/// a second with the time passed.
+/// Runs one of our own tools to its end, with our rights and our environment. `tick` is called about twenty
+/// times a second with the time passed.
 ///
 /// The child dies when the *thread* that called this dies: call it from a thread that lives as
 /// long as the run.

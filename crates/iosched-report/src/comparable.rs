@@ -275,6 +275,11 @@ fn trial_length(plan: &Plan, name: &str) -> String {
     let length = length
         .or_else(|| plan.trial_duration(load))
         .map_or("as long as it takes".into(), span);
+    let length = if plan.loads[load].is_runtime_auto {
+        format!("{length} at first, then chosen as the run went on")
+    } else {
+        length
+    };
     match plan.loads[load].counted_s.map(Duration::from_secs_f64) {
         Some(counted) => format!("{length}, percentiles of {}", span(counted)),
         None => length,

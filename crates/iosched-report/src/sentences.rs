@@ -424,6 +424,9 @@ pub(super) fn notes(record: &Record, analysis: &Analysis) -> Vec<String> {
     }
     lines.extend(preparation(record));
     lines.extend(alarms(analysis));
+    for (load, planned) in analysis.loads.iter().zip(&plan.loads) {
+        lines.extend(trial_length(load, planned.is_runtime_auto));
+    }
     for caveat in &analysis.caveats {
         lines.push(caveat_sentence(analysis, caveat));
         lines.extend(longer_trials(record, caveat));
@@ -556,9 +559,15 @@ fn control(load: &LoadAnalysis, finding: Control) -> String {
 /// What was measured under a load, where, by what and how often.
 pub(super) fn load_head(plan: &Plan, analysis: &Analysis, index: usize) -> String {
     let load = &analysis.loads[index];
-    let each = plan.trial_duration(index).map_or(String::new(), |trial| {
-        format!(" of {} s each", trial.as_secs_f64())
-    });
+    let each = match load.runtimes.as_slice() {
+        [] => plan.trial_duration(index).map_or(String::new(), |trial| {
+            format!(" of {} s each", trial.as_secs_f64())
+        }),
+        chosen => {
+            let lengths = chosen.iter().map(|from| format!("{} s", from.runtime_s));
+            format!(" of {} each", lengths.collect::<Vec<_>>().join(", then "))
+        }
+    };
     let direction = if load.objective.higher_is_better() {
         ""
     } else {
@@ -763,6 +772,65 @@ fn longer_trials(record: &Record, caveat: &Caveat) -> Option<String> {
 
 /// How a line begins that is a command to be copied: it is never broken.
 pub(super) const COMMAND: &str = "try: ";
+
+/// What trials say of their own length: why they were made shorter or longer, or that they should be.
+fn trial_length(load: &LoadAnalysis, is_auto: bool) -> Option<String> {
+    let found = load.trial_length?;
+    let seconds = |seconds: f64| match seconds {
+        _ if seconds < 10.0 => significant_short(seconds),
+        _ => format!("{seconds:.0} s"),
+    };
+    let name = &load.name;
+    let known = format!(
+        "a trial of {} s is known to {} by its own course (autocorrelation time {}), while trials differ by {} besides",
+        found.length_s,
+        percent_short(found.within),
+        seconds(found.autocorrelation_s),
+        percent_short(found.between),
+    );
+    if is_auto {
+        return (load.runtimes.len() > 1).then(|| {
+            let changes = load.runtimes.iter().skip(1);
+            let changes: Vec<String> = changes
+                .map(|from| format!("{} s from round {} on", from.runtime_s, from.round))
+                .collect();
+            format!(
+                "The run time of {name} was chosen as it went on: {}. By what its trials say, {known}.",
+                enumerate(changes.iter().map(String::as_str))
+            )
+        });
+    }
+    if found.rounds < 2 || !found.is_far_off() {
+        return None;
+    }
+    let advice = if found.best_s < found.length_s {
+        "shorter trials would do"
+    } else {
+        "longer trials would help, because each costs much besides"
+    };
+    Some(format!(
+        "In {name}, {known}: {advice}, --runtime {}s (or --runtime auto).",
+        found.best_s
+    ))
+}
+
+/// A length of time below ten seconds: `0.3 s`, `4.5 s`; `0.05 s` where there is less.
+fn significant_short(seconds: f64) -> String {
+    if seconds < 0.1 {
+        format!("{seconds:.2} s")
+    } else {
+        format!("{seconds:.1} s")
+    }
+}
+
+/// `4.1 %`; `0.04 %` of what is less than a tenth of a per cent.
+fn percent_short(share: f64) -> String {
+    if share > 0.0 && share < 0.001 {
+        format!("{:.2} %", share * 100.0)
+    } else {
+        percent(share)
+    }
+}
 
 /// What lets the numbers say less than they seem to.
 fn caveat_sentence(analysis: &Analysis, caveat: &Caveat) -> String {

@@ -453,3 +453,128 @@ fn events_name_arms_and_loads_wherever_they_are_meant() {
         .unwrap();
     assert!(line.contains("\"load_name\":\"random-read\""), "{line}");
 }
+
+/// The run time of each trial of a record: round, arm, s.
+fn run_times(directory: &Path) -> Vec<(u64, u64, f64)> {
+    let lines = fs::read_to_string(directory.join("record.jsonl")).unwrap();
+    let entries = lines
+        .lines()
+        .skip(1)
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let trials = entries.filter(|entry| entry["type"] == "trial");
+    let number = |trial: &Value, field: &str| trial[field].as_u64().unwrap();
+    trials
+        .map(|trial| {
+            let seconds = trial["runtime_s"].as_f64().unwrap();
+            (number(&trial, "round"), number(&trial, "arm"), seconds)
+        })
+        .collect()
+}
+
+/// Where reads are half as many again the answer needs no trials of ten seconds.
+#[test]
+fn trials_run_for_as_long_as_those_before_ask_for_and_a_resumed_run_goes_on_with_that() {
+    const ARGUMENTS: &str =
+        "--simulate hdd-7200 --arms noop,deadline --load random-read --seed 1 --runtime auto";
+    let dir = tempfile::tempdir().unwrap();
+    let whole = dir.path().join("whole");
+    let output = tune(&whole, ARGUMENTS);
+    let stdout = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let times = run_times(&whole);
+    for (round, arm, seconds) in &times {
+        let of_round = times.iter().find(|other| other.0 == *round).unwrap();
+        assert!(seconds.total_cmp(&of_round.2).is_eq(), "{times:?}");
+        let is_first = *round == 0;
+        assert_eq!(
+            is_first,
+            seconds.total_cmp(&10.0).is_eq(),
+            "arm {arm}: {times:?}"
+        );
+        assert!((1.0..=60.0).contains(seconds), "{times:?}");
+    }
+    assert!(
+        times.iter().any(|(_, _, seconds)| *seconds < 10.0),
+        "{times:?}"
+    );
+    let said = format!("chosen as it went on: {} s from round 2 on", times[2].2);
+    assert!(
+        stdout.replace("\n  ", " ").contains(&said),
+        "{said}: {stdout}"
+    );
+    let of_load = &report(&whole)["loads"][0];
+    assert_eq!(of_load["runtimes"][1]["runtime_s"], times[2].2);
+    assert!(of_load["trial_length"]["within"].as_f64().unwrap() > 0.0);
+
+    let cut = dir.path().join("cut");
+    let output = tune(&cut, &format!("{ARGUMENTS} --rounds 2"));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    // As if it had been killed within the second round.
+    let file = cut.join("record.jsonl");
+    let lines = fs::read_to_string(&file).unwrap();
+    let kept: Vec<&str> = lines.lines().take(5).collect();
+    fs::write(&file, kept.join("\n") + "\n").unwrap();
+    assert_eq!(run_times(&cut), times[..3]);
+    let mut resume = iosched();
+    resume
+        .args(["tune", "--rounds", "30", "--resume"])
+        .arg(&cut);
+    let output = resume.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(run_times(&cut), times);
+}
+
+#[test]
+fn a_run_time_is_chosen_only_where_there_is_one_and_its_course_says_how_well_it_is_known() {
+    let dir = tempfile::tempdir().unwrap();
+    for (arguments, named, hint) in [
+        (
+            "--load build",
+            "load build takes as long as it takes",
+            "job files",
+        ),
+        ("--objective p99", "decided by p99 latency", "--runtime 10s"),
+        ("--fixed-rounds 3", "exactly 3", "--runtime 10s"),
+    ] {
+        let record = dir.path().join("record");
+        let arguments = format!("--simulate hdd-7200 --runtime auto {arguments}");
+        let output = tune(&record, &arguments);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {stderr}");
+        assert!(
+            stderr.contains(named) && stderr.contains(hint),
+            "{arguments}: {stderr}"
+        );
+        assert!(!record.exists(), "{arguments}");
+    }
+    let dry = tune(
+        &dir.path().join("record"),
+        "--simulate hdd-7200 --runtime auto --dry-run",
+    );
+    let stdout = text(&dry.stdout);
+    assert!(
+        stdout.contains("10 s of virtual time at first, then as long as"),
+        "{stdout}"
+    );
+}
+
+#[test]
+fn trials_that_are_longer_than_they_need_to_be_are_told_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = |runtime: &str| {
+        let record = dir.path().join(runtime);
+        let arguments = format!(
+            "--simulate hdd-7200 --arms noop,deadline --load random-read --seed 1 --runtime {runtime}"
+        );
+        let output = tune(&record, &arguments);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout).replace("\n  ", " ")
+    };
+    let long = said("60s");
+    assert!(
+        long.contains("shorter trials would do, --runtime"),
+        "{long}"
+    );
+    let short = said("1s");
+    assert!(!short.contains("by its own course"), "{short}");
+}

@@ -23,6 +23,7 @@ use self::caveat::caveats;
 use self::choice::{choose, held_against, side_effects};
 use self::control::Turns;
 use self::summary::summarise;
+use crate::length::{LengthStudy, TrialLength};
 use crate::objective::Objective;
 use crate::plan::{Plan, Target};
 use crate::record::{Record, StopReason};
@@ -115,6 +116,12 @@ pub struct LoadAnalysis {
     pub arms: Vec<ArmSummary>,
     /// What looks odd in its trials; none of them was left out because of it.
     pub remarks: Vec<Remark>,
+    /// How long its trials ran, from which round on, where that was chosen as the run went on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub runtimes: Vec<RunTimeFrom>,
+    /// How long its trials should be, as far as they say it themselves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trial_length: Option<TrialLength>,
     /// What it says of the measurement, if it is there to show no difference.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control: Option<Control>,
@@ -148,6 +155,8 @@ impl Analysis {
                     rounds,
                     plan.loads[load].objective,
                 )),
+                runtimes: runtimes(record, load),
+                trial_length: trial_length(plan, record, load, rounds),
                 control: None,
                 turns_left_out: 0,
                 contest,
@@ -198,6 +207,43 @@ impl Analysis {
     pub fn decisive(&self) -> &Contest {
         self.overall.as_ref().unwrap_or(&self.loads[0].contest)
     }
+}
+
+/// How long trials ran from a round on.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct RunTimeFrom {
+    /// Counted from 1.
+    pub round: u32,
+    /// s.
+    pub runtime_s: f64,
+}
+
+/// Each change of a load's run time, if that was chosen as the run went on.
+fn runtimes(record: &Record, load: usize) -> Vec<RunTimeFrom> {
+    let mut changes: Vec<RunTimeFrom> = Vec::new();
+    for trial in record.trials().filter(|trial| trial.slot.load == load) {
+        let Some(runtime_s) = trial.runtime_s else {
+            continue;
+        };
+        let is_as_before = |last: &RunTimeFrom| last.runtime_s.total_cmp(&runtime_s).is_eq();
+        if !changes.last().is_some_and(is_as_before) {
+            changes.push(RunTimeFrom {
+                round: trial.slot.round + 1,
+                runtime_s,
+            });
+        }
+    }
+    changes
+}
+
+/// What its trials say of their length; of a control, nothing.
+fn trial_length(plan: &Plan, record: &Record, load: usize, rounds: u32) -> Option<TrialLength> {
+    let mut study = LengthStudy::new(plan, load).filter(|_| !plan.loads[load].is_control)?;
+    let trials = record.trials().filter(|trial| trial.slot.load == load);
+    trials.for_each(|trial| study.add(plan, trial));
+    let arms = 0..plan.arms.len();
+    let measured: Vec<usize> = arms.filter(|&arm| record.arm_left(arm).is_none()).collect();
+    study.judge(plan, rounds, &measured)
 }
 
 /// The settings beside the tunables that differ between arms, by the first trial of each.

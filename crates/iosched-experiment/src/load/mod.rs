@@ -127,6 +127,11 @@ impl Failure for SpecError {
 }
 
 impl Spec {
+    /// Whether its trials run for a time that is given, so that they may be made shorter or longer.
+    pub(crate) fn runs_for_a_time(&self) -> bool {
+        matches!(self, Spec::JobFile(_) | Spec::Simulated { .. })
+    }
+
     /// The load itself. `name` is what errors call it.
     pub(crate) fn open(&self, name: &str) -> Result<Box<dyn Load>, SpecError> {
         match self {

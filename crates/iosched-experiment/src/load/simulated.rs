@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fio_job::{JobFile, JobFileError, TrialSettings};
 use super::{Load, LoadError, Outcome, Turn, Workplace};
+use crate::course::Course;
 use crate::measure::Measured;
 use crate::metrics::{Flow, JobResult};
 use crate::objective::Objective;
@@ -191,7 +192,9 @@ impl SimulatedLoad {
     }
 
     fn simulate(&self, arm: &Arm, settings: &TrialSettings) -> Result<Simulated, SimulationError> {
-        self.disk.run(arm, settings.seed, self.jobs(settings), None)
+        let slice = settings.runtime.map(Course::slice_of);
+        let jobs = self.jobs(settings);
+        self.disk.run(arm, settings.seed, jobs, None, slice)
     }
 }
 
@@ -203,6 +206,7 @@ impl SimulatedDisk {
         seed: u64,
         jobs: Vec<Job>,
         until: Option<Nanos>,
+        slice: Option<Duration>,
     ) -> Result<Simulated, SimulationError> {
         let disk = self.build(seed)?;
         let arm = SimulatedArm::new(arm, self)?;
@@ -218,6 +222,7 @@ impl SimulatedDisk {
             multi_queue: block_layer,
             volatile_cache: self.model.write_cache(),
             seed,
+            slice: slice.map(nanos),
             ..Setup::new(arm.scheduler, disk, jobs)
         };
         setup.nr_requests = arm.nr_requests.unwrap_or(setup.nr_requests);
@@ -256,7 +261,10 @@ impl Load for SimulatedLoad {
         let simulated = self.simulate(turn.arm, turn.settings)?;
         Ok(Outcome {
             jobs: simulated.processes.iter().map(job_result).collect(),
-            measured: Some(measured(&simulated)),
+            measured: Some(Measured {
+                course: course(&simulated, turn.settings.runtime),
+                ..measured(&simulated)
+            }),
             ..Outcome::default()
         })
     }
@@ -289,6 +297,16 @@ pub(crate) fn job_result(process: &ProcessOutcome) -> JobResult {
         trim: None,
         transactions: None,
     }
+}
+
+/// What was completed in slices of a trial of this length.
+fn course(simulated: &Simulated, runtime: Option<Duration>) -> Option<Course> {
+    let slices = &simulated.slices;
+    Some(Course {
+        slice_s: Course::slice_of(runtime?).as_secs_f64(),
+        ios: slices.iter().map(|slice| slice.accesses).collect(),
+        bytes: slices.iter().map(|slice| slice.bytes.as_u64()).collect(),
+    })
 }
 
 /// What the kernel's counters would say: awaits begin with a request's allocation. They are those of
@@ -325,6 +343,7 @@ pub(super) fn measured(simulated: &Simulated) -> Measured {
         pressure_some_ns: None,
         pressure_full_ns: None,
         others_cpu_ns: None,
+        course: None,
         split: Some(Split {
             read: parts(simulated, |process| &process.read),
             write: parts(simulated, |process| &process.write),

@@ -83,6 +83,20 @@ pub enum PlanError {
     OnlyForPgbench,
     #[error("load {load} counts from its start: --ramp is not possible with it")]
     NoRamp { load: String },
+    #[error("load {load} takes as long as it takes: --runtime auto has nothing to choose")]
+    NoRunTime { load: String },
+    /// Its number is none that a trial's slices have.
+    #[error(
+        "load {load} is decided by {objective}, and --runtime auto judges the course of throughput and IOPS"
+    )]
+    RunTimeNotJudged {
+        load: String,
+        objective: &'static str,
+    },
+    #[error(
+        "--runtime auto chooses between longer trials and more rounds, and there are to be exactly {rounds}"
+    )]
+    RunTimeOfFixedRounds { rounds: u32 },
     #[error("there is nothing to compare: {arm} is the only arm")]
     OneArm { arm: String },
     /// The load writes, and the device may not be written.
@@ -178,6 +192,16 @@ impl Failure for PlanError {
                 Some("name one: --load 'command: make -j2'".into())
             }
             PlanError::OnlyForPgbench => Some("name it: --load pgbench".into()),
+            PlanError::NoRunTime { .. } => Some(
+                "leave it out; it is for loads that run for a time that is given: the built-in ones and fio job files"
+                    .into(),
+            ),
+            PlanError::RunTimeNotJudged { .. } => {
+                Some("say how long trials are (--runtime 10s), or let throughput or iops decide".into())
+            }
+            PlanError::RunTimeOfFixedRounds { .. } => Some(
+                "say how long trials are (--runtime 10s), or leave the number of rounds to the race".into(),
+            ),
             PlanError::OneArm { .. } => {
                 Some("give two or more with --arms, for example none,bfq:low_latency=0".into())
             }
@@ -225,6 +249,7 @@ impl Failure for PlanError {
     fn remedy(&self) -> Option<Remedy> {
         match self {
             PlanError::OnlyForPgbench => Some(Remedy::With("--load=pgbench".into())),
+            PlanError::NoRunTime { .. } => Some(Remedy::Without(vec![("--runtime", true)])),
             PlanError::BudgetTooShort { needed, .. } => {
                 let needed = needed.as_secs_f64().ceil();
                 Some(Remedy::With(format!("--budget={needed}s")))

@@ -1,6 +1,7 @@
 //! The loads of a plan, from what the user wrote after `--load`.
 
 use std::path::Path;
+use std::time::Duration;
 
 use iosched_machine::foreign;
 
@@ -266,6 +267,7 @@ fn plan_one(
     }
     let objective = wanted.objective.unwrap_or(objective);
     check_objective(&name, load.as_ref(), objective)?;
+    let runtime = runtime(wanted, &name, &spec, objective)?;
     let wait_until_steady = match wanted.steady {
         Steady::Auto => load.drifts() && below.ages,
         Steady::On => true,
@@ -281,10 +283,42 @@ fn plan_one(
         note: None,
         is_control: false,
         turns: 1,
-        runtime_s: wanted.runtime.map(|runtime| runtime.as_secs_f64()),
+        runtime_s: runtime.map(|runtime| runtime.as_secs_f64()),
         counted_s: None,
+        is_runtime_auto: wanted.runtime.is_auto(),
     })
 }
+
+/// Run time of a trial; `None` leaves it to the load. One that is to be chosen takes the place of the job file's, as one that is said does.
+fn runtime(
+    wanted: &PlanRequest,
+    name: &str,
+    spec: &Spec,
+    objective: Objective,
+) -> Result<Option<Duration>, PlanError> {
+    let at_first = wanted.runtime.at_first();
+    if !wanted.runtime.is_auto() {
+        return Ok(at_first);
+    }
+    let load = || name.to_owned();
+    if !spec.runs_for_a_time() {
+        return Err(PlanError::NoRunTime { load: load() });
+    }
+    if !objective.has_course() {
+        return Err(PlanError::RunTimeNotJudged {
+            load: load(),
+            objective: objective.words(),
+        });
+    }
+    let of_file = || {
+        spec.open(name)
+            .is_ok_and(|load| load.default_runtime().is_none())
+    };
+    Ok(at_first.or_else(|| of_file().then_some(FIRST_RUNTIME)))
+}
+
+/// Run time in the first round, where the job file has one of its own and another one is to be chosen.
+const FIRST_RUNTIME: Duration = Duration::from_secs(10);
 
 /// A number that the load cannot have is known before anything runs.
 fn check_objective(name: &str, load: &dyn Load, objective: Objective) -> Result<(), PlanError> {

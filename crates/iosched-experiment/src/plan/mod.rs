@@ -38,7 +38,7 @@ pub use error::PlanError;
 pub use own_disk::OwnDisk;
 pub use served::{scheduler_for_own_disk, served_disks};
 pub(crate) use wanted::disks_to_switch;
-pub use wanted::{CommandOptions, PlanRequest, Steady, disks_below};
+pub use wanted::{CommandOptions, PlanRequest, RunTime, Steady, disks_below};
 
 /// Rounds after which a run gives up, where the user does not say.
 pub const DEFAULT_MAX_ROUNDS: u32 = 30;
@@ -249,6 +249,9 @@ pub struct PlannedLoad {
     /// `None`: they are of all accesses, also of those that end later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted_s: Option<f64>,
+    /// From the second round on its trials run for as long as those before ask for ([`crate::length`]); `runtime_s` is that of the first.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_runtime_auto: bool,
     /// Its trials wait until it has become steady.
     #[serde(default)]
     pub wait_until_steady: bool,
@@ -413,6 +416,20 @@ impl Plan {
         }
     }
 
+    /// The same with another run time than the plan's, and as much of it counted as there is to count.
+    pub(crate) fn trial_settings_of_length(
+        &self,
+        load: usize,
+        round: u32,
+        place: JobTarget,
+        runtime: Duration,
+    ) -> TrialSettings {
+        let mut settings = self.trial_settings(load, round, place);
+        settings.runtime = Some(runtime);
+        settings.counted = self.loads[load].open().counted(&settings);
+        settings
+    }
+
     /// Zero, negative, missing and non-finite numbers have no logarithm: a trial in which such a
     /// one decides is no measurement.
     pub(crate) fn bad_metric(&self, slot: Slot, metrics: &Metrics) -> Option<VoidReason> {
@@ -528,6 +545,15 @@ fn writer(loads: &[PlannedLoad], precondition: bool) -> Option<String> {
     let load = loads.iter().find(|load| load.open().writes());
     load.map(|load| format!("load {}", load.name))
         .or(precondition.then(|| "--precondition".to_owned()))
+}
+
+/// Lengths are chosen between longer trials and more rounds, of which a fixed number leaves no choice.
+fn check_auto(plan: &Plan) -> Result<(), PlanError> {
+    let is_auto = plan.loads.iter().any(|load| load.is_runtime_auto);
+    match plan.rules.fixed_rounds.filter(|_| is_auto) {
+        Some(rounds) => Err(PlanError::RunTimeOfFixedRounds { rounds }),
+        None => Ok(()),
+    }
 }
 
 fn check_rules(rules: &Rules) -> Result<(), PlanError> {

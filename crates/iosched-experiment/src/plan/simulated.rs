@@ -3,7 +3,7 @@
 use iosched_switch::Arm;
 
 use super::below::Below;
-use super::{Plan, PlanError, PlanRequest, Target, budget, loads};
+use super::{Plan, PlanError, PlanRequest, Target, budget, check_auto, loads};
 use crate::load::simulated::{self, SimulatedDisk};
 
 /// Holds what is wanted against what can be simulated. No device is there, so that the first arm
@@ -31,6 +31,7 @@ pub(super) fn plan(wanted: &PlanRequest, disk: &SimulatedDisk) -> Result<Plan, P
         precondition: false,
         split: false,
     };
+    check_auto(&plan)?;
     budget::choose_run_times(&mut plan)?;
     Ok(plan)
 }

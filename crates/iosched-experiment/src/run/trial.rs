@@ -10,14 +10,18 @@ use iosched_machine::host::Host;
 use iosched_switch::{self as switch, QueueState, SwitchError};
 
 use super::{RunError, Runner, workplace};
+use crate::course::CourseWatch;
 use crate::event::RunEvent;
 use crate::journal;
 use crate::load::fio_job::{JobTarget, TrialSettings};
 use crate::load::{LoadError, Outcome, Turn};
-use crate::measure::{Counters, Measured, UserTime};
+use crate::measure::{self, Counters, Measured, UserTime};
 use crate::plan::Plan;
 use crate::split::Split;
 use crate::trial::{Metrics, Phases, Slot, Trial, VoidReason};
+
+/// A running load is said to run about ten times a second; who waits for it looks around twice as often.
+const SHOWN: Duration = Duration::from_millis(90);
 
 /// A load that ran, and what the kernel counted meanwhile.
 pub(super) struct Run {
@@ -82,8 +86,17 @@ impl Runner<'_> {
             jobs: run.outcome.jobs,
             metrics,
             counted_s: run.outcome.counted.map(|counted| counted.as_secs_f64()),
+            runtime_s: self
+                .progress
+                .runtime(slot.load)
+                .map(|time| time.as_secs_f64()),
             beside: journal::others(self.host),
         }))
+    }
+
+    fn turn_data(&self, slot: Slot) -> TurnData {
+        let runtime = self.progress.runtime(slot.load);
+        TurnData::new(self.plan, slot, &self.place, runtime)
     }
 
     pub(super) fn enter(&self, arm: usize) -> Result<Vec<QueueState>, SwitchError> {
@@ -99,14 +112,14 @@ impl Runner<'_> {
     /// The load's data as they were at first.
     pub(super) fn reset_load(&mut self, slot: Slot) -> Result<(), LoadError> {
         let at = workplace(self.options, &self.scope, self.stop, &self.place);
-        let data = TurnData::new(self.plan, slot, &self.place);
+        let data = self.turn_data(slot);
         self.loads[slot.load].reset(&at, &data.turn(self.plan, slot))
     }
 
     /// Empties the page cache and gets the load ready.
     pub(super) fn start_load(&mut self, slot: Slot) -> Result<(), LoadError> {
         let at = workplace(self.options, &self.scope, self.stop, &self.place);
-        let data = TurnData::new(self.plan, slot, &self.place);
+        let data = self.turn_data(slot);
         let load = &mut self.loads[slot.load];
         if load.is_cold() && !self.plan.disks.is_empty() {
             drop_caches(self.host);
@@ -117,18 +130,31 @@ impl Runner<'_> {
     /// Runs the load between two looks at the kernel's counters.
     pub(super) fn run_load(&mut self, slot: Slot) -> Result<Run, RunError> {
         let at = workplace(self.options, &self.scope, self.stop, &self.place);
-        let data = TurnData::new(self.plan, slot, &self.place);
+        let data = self.turn_data(slot);
         let used_before = UserTime::read(self.host, &self.servers);
         let before = self.counters()?;
         let started_unix_s = unix_time();
         let started = Instant::now();
         let observer = &mut *self.observer;
         let turn = data.turn(self.plan, slot);
+        let mut course = CourseWatch::new();
+        let (host, disks) = (self.host, &self.plan.disks);
+        let mut next_tick = Duration::ZERO;
         let mut split = self.split.as_mut();
         let mut recorded = split
             .as_mut()
             .map_or(Ok(()), |split| split.begin(slot.load));
         let outcome = self.loads[slot.load].run(&at, &turn, &mut |elapsed| {
+            let now = started.elapsed();
+            if course.is_due(now)
+                && let Some((ios, bytes)) = measure::completed_since(&before, host, disks)
+            {
+                course.add(now, ios, bytes);
+            }
+            if elapsed < next_tick {
+                return;
+            }
+            next_tick = elapsed + SHOWN;
             observer.event(&RunEvent::Tick {
                 elapsed_s: elapsed.as_secs_f64(),
             });
@@ -145,12 +171,14 @@ impl Runner<'_> {
             .zip(used_before)
             .map(|(now, then)| now.others_since(&then));
         let split = self.end_split(recorded);
+        let is_timed = self.plan.loads[slot.load].spec.runs_for_a_time();
         let mut outcome = outcome?;
         let measured = match outcome.measured.take() {
             Some(measured) => measured,
             None => Measured {
                 split,
                 others_cpu_ns: others,
+                course: course.end().filter(|_| is_timed),
                 ..after?.since(&before, nanos(elapsed))
             },
         };
@@ -221,10 +249,14 @@ struct TurnData {
 }
 
 impl TurnData {
-    fn new(plan: &Plan, slot: Slot, place: &JobTarget) -> TurnData {
+    fn new(plan: &Plan, slot: Slot, place: &JobTarget, runtime: Option<Duration>) -> TurnData {
+        let (load, round, place) = (slot.load, slot.round, place.clone());
         TurnData {
             label: plan.arm_label(slot.arm),
-            settings: plan.trial_settings(slot.load, slot.round, place.clone()),
+            settings: match runtime {
+                Some(runtime) => plan.trial_settings_of_length(load, round, place, runtime),
+                None => plan.trial_settings(load, round, place),
+            },
         }
     }
 

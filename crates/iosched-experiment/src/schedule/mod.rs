@@ -14,6 +14,7 @@ use iosched_stats::race::{
     Verdict,
 };
 
+use crate::length::LengthStudy;
 use crate::objective::Objective;
 use crate::plan::{MIN_FIXED_ROUNDS, Plan, TRIAL_OVERHEAD};
 use crate::record::{Entry, Record, StopReason};
@@ -78,6 +79,12 @@ pub struct RunProgress<'a> {
     judge: Judge,
     /// After those rounds.
     standing: Standing,
+    /// Of loads whose run time is chosen as the run goes on.
+    studies: Vec<Option<LengthStudy>>,
+    /// What such loads run for in the next round, s.
+    lengths: Vec<Option<f64>>,
+    /// How long their trials ran, all together, s.
+    ran_s: Vec<f64>,
     /// What came in of the rounds after them.
     begun: BTreeMap<u32, Vec<RoundOfLoad>>,
 }
@@ -138,6 +145,9 @@ impl<'a> RunProgress<'a> {
             withdrawn,
             rounds: 0,
             standing: judge.standing(),
+            studies: (0..loads).map(|load| study(plan, load)).collect(),
+            lengths: vec![None; loads],
+            ran_s: vec![0.0; loads],
             race,
             judge,
             begun: BTreeMap::new(),
@@ -179,6 +189,7 @@ impl<'a> RunProgress<'a> {
             }
         }
         self.close_rounds();
+        self.choose_lengths();
     }
 
     fn take_in(&mut self, trial: &Trial) {
@@ -188,6 +199,10 @@ impl<'a> RunProgress<'a> {
         *trials += 1;
         *time += trial.phases.total();
         let plan = self.plan;
+        if let Some(study) = &mut self.studies[load] {
+            study.add(plan, trial);
+            self.ran_s[load] += trial.runtime_s.unwrap_or_default();
+        }
         let rows = self
             .begun
             .entry(round)
@@ -236,6 +251,27 @@ impl<'a> RunProgress<'a> {
         self.standing = self.judge.standing();
         self.rounds += 1;
         true
+    }
+
+    /// How long the next round's trials run. All of a round run for as long: what has begun stays as it is.
+    fn choose_lengths(&mut self) {
+        for (load, study) in self.studies.iter().enumerate() {
+            let (Some(study), Some(next)) = (study, &self.standing.next) else {
+                continue;
+            };
+            let chosen = || study.judge(self.plan, self.rounds, &next[load]);
+            let before = || study.length_before(self.rounds);
+            self.lengths[load] = study
+                .length_in(self.rounds)
+                .or_else(|| Some(chosen()?.best_s))
+                .or_else(before)
+                .or(self.plan.loads[load].runtime_s);
+        }
+    }
+
+    /// How long the next trials of a load run, where that is chosen as the run goes on.
+    pub fn runtime(&self, load: usize) -> Option<Duration> {
+        self.lengths[load].map(seconds)
     }
 
     /// What comes next.
@@ -360,11 +396,22 @@ impl<'a> RunProgress<'a> {
         times.sum()
     }
 
-    /// How long a trial of a load takes: the mean of those that ran, or before what the load says.
+    /// How long a trial of a load takes: the mean of those that ran, or before what the load says; at the run time of the next, where
+    /// that is chosen.
     pub(crate) fn trial_time(&self, load: usize) -> Duration {
         match self.took[load] {
             (0, _) => self.planned[load].unwrap_or_default() + TRIAL_OVERHEAD,
-            (trials, time) => time / trials,
+            (trials, time) => {
+                let mean = time / trials;
+                match (self.runtime(load), self.planned[load]) {
+                    (Some(next), Some(_)) => {
+                        let ran = seconds(self.ran_s[load] / f64::from(trials));
+                        mean.saturating_sub(ran) + next
+                    }
+                    // Virtual time takes what it takes.
+                    _ => mean,
+                }
+            }
         }
     }
 
@@ -396,6 +443,12 @@ impl RoundOfLoad {
         };
         vec![row; plan.loads.len()]
     }
+}
+
+/// What trials say of their length, where that is chosen as the run goes on.
+fn study(plan: &Plan, load: usize) -> Option<LengthStudy> {
+    let is_auto = plan.loads[load].is_runtime_auto;
+    is_auto.then(|| LengthStudy::new(plan, load)).flatten()
 }
 
 fn required(plan: &Plan) -> impl Iterator<Item = Objective> {

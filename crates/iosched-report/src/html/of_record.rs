@@ -363,7 +363,12 @@ fn plan_fold(record: &Record) -> Fold {
             load.objective.words(),
             load.weight,
             plan.trial_duration(index).map_or(String::new(), |trial| {
-                format!(", {} s per trial", trial.as_secs_f64())
+                let at_first = if load.is_runtime_auto {
+                    " at first"
+                } else {
+                    ""
+                };
+                format!(", {} s per trial{at_first}", trial.as_secs_f64())
             })
         );
         ("load", words)

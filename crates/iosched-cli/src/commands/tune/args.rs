@@ -9,7 +9,7 @@ use iosched_emulate::spec::parse_size;
 use iosched_experiment::load::builtin::BUILT_IN;
 use iosched_experiment::objective::Objective;
 use iosched_experiment::plan::{
-    CommandOptions, DEFAULT_MAX_ROUNDS, PlanRequest, Requirement, Rules, Steady,
+    CommandOptions, DEFAULT_MAX_ROUNDS, PlanRequest, Requirement, Rules, RunTime, Steady,
 };
 use iosched_experiment::run;
 use iosched_machine::device::Consent;
@@ -168,9 +168,11 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "DURATION")]
     pub(super) budget: Option<Span>,
 
-    /// Run time of each trial [default: the job file's, or 10s; 2s on the emulated disk]
-    #[arg(long, value_name = "DURATION")]
-    pub(super) runtime: Option<Span>,
+    /// Run time of each trial. auto: 10s in the first round (2s on the emulated disk), then as long as is worth it, chosen
+    /// from how well a trial knows its own mean and from how much trials differ; for loads decided by throughput or iops
+    /// [default: the job file's, or 10s; 2s on the emulated disk]
+    #[arg(long, value_name = "DURATION|auto", value_parser = parse_runtime)]
+    pub(super) runtime: Option<RunTime>,
 
     /// Time to leave out of the measurement at the start of each trial [default: none]
     #[arg(long, value_name = "DURATION")]
@@ -338,6 +340,14 @@ fn parse_file_system(text: &str) -> Result<file_system::FileSystemKind, String> 
     })
 }
 
+fn parse_runtime(text: &str) -> Result<RunTime, String> {
+    if text == "auto" {
+        return Ok(RunTime::Auto { first: None });
+    }
+    let time: Span = text.parse().map_err(|cause| format!("{cause}, or auto"))?;
+    Ok(RunTime::Of(time.0))
+}
+
 fn parse_steady(text: &str) -> Result<Steady, String> {
     match text {
         "auto" => Ok(Steady::Auto),
@@ -407,10 +417,13 @@ pub(super) fn wanted(args: &TuneArgs, place: &RunPlace) -> PlanRequest {
             begins_with_none.then(|| "none".to_owned())
         }),
         objective: args.objective,
-        runtime: args
-            .runtime
-            .map(|span| span.0)
-            .or(is_emulated.then_some(EMULATED_RUNTIME)),
+        runtime: match args.runtime.unwrap_or_default() {
+            RunTime::OfLoad if is_emulated => RunTime::Of(EMULATED_RUNTIME),
+            RunTime::Auto { .. } => RunTime::Auto {
+                first: is_emulated.then_some(EMULATED_RUNTIME),
+            },
+            said => said,
+        },
         ramp: args.ramp.map_or(Duration::ZERO, |span| span.0),
         rules: Rules {
             margin: args.margin.map_or(default.margin, |margin| margin.0),

@@ -269,7 +269,7 @@ impl SimulatedScenario {
         let capacity = self.disk.model.capacity().to_sectors();
         let script = self.scenario.script(capacity, seed)?;
         let until = Some(LONGEST);
-        let simulated = self.disk.run(arm, seed, script.jobs.clone(), until)?;
+        let simulated = self.disk.run(arm, seed, script.jobs.clone(), until, None)?;
         script.outcome(&simulated)
     }
 }
