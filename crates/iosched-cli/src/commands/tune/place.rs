@@ -164,14 +164,21 @@ fn lacks_for_emulation(host: &Host) -> Vec<(String, String)> {
     lacks
 }
 
-/// A loop device that can be asked what the kernel offers: one that is not in use, where there is one.
+/// A loop device that can be asked what the kernel offers: one that is not in use, where there is one. Of these the one of the lowest number:
+/// the kernel's first ones stay, while those that others had made may go at any moment.
 fn any_loop_device(host: &Host) -> String {
     let sysfs = host.sysfs();
     let devices = sysfs.block_devices().unwrap_or_default().into_iter();
-    let loops = devices.filter(|device| device.starts_with("loop"));
+    let loops = devices.filter_map(|device| {
+        let number: u32 = device.strip_prefix("loop")?.parse().ok()?;
+        let is_used = sysfs
+            .read_if_present(&device, "loop/backing_file")
+            .is_some();
+        Some((is_used, number, device))
+    });
     loops
-        .min_by_key(|device| sysfs.read_if_present(device, "loop/backing_file").is_some())
-        .unwrap_or_else(|| "loop0".into())
+        .min()
+        .map_or_else(|| "loop0".into(), |(.., device)| device)
 }
 
 /// An error where no emulated disk can be made and measured.
