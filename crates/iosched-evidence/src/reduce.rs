@@ -451,8 +451,9 @@ fn fingerprint(plan: &Plan, load: &PlannedLoad) -> String {
         plan.target,
         Target::Directory { .. } | Target::FileSystem { .. }
     );
+    let auto = if load.is_runtime_auto { "\nauto" } else { "" };
     let text = format!(
-        "{work}\n{:?}\n{:?}\n{on_files}",
+        "{work}\n{:?}\n{:?}\n{on_files}{auto}",
         load.runtime_s, load.wait_until_steady
     );
     sha256(text.as_bytes())[..16].to_owned()

@@ -35,6 +35,9 @@ const LEAST_ACCESSES: f64 = 200.0;
 /// Another length is worth its while if it saves this part of the time.
 const LEAST_SAVING: f64 = 0.2;
 
+/// Of shorter trials nothing is said, s: no run of ours has such, but a record may be anybody's.
+const SHORTEST_TRIAL: f64 = 1e-3;
+
 /// What trials say of their noise by their course weighs as much as so many degrees of freedom of what rounds say.
 const WEIGHT_OF_COURSES: f64 = 4.0;
 
@@ -213,7 +216,7 @@ impl Sample {
             let series = course.running(planned.objective, plan.ramp_s);
             CourseSays::of(course, &series, length_s)
         });
-        (length_s > 0.0 && merit.is_finite()).then_some(Sample {
+        (length_s >= SHORTEST_TRIAL && merit.is_finite()).then_some(Sample {
             round: trial.slot.round,
             arm: trial.slot.arm,
             merit,
@@ -592,6 +595,24 @@ mod tests {
             );
             assert!(auto.1 <= 1.1 * fixed.1, "{}: {fixed:?}, {auto:?}", case.0);
         }
+    }
+
+    #[test]
+    fn of_a_trial_that_cannot_have_been_nothing_is_said() {
+        let plan = fixture::plan(2);
+        let mut chance = ChaCha8Rng::seed_from_u64(7);
+        let mut study = LengthStudy::new(&plan, 0).unwrap();
+        for (round, arm) in (0..4).flat_map(|round| [(round, 0), (round, 1)]) {
+            let slot = Slot {
+                load: 0,
+                round,
+                arm,
+            };
+            let mut trial = trial(QUIET, slot, 100_000.0, 10.0, &mut chance);
+            trial.runtime_s = Some(1e-310);
+            study.add(&plan, &trial);
+        }
+        assert!(study.judge(&plan, 4, &[0, 1]).is_none());
     }
 
     fn judged(made: Made, rounds: u32, factor: f64) -> TrialLength {

@@ -28,6 +28,7 @@ use crate::objective::Objective;
 use crate::plan::{Plan, Target};
 use crate::record::{Record, StopReason};
 use crate::schedule;
+use crate::trial::Slot;
 
 /// What a run came to, in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -155,7 +156,7 @@ impl Analysis {
                     rounds,
                     plan.loads[load].objective,
                 )),
-                runtimes: runtimes(record, load),
+                runtimes: runtimes(record, load, rounds),
                 trial_length: trial_length(plan, record, load, rounds),
                 control: None,
                 turns_left_out: 0,
@@ -218,10 +219,11 @@ pub struct RunTimeFrom {
     pub runtime_s: f64,
 }
 
-/// Each change of a load's run time, if that was chosen as the run went on.
-fn runtimes(record: &Record, load: usize) -> Vec<RunTimeFrom> {
+/// Each change of a load's run time in the rounds that count, if that was chosen as the run went on.
+fn runtimes(record: &Record, load: usize, rounds: u32) -> Vec<RunTimeFrom> {
     let mut changes: Vec<RunTimeFrom> = Vec::new();
-    for trial in record.trials().filter(|trial| trial.slot.load == load) {
+    let counts = |slot: &Slot| slot.load == load && slot.round < rounds;
+    for trial in record.trials().filter(|trial| counts(&trial.slot)) {
         let Some(runtime_s) = trial.runtime_s else {
             continue;
         };
