@@ -1,7 +1,7 @@
 //! The course of a trial: what the disks completed in slices of it.
 //!
 //! On a device the thread that waits for the load reads the disks' counters now and then; slices become twice as long whenever there are
-//! [`MOST_SLICES`] of them, so that a trial of any length has some dozens, and reading them costs nothing to speak of.
+//! 64 of them, so that a trial of any length has some dozens, and reading them costs nothing to speak of.
 
 use std::time::Duration;
 
