@@ -67,10 +67,12 @@ impl Accesses {
     /// A bio of the access is done: the access, if it is answered by that.
     #[inline]
     pub(super) fn bio_done(&mut self, Token(place): Token) -> Option<Access> {
-        let access = self.unanswered.get_mut(place);
-        access.bios -= 1;
         self.bios -= 1;
-        let is_last = access.bios == 0;
-        is_last.then(|| self.unanswered.remove(place))
+        let access = self.unanswered.get_mut(place);
+        if access.bios > 1 {
+            access.bios -= 1;
+            return None;
+        }
+        Some(self.unanswered.remove(place))
     }
 }

@@ -35,6 +35,21 @@ struct Answer {
     completed: Time,
 }
 
+impl Answer {
+    /// It is made where it will stand: a copy would have to wait until all of it is written.
+    #[inline(always)]
+    fn of(access: &Access, issued: Time, completed: Time) -> Answer {
+        Answer {
+            is_write: access.op.is_write(),
+            length: access.length,
+            submitted: access.submitted,
+            entered: access.entered.min(issued), // a bio that was split off may enter after that
+            issued,
+            completed,
+        }
+    }
+}
+
 pub(super) struct Process {
     pub(super) id: ProcessId,
     /// Where it runs.
@@ -118,20 +133,12 @@ impl Process {
     ) -> Option<Nanos> {
         self.in_flight -= 1;
         self.last_completion = now;
-        let answer = Answer {
-            is_write: access.op.is_write(),
-            length: access.length,
-            submitted: access.submitted,
-            entered: access.entered.min(issued), // a bio that was split off may enter after that
-            issued,
-            completed: now,
-        };
         // The next access needs the place of the only answer; and who arrives waits for each.
         let is_next = self.untaken.is_empty() && self.in_flight + 1 >= self.job.depth;
         if (is_next && !self.asleep) || self.arrives() {
-            self.take(now, &answer);
+            self.take(now, &Answer::of(access, issued, now));
         } else {
-            self.keep(answer);
+            self.keep(access, issued, now);
         }
         let pause = self.source.answered(noticed, &self.job, self.in_flight);
         pause.filter(|_| self.sync.is_none())
@@ -152,8 +159,10 @@ impl Process {
         flow.latencies.add(before, queue, service);
     }
 
+    /// It takes the answer later.
     #[inline(never)]
-    fn keep(&mut self, answer: Answer) {
+    fn keep(&mut self, access: &Access, issued: Time, completed: Time) {
+        let answer = Answer::of(access, issued, completed);
         self.untaken.push_back(answer);
         self.slept_over += usize::from(self.asleep);
     }
@@ -252,10 +261,16 @@ impl Process {
         self.sync = Some(Sync::Writing { since: now });
     }
 
+    /// It waits for a sync, or with a write.
+    #[inline]
+    pub(super) fn is_held_up(&self) -> bool {
+        self.sync.is_some() || self.held_back.is_some()
+    }
+
     /// When it may make its next access, if nothing has to happen before.
     #[inline(always)]
     pub(super) fn due(&mut self, now: Time) -> Option<Time> {
-        let waits = self.sync.is_some() || self.held_back.is_some() || self.is_to_sync();
+        let waits = self.is_held_up() || self.is_to_sync();
         if waits || !self.has_more(now) {
             return None;
         }

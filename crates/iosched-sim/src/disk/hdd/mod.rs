@@ -269,7 +269,7 @@ impl Hdd {
             cached: false,
             used: true,
         };
-        self.take_up(now, slot);
+        self.take_up(now, slot, command);
     }
 
     /// A time of the electronics, which depends on the command that completed last.
@@ -281,13 +281,12 @@ impl Hdd {
         }
     }
 
-    fn take_up(&mut self, now: Time, slot: usize) {
-        let command = self.slot(slot).command;
+    fn take_up(&mut self, now: Time, slot: usize, command: &Command) {
         let last_write_end = self.last_write_end.take();
         if command.op == DiskOp::Read {
-            self.take_up_read(now, slot, &command);
+            self.take_up_read(now, slot, command);
         } else {
-            self.take_up_other(now, slot, &command, last_write_end);
+            self.take_up_other(now, slot, command, last_write_end);
         }
     }
 
