@@ -15,11 +15,11 @@ impl LinkIndex {
     const NOBODY: LinkIndex = LinkIndex(0);
 
     fn of(id: RequestId) -> LinkIndex {
-        LinkIndex(id.index() + 1)
+        LinkIndex(id.number())
     }
 
     fn request(self) -> Option<RequestId> {
-        self.0.checked_sub(1).map(RequestId::from_index)
+        RequestId::from_number(self.0)
     }
 }
 

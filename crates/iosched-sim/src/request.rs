@@ -4,6 +4,7 @@
 //! and what happens to a request ([`Action`]).
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 
 use crate::units::{Sector, Sectors, Time};
 
@@ -193,29 +194,36 @@ impl Request {
     }
 }
 
-/// Names a request in [`Requests`].
+/// Names a request in [`Requests`]: its place counted from one, so that an `Option` of it is as small.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RequestId(u32);
+pub struct RequestId(NonZeroU32);
 
 impl RequestId {
     /// Its place in tables that run beside [`Requests`].
     pub(crate) fn index(self) -> usize {
-        self.0 as usize
+        self.number() - 1
     }
 
-    /// The request with this place.
-    pub(crate) fn from_index(index: usize) -> RequestId {
-        RequestId(u32::try_from(index).expect("the place of a request"))
+    /// Its place, counted from one.
+    pub(crate) fn number(self) -> usize {
+        self.0.get() as usize
+    }
+
+    /// The request with this place, counted from one; none for zero.
+    pub(crate) fn from_number(number: usize) -> Option<RequestId> {
+        let number = u32::try_from(number).expect("the place of a request");
+        NonZeroU32::new(number).map(RequestId)
     }
 
     /// The tag of a command for it.
     pub(crate) fn tag(self) -> u64 {
-        self.0.into()
+        u64::from(self.0.get()) - 1
     }
 
     /// The request that a command with this tag is for.
     pub(crate) fn of_tag(tag: u64) -> RequestId {
-        RequestId(u32::try_from(tag).expect("the tag of a request"))
+        let number = u32::try_from(tag + 1).ok().and_then(NonZeroU32::new);
+        RequestId(number.expect("the tag of a request"))
     }
 }
 
@@ -261,9 +269,9 @@ impl Requests {
     /// One place more.
     #[cold]
     fn grow(&mut self) -> RequestId {
-        let id = RequestId(u32::try_from(self.slots.len()).expect("less than 2^32 requests"));
         self.slots.push(None);
-        id
+        let id = RequestId::from_number(self.slots.len());
+        id.expect("there is one at least")
     }
 
     /// How many there are.
@@ -273,8 +281,10 @@ impl Requests {
 
     /// The half of them that was allocated first.
     pub(crate) fn older_half(&self) -> BTreeSet<RequestId> {
-        let there = self.slots.iter().zip(0..);
-        let there = there.filter_map(|(slot, id)| Some((slot.as_ref()?.allocated, RequestId(id))));
+        let there = self.slots.iter().zip(1..);
+        let there = there.filter_map(|(slot, number)| {
+            Some((slot.as_ref()?.allocated, RequestId::from_number(number)?))
+        });
         let mut by_age: Vec<(Time, RequestId)> = there.collect();
         by_age.sort_unstable();
         by_age.truncate(by_age.len().div_ceil(2));

@@ -80,17 +80,28 @@ impl<K: Copy + Ord, V: Copy + PartialEq> Sorted<K, V> {
     /// As [`Sorted::place`].
     #[inline]
     pub(crate) fn remove(&mut self, key: K, value: V) -> Option<V> {
-        self.remove_at(self.place(key, value))
+        let place = self.take_out(key, value);
+        self.value_at(place)
     }
 
-    /// Takes out what stands at a place; says which one stood after it.
+    /// Takes a value out; says where it stood, where the one after it stands now.
+    ///
+    /// # Panics
+    /// As [`Sorted::place`].
     #[inline]
-    pub(crate) fn remove_at(&mut self, place: usize) -> Option<V> {
+    pub(crate) fn take_out(&mut self, key: K, value: V) -> usize {
+        let place = self.place(key, value);
         if self.are_few() {
             self.remove_among_few(place);
         } else {
             self.entries.remove(place);
         }
+        place
+    }
+
+    /// What stands at a place.
+    #[inline]
+    pub(crate) fn value_at(&self, place: usize) -> Option<V> {
         self.entries.get(place).map(|(_, value)| *value)
     }
 
@@ -144,8 +155,16 @@ impl<K: Copy + Ord, V: Copy + PartialEq> Sorted<K, V> {
 
     /// The first under exactly this key.
     pub(crate) fn at(&self, key: K) -> Option<V> {
+        if self.are_few() && !self.is_among_few(key) {
+            return None; // as nearly always, where random requests stand
+        }
         let found = self.at_or_after(key).filter(|(other, _)| *other == key);
         found.map(|(_, value)| value)
+    }
+
+    fn is_among_few(&self, key: K) -> bool {
+        let each = self.entries.iter().map(|&(other, _)| other == key);
+        each.fold(false, |found, is_it| found | is_it)
     }
 
     /// The value before this one.

@@ -54,8 +54,17 @@ impl Direction {
 
     /// Takes out a request that goes to the disk: the batch goes on behind it.
     #[inline]
-    pub(super) fn dispatch_request(&mut self, links: &mut Links, start: Sector, id: RequestId) {
-        self.next = self.sorted.remove(start, id);
+    pub(super) fn dispatch_request(
+        &mut self,
+        rules: Rules,
+        links: &mut Links,
+        start: Sector,
+        id: RequestId,
+    ) {
+        let place = self.sorted.take_out(start, id);
+        if rules == Rules::SavedPointer {
+            self.next = self.sorted.value_at(place);
+        }
         self.fifo.remove(links, id);
         self.last_position = start;
     }
@@ -113,7 +122,7 @@ mod tests {
                 match (step, found) {
                     (0, Some(place)) => {
                         let (at, id) = queued.remove(place);
-                        direction.dispatch_request(&mut links, at, id);
+                        direction.dispatch_request(Rules::Position, &mut links, at, id);
                         last = at;
                     }
                     (1, Some(place)) => {

@@ -231,7 +231,7 @@ impl MqDeadline {
         self.batching += 1;
         let MqDeadline { levels, links, .. } = self;
         let direction = &mut levels[level_of(request)].directions[data_dir(request.op)];
-        direction.dispatch_request(links, request.start, id);
+        direction.dispatch_request(self.rules, links, request.start, id);
     }
 
     #[inline]
