@@ -18,10 +18,7 @@ pub struct Histogram {
 /// The step that a value falls in.
 #[expect(clippy::cast_possible_truncation, reason = "less than 64 * 60")]
 fn step(value: u64) -> usize {
-    if value < STEPS {
-        return value as usize;
-    }
-    let shift = u64::from(value.ilog2()) - 6;
+    let shift = u64::from((value | STEPS).ilog2()) - 6;
     (shift * STEPS + (value >> shift)) as usize
 }
 

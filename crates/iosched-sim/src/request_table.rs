@@ -20,15 +20,16 @@ impl<T: Clone + Default> ByRequest<T> {
     /// Sets a request's value, which may be the first of that request.
     #[inline]
     pub(crate) fn set(&mut self, id: RequestId, value: T) {
-        if id.index() >= self.values.len() {
-            self.grow(id);
+        match self.values.get_mut(id.index()) {
+            Some(place) => *place = value,
+            None => self.grow(id, value),
         }
-        self.values[id.index()] = value;
     }
 
     #[cold]
-    fn grow(&mut self, id: RequestId) {
-        self.values.resize(id.index() + 1, T::default());
+    fn grow(&mut self, id: RequestId, value: T) {
+        self.values.resize(id.index(), T::default());
+        self.values.push(value);
     }
 }
 

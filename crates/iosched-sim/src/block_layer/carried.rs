@@ -6,16 +6,23 @@ use crate::request_table::ByRequest;
 use crate::slab::Slab;
 use crate::units::Time;
 
-/// A bio in a request.
+/// A bio that joined a request.
 #[derive(Debug, Clone, Copy)]
 struct Part {
     token: Token,
     next: Option<usize>,
 }
 
-/// The bios of a request, as a list.
+/// The bios of a request: most carry one.
 #[derive(Debug, Clone, Copy)]
 struct List {
+    first: Token,
+    joined: Option<Joined>,
+}
+
+/// The bios that joined a request, as a list of parts.
+#[derive(Debug, Clone, Copy)]
+struct Joined {
     first: usize,
     last: usize,
 }
@@ -43,10 +50,9 @@ impl Carried {
     #[inline(always)]
     pub(super) fn begin(&mut self, out: &mut impl Outputs, now: Time, id: RequestId, token: Token) {
         out.entered(now, token);
-        let part = self.parts.add(Part { token, next: None });
         let list = List {
-            first: part,
-            last: part,
+            first: token,
+            joined: None,
         };
         self.lists.set(id, Some(list));
     }
@@ -67,22 +73,43 @@ impl Carried {
         trace_bio(out, now, action, bio);
         out.entered(now, token);
         let part = self.parts.add(Part { token, next: None });
-        let last = std::mem::replace(&mut self.list(merge.request()).last, part);
-        self.parts.get_mut(last).next = Some(part);
+        let alone = Joined {
+            first: part,
+            last: part,
+        };
+        self.append(merge.request(), alone);
+    }
+
+    /// Parts join a request behind those that have.
+    fn append(&mut self, id: RequestId, more: Joined) {
+        let joined = &mut self.list(id).joined;
+        let Some(Joined { last, .. }) = joined else {
+            *joined = Some(more);
+            return;
+        };
+        let last = std::mem::replace(last, more.last);
+        self.parts.get_mut(last).next = Some(more.first);
     }
 
     /// The victim's bios belong to the survivor now.
     pub(super) fn join(&mut self, survivor: RequestId, victim: RequestId) {
         let gone = *self.list(victim);
         self.lists[victim] = None;
-        let last = std::mem::replace(&mut self.list(survivor).last, gone.last);
-        self.parts.get_mut(last).next = Some(gone.first);
+        let first = self.parts.add(Part {
+            token: gone.first,
+            next: gone.joined.map(|joined| joined.first),
+        });
+        let last = gone.joined.map_or(first, |joined| joined.last);
+        self.append(survivor, Joined { first, last });
     }
 
     /// What a request carries, in order.
     pub(super) fn each(&self, id: RequestId, mut carried: impl FnMut(Token)) {
-        let list = self.lists.get(id).copied().flatten();
-        let mut next = list.map(|list| list.first);
+        let Some(list) = self.lists.get(id).copied().flatten() else {
+            return;
+        };
+        carried(list.first);
+        let mut next = list.joined.map(|joined| joined.first);
         while let Some(part) = next {
             let part = self.parts.get(part);
             next = part.next;
@@ -93,12 +120,17 @@ impl Carried {
     /// A request is done: hands over what it carried.
     #[inline(always)]
     pub(super) fn end(&mut self, id: RequestId, mut answered: impl FnMut(Token)) {
-        let list = self.lists[id].take();
-        let mut next = list.map(|list| list.first);
-        while let Some(part) = next {
-            let part = self.parts.remove(part);
-            next = part.next;
-            answered(part.token);
+        let Some(list) = self.lists[id].take() else {
+            return;
+        };
+        let mut token = list.first;
+        let mut next = list.joined.map(|joined| joined.first);
+        loop {
+            answered(token); // called in one place, where it is inlined
+            let Some(part) = next else {
+                return;
+            };
+            Part { token, next } = self.parts.remove(part);
         }
     }
 }

@@ -72,12 +72,13 @@ impl Drive {
     pub(super) fn advance(&mut self, now: Time, event_queue: &mut EventQueue) {
         self.disk.advance(now, &mut self.completions);
         self.note_next_event();
-        for completion in self.completions.drain(..) {
+        for completion in &self.completions {
             let time = completion.time + self.completion_delay;
             let time = time.max(self.next_completion);
             self.next_completion = time + self.completion_gap;
             event_queue.plan(time, PlannedEvent::Completed(completion.tag));
         }
+        self.completions.clear();
     }
 
     /// The driver looked at a request: the next that the disk gets.

@@ -66,11 +66,12 @@ impl Host<'_> {
     fn finish(&mut self, now: Time, issued: Time, access: &Access) {
         let noticed = now + self.times.wakeup;
         let process = &mut self.processes[access.process];
+        let event_queue = &mut self.event_queue;
         match access.purpose {
             Purpose::Own => {
                 self.slices.add(now, access.length.to_bytes());
                 if let Some(pause) = process.answered(now, noticed, issued, access) {
-                    self.wake_at(noticed + pause, access.process);
+                    process.wake_at(noticed + pause, access.process, event_queue);
                 }
             }
             Purpose::Writeback(number) => {
@@ -79,7 +80,8 @@ impl Host<'_> {
             }
             Purpose::Flush => {
                 process.flushed(now);
-                self.wake_at(noticed + self.times.after_flush, access.process);
+                let goes_on = noticed + self.times.after_flush;
+                process.wake_at(goes_on, access.process, event_queue);
             }
         }
     }

@@ -36,8 +36,10 @@ impl<Q: RequestQueue> Simulation<'_, Q> {
             return self.write_back(now, index);
         }
         self.first.get_or_insert(now);
-        self.go_on_with_sync(now, index);
-        self.go_on_with_held_back(now, index);
+        if self.host.processes[index].is_held_up() {
+            self.go_on_with_sync(now, index);
+            self.go_on_with_held_back(now, index);
+        }
         self.submit_what_is_due(now, index);
         let asleep = self.queue.is_blocked(index);
         self.host.processes[index].finish_submitting(now, asleep);
@@ -46,17 +48,17 @@ impl<Q: RequestQueue> Simulation<'_, Q> {
 
     fn submit_what_is_due(&mut self, now: Time, index: usize) {
         self.begin_sync_if_due(now, index);
+        let batch = self.host.processes[index].job.batch;
         loop {
             let mut submitted = 0;
-            while submitted < self.host.processes[index].job.batch
-                && self.due_or_planned(now, index)
-            {
-                if self.host.processes[index].job.depth > 1 {
+            while submitted < batch && self.due_or_planned(now, index) {
+                submitted += 1;
+                let process = &mut self.host.processes[index];
+                if process.job.depth > 1 {
                     self.queue.plug(index);
                 }
-                submitted += 1;
-                let access = self.host.processes[index].next();
-                if self.host.processes[index].job.buffered && access.op.is_write() {
+                let access = process.next();
+                if process.job.buffered && access.op.is_write() {
                     self.write_cached(now, now, index, access);
                 } else {
                     self.submit(now, index, access);
@@ -64,7 +66,7 @@ impl<Q: RequestQueue> Simulation<'_, Q> {
                 self.begin_sync_if_due(now, index);
             }
             self.queue.unplug(&mut self.host, now, index);
-            if submitted == 0 {
+            if submitted == 0 || self.queue.is_blocked(index) {
                 return;
             }
         }

@@ -15,7 +15,7 @@
 use std::collections::VecDeque;
 
 /// How many queues there are.
-const QUEUES: usize = 8;
+const QUEUES: usize = u8::BITS as usize; // a bit each in `occupied`
 
 /// Most that are woken at a time.
 const MOST_AT_A_TIME: usize = 8;
@@ -27,10 +27,12 @@ pub(super) struct WaitQueueIndex(usize);
 #[derive(Debug)]
 pub(super) struct WaitQueues {
     queues: [VecDeque<usize>; QUEUES],
+    /// A bit for each queue: somebody stands in it.
+    occupied: u8,
     /// Where the next one stands.
     place: usize,
     /// Where the next one is woken.
-    turn: usize,
+    turn: u32,
     /// Processes that stand in queues, and those that were woken and do not run yet.
     waiting: usize,
     /// Tags that were freed, for which nobody was woken yet.
@@ -53,6 +55,7 @@ impl WaitQueues {
     fn by_batches(batch: usize) -> WaitQueues {
         WaitQueues {
             queues: Default::default(),
+            occupied: 0,
             place: 0,
             turn: 0,
             waiting: 0,
@@ -72,6 +75,7 @@ impl WaitQueues {
     pub(super) fn sleeps(&mut self, process: usize, place: Option<WaitQueueIndex>) {
         let WaitQueueIndex(queue) = place.unwrap_or_else(|| self.next_place());
         self.queues[queue].push_back(process);
+        self.occupied |= 1 << queue;
         self.waiting += 1;
     }
 
@@ -93,17 +97,31 @@ impl WaitQueues {
             return;
         }
         self.freed -= self.batch;
+        let first = self.turn;
         let mut left = self.batch;
-        for _ in 0..QUEUES {
-            let queue = &mut self.queues[self.turn];
-            self.turn = (self.turn + 1) % QUEUES;
-            let woken = left.min(queue.len());
-            queue.drain(..woken).for_each(&mut wake);
-            left -= woken;
-            if left == 0 {
+        while left > 0 {
+            let Some(index) = self.next_occupied() else {
+                self.turn = first; // once around, and nobody is left
                 return;
+            };
+            self.turn = (index + 1) % u8::BITS;
+            let queue = &mut self.queues[index as usize];
+            while left > 0
+                && let Some(process) = queue.pop_front()
+            {
+                wake(process);
+                left -= 1;
+            }
+            if queue.is_empty() {
+                self.occupied &= !(1 << index);
             }
         }
+    }
+
+    /// The first queue in turn in which somebody stands.
+    fn next_occupied(&self) -> Option<u32> {
+        let skipped = self.occupied.rotate_right(self.turn).trailing_zeros();
+        (skipped < u8::BITS).then_some((self.turn + skipped) % u8::BITS)
     }
 }
 

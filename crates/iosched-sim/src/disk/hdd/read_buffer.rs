@@ -205,14 +205,21 @@ impl Touched {
 
     /// A segment's end counts as touched: it may be continued there.
     fn add(&mut self, start: Sector, end: Sector) {
-        for part in self.part(start)..=self.part(end) {
-            self.counts[Self::counter(part)] += 1;
-        }
+        self.each(start, end, |count| *count += 1);
     }
 
     fn remove(&mut self, start: Sector, end: Sector) {
-        for part in self.part(start)..=self.part(end) {
-            self.counts[Self::counter(part)] -= 1;
+        self.each(start, end, |count| *count -= 1);
+    }
+
+    /// Nearly always that is one part.
+    #[inline(always)]
+    fn each(&mut self, start: Sector, end: Sector, change: impl Fn(&mut u16)) {
+        let (mut part, last) = (self.part(start), self.part(end));
+        change(&mut self.counts[Self::counter(part)]);
+        while part < last {
+            part += 1;
+            change(&mut self.counts[Self::counter(part)]);
         }
     }
 

@@ -139,10 +139,11 @@ impl Fit {
         if distance <= self.first.len() as f64 {
             return self.first[(distance.ceil() as usize).max(1) - 1];
         }
-        // Both, as chance has it which one is wanted: no guess of the processor's goes wrong.
-        let short = self.a + self.b * distance.sqrt();
-        let long = self.c + self.e * distance;
-        if distance < self.knee { short } else { long }
+        if distance < self.knee {
+            self.a + self.b * distance.sqrt()
+        } else {
+            self.c + self.e * distance
+        }
     }
 
     /// True if it may bend between these two distances: elsewhere it rises or falls all the way.
