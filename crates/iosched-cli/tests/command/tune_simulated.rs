@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Output;
 
+use crate::common::lab::wait_for;
+use crate::common::tuning::{signal, start};
 use crate::common::{CopyForEverybody, can_use_loop_devices, iosched, run, text};
 use serde_json::Value;
 
@@ -343,6 +345,28 @@ fn what_a_run_has_from_its_beginning_cannot_be_changed_when_it_is_resumed() {
     }
     let (code, stderr) = resume(&["--rounds", "60", "--budget", "1m", "--apply"]);
     assert_eq!(code, Some(12), "there is no record: {stderr}");
+}
+
+/// Trials of a thousand hours: what ends them is the budget, or who is at the keyboard.
+#[test]
+fn a_simulated_trial_ends_when_its_budget_is_spent_or_somebody_wants_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let endless = "--simulate null --arms none,noop --load random-read --runtime 1000h";
+    let output = tune(&dir.path().join("a"), &format!("{endless} --budget 1s"));
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    let cause = "the budget of 1 s was spent before the first trial";
+    assert!(stderr.contains(cause), "{stderr}");
+
+    let record = dir.path().join("b");
+    let arguments: Vec<&str> = endless.split(' ').collect();
+    let child = start(&arguments, &record);
+    wait_for("a record", || record.join("record.jsonl").exists());
+    signal(child.id(), rustix::process::Signal::INT);
+    let output = child.wait_with_output().unwrap();
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{stderr}");
+    assert!(stderr.contains("--resume"), "{stderr}");
 }
 
 #[test]

@@ -439,6 +439,7 @@ impl LoadError {
     /// True if the user wants us to stop.
     pub(crate) fn is_stopped(&self) -> bool {
         matches!(self.child(), Some(ChildError::Stopped))
+            || matches!(self.simulation(), Some(SimulationError::Stopped))
     }
 
     /// True if another trial would fail the same way.
@@ -448,13 +449,19 @@ impl LoadError {
                 matches!(error, ChildError::Stopped | ChildError::Missing { .. })
             }
             LoadError::Fio(FioError::NoEngine { .. }) => true,
-            LoadError::Fio(_)
-            | LoadError::Simulation(_)
-            | LoadError::Scenario(_)
-            | LoadError::Impossible { .. } => false,
+            LoadError::Fio(_) | LoadError::Impossible { .. } => false,
+            LoadError::Simulation(_) | LoadError::Scenario(_) => self.is_stopped(),
             LoadError::Command(error) => error.ends_the_run(),
             LoadError::Pgbench(error) => error.ends_the_run(),
             LoadError::Iozone(error) => error.ends_the_run(),
+        }
+    }
+
+    fn simulation(&self) -> Option<&SimulationError> {
+        match self {
+            LoadError::Simulation(error)
+            | LoadError::Scenario(ScenarioError::Simulation(error)) => Some(error),
+            _ => None,
         }
     }
 

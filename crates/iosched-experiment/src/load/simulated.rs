@@ -3,9 +3,10 @@
 //! Everything happens in virtual time: a trial of 10 s on a hard disk takes milliseconds, and what a
 //! trial gives depends on the arm, the round's seed and nothing else.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use iosched_machine::failure::{Failure, exit};
+use iosched_machine::process::Stop;
 use iosched_sim::block_layer::{MOST_SCHEDULER_TAGS, usual_throttling};
 use iosched_sim::disk::{DiskModel, Model, ModelError, ModelOptions};
 use iosched_sim::scheduler::{
@@ -62,6 +63,10 @@ pub enum SimulationError {
     /// The job file itself.
     #[error(transparent)]
     JobFile(#[from] JobFileError),
+    #[error("the simulation did not end within {} s and was ended", limit.as_secs_f64())]
+    TimedOut { limit: Duration },
+    #[error("interrupted")]
+    Stopped,
 }
 
 impl Failure for SimulationError {
@@ -191,22 +196,63 @@ impl SimulatedLoad {
         jobs
     }
 
-    fn simulate(&self, arm: &Arm, settings: &TrialSettings) -> Result<Simulated, SimulationError> {
+    fn simulate(
+        &self,
+        arm: &Arm,
+        settings: &TrialSettings,
+        real_time: &mut RealTime<'_>,
+    ) -> Result<Simulated, SimulationError> {
         let slice = settings.runtime.map(Course::slice_of);
         let jobs = self.jobs(settings);
-        self.disk.run(arm, settings.seed, jobs, None, slice)
+        self.disk
+            .run((arm, settings.seed), jobs, None, slice, real_time)
+    }
+}
+
+/// How long a simulation takes while somebody waits for it: no longer than that one wants.
+pub(super) struct RealTime<'a> {
+    begun: Instant,
+    limit: Option<Duration>,
+    stop: &'a Stop,
+    tick: &'a mut dyn FnMut(Duration),
+}
+
+impl<'a> RealTime<'a> {
+    /// From now on, for a trial at this workplace.
+    pub(super) fn of_trial(at: &Workplace<'a>, tick: &'a mut dyn FnMut(Duration)) -> RealTime<'a> {
+        RealTime {
+            begun: Instant::now(),
+            limit: at.trial_limit,
+            stop: at.stop,
+            tick,
+        }
+    }
+
+    /// Whether the simulation goes on; who waits for it is told that time passes.
+    fn goes_on(&mut self) -> bool {
+        let elapsed = self.begun.elapsed();
+        (self.tick)(elapsed);
+        !self.stop.is_wanted() && self.limit.is_none_or(|limit| elapsed < limit)
+    }
+
+    /// Why it did not go on.
+    fn cause(&self) -> SimulationError {
+        match self.limit {
+            Some(limit) if !self.stop.is_wanted() => SimulationError::TimedOut { limit },
+            _ => SimulationError::Stopped,
+        }
     }
 }
 
 impl SimulatedDisk {
-    /// The processes under an arm.
+    /// The processes under an arm, by chance of this seed.
     pub(super) fn run(
         &self,
-        arm: &Arm,
-        seed: u64,
+        (arm, seed): (&Arm, u64),
         jobs: Vec<Job>,
         until: Option<Nanos>,
         slice: Option<Duration>,
+        real_time: &mut RealTime<'_>,
     ) -> Result<Simulated, SimulationError> {
         let disk = self.build(seed)?;
         let arm = SimulatedArm::new(arm, self)?;
@@ -227,7 +273,8 @@ impl SimulatedDisk {
         };
         setup.nr_requests = arm.nr_requests.unwrap_or(setup.nr_requests);
         setup.until = until.unwrap_or(setup.until);
-        Ok(simulate::run(setup, &mut ()))
+        simulate::run_while(setup, &mut || real_time.goes_on(), &mut ())
+            .ok_or_else(|| real_time.cause())
     }
 }
 
@@ -254,11 +301,12 @@ impl Load for SimulatedLoad {
 
     fn run(
         &mut self,
-        _at: &Workplace<'_>,
+        at: &Workplace<'_>,
         turn: &Turn<'_>,
-        _tick: &mut dyn FnMut(Duration),
+        tick: &mut dyn FnMut(Duration),
     ) -> Result<Outcome, LoadError> {
-        let simulated = self.simulate(turn.arm, turn.settings)?;
+        let real_time = &mut RealTime::of_trial(at, tick);
+        let simulated = self.simulate(turn.arm, turn.settings, real_time)?;
         Ok(Outcome {
             jobs: simulated.processes.iter().map(job_result).collect(),
             measured: Some(Measured {
@@ -387,7 +435,9 @@ pub(super) fn nanos(duration: Duration) -> Nanos {
 #[cfg(test)]
 mod tests {
     use super::super::fio_job::JobTarget;
+    use super::super::scenario::{Scenario, SimulatedScenario};
     use super::*;
+    use iosched_machine::process::Scope;
     use iosched_sim::scheduler::KernelVersion;
 
     const MIXED: &str = "[reader]\nrw=randread\nbs=4k\n[writer]\nrw=randrw\nbs=8k\niodepth=16\n";
@@ -408,12 +458,84 @@ mod tests {
         }
     }
 
+    /// A trial for which there is all the time in the world.
+    fn simulated(load: &SimulatedLoad, arm: &Arm, settings: &TrialSettings) -> Simulated {
+        let mut real_time = RealTime {
+            begun: Instant::now(),
+            limit: None,
+            stop: &Stop::new(),
+            tick: &mut |_| (),
+        };
+        load.simulate(arm, settings, &mut real_time).unwrap()
+    }
+
+    /// A trial that somebody stops when it has ticked so often, or whose time is limited.
+    fn ended(
+        load: &mut dyn Load,
+        ticks: u32,
+        trial_limit: Option<Duration>,
+    ) -> Result<Outcome, LoadError> {
+        let (stop, scope) = (Stop::new(), Scope::default());
+        let settings = settings(1);
+        let at = Workplace {
+            place: &settings.place,
+            scope: &scope,
+            trial_limit,
+            stop: &stop,
+        };
+        let turn = Turn {
+            arm: &Arm::plain("noop"),
+            label: "noop",
+            round: 0,
+            settings: &settings,
+        };
+        let mut ticked = 0;
+        let outcome = load.run(&at, &turn, &mut |_| {
+            ticked += 1;
+            assert!(ticked <= ticks, "it goes on");
+            if ticked == ticks {
+                stop.ask();
+            }
+        });
+        assert!(ticked > 0, "nobody is told that time passes");
+        outcome
+    }
+
+    #[test]
+    fn a_trial_ends_when_somebody_stops_it_and_is_no_result() {
+        let job = "[reader]\nrw=randread\nbs=4k\niodepth=4\n";
+        for model in ["null", "hdd-7200"] {
+            let model = Model::named(model).unwrap();
+            let mut load = SimulatedLoad::new("reads", job, &SimulatedDisk { model }).unwrap();
+            let error = ended(&mut load, 5, None).unwrap_err();
+            assert!(error.is_stopped() && error.ends_the_run(), "{error}");
+            assert!(ended(&mut load, 1_000_000, None).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_scenario_ends_when_somebody_stops_it() {
+        let scenario = Scenario::parse("responsiveness").unwrap().unwrap();
+        let mut load = SimulatedScenario::new(&scenario, &disk()).unwrap();
+        let error = ended(&mut load, 5, None).unwrap_err();
+        assert!(error.is_stopped() && error.ends_the_run(), "{error}");
+    }
+
+    #[test]
+    fn a_trial_that_takes_longer_than_its_limit_is_void_and_others_are_tried() {
+        let mut load = SimulatedLoad::new("mixed", MIXED, &disk()).unwrap();
+        let error = ended(&mut load, 1_000_000, Some(Duration::ZERO)).unwrap_err();
+        assert!(!error.is_stopped() && !error.ends_the_run(), "{error}");
+        let words = "the simulation did not end within 0 s and was ended";
+        assert_eq!(error.to_string(), words);
+    }
+
     #[test]
     fn a_trial_depends_on_arm_and_seed_and_nothing_else() {
         let load = SimulatedLoad::new("mixed", MIXED, &disk()).unwrap();
         let run = |arm: &str, seed| {
             let arm = Arm::parse(arm).unwrap();
-            let simulated = load.simulate(&arm, &settings(seed)).unwrap();
+            let simulated = simulated(&load, &arm, &settings(seed));
             let jobs: Vec<JobResult> = simulated.processes.iter().map(job_result).collect();
             (jobs, measured(&simulated))
         };
@@ -462,8 +584,7 @@ mod tests {
         let load = SimulatedLoad::new("deep", deep, &disk()).unwrap();
         let reads = |arm: &str| {
             let arm = Arm::parse(arm).unwrap();
-            let simulated = load.simulate(&arm, &settings(1)).unwrap();
-            simulated.disk.reads
+            simulated(&load, &arm, &settings(1)).disk.reads
         };
         assert_eq!(reads("mq-deadline"), reads("mq-deadline:nr_requests=256"));
         assert!(reads("mq-deadline") > reads("mq-deadline:nr_requests=8"));
@@ -473,9 +594,7 @@ mod tests {
     #[test]
     fn directions_are_counted_apart_and_add_up() {
         let load = SimulatedLoad::new("mixed", MIXED, &disk()).unwrap();
-        let simulated = load
-            .simulate(&Arm::plain("deadline"), &settings(1))
-            .unwrap();
+        let simulated = simulated(&load, &Arm::plain("deadline"), &settings(1));
         let jobs: Vec<JobResult> = simulated.processes.iter().map(job_result).collect();
         let [reader, writer] = jobs.as_slice() else {
             panic!("two jobs")

@@ -145,11 +145,13 @@ impl Runner<'_> {
             .as_mut()
             .map_or(Ok(()), |split| split.begin(slot.load));
         let outcome = self.loads[slot.load].run(&at, &turn, &mut |elapsed| {
-            let now = started.elapsed();
-            if course.is_due(now)
-                && let Some((ios, bytes)) = measure::completed_since(&before, host, disks)
-            {
-                course.add(now, ios, bytes);
+            if !disks.is_empty() {
+                let now = started.elapsed();
+                if course.is_due(now)
+                    && let Some((ios, bytes)) = measure::completed_since(&before, host, disks)
+                {
+                    course.add(now, ios, bytes);
+                }
             }
             if elapsed < next_tick {
                 return;

@@ -44,6 +44,10 @@ fn flusher() -> Job {
     }
 }
 
+/// Virtual time between two questions whether to go on: some ten milliseconds of work where a disk answers at once, and
+/// on a hard disk still several accesses.
+const BETWEEN_QUESTIONS: Nanos = Nanos::from_millis(50);
+
 /// Whose turn it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Due {
@@ -125,19 +129,28 @@ impl<'run, Q: RequestQueue> Simulation<'run, Q> {
         }
     }
 
-    pub(super) fn run(mut self) -> Outcome {
+    /// To the end, if `goes_on` says so whenever it is asked.
+    pub(super) fn run(mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<Outcome> {
         self.begin_group(Time::ZERO);
         self.plan_arrival();
         self.note_timer();
         let mut now = Time::ZERO;
+        // The end is seen where the next question is: the loop compares one time with each event.
+        let mut asks_after = self.until.min(Time::ZERO + BETWEEN_QUESTIONS);
         loop {
             let (time, due) = self.next();
             if time == Time::MAX || (due == Due::Timer && self.is_over()) {
                 break; // a timer that fires for ever keeps nothing alive
             }
-            if time > self.until {
-                now = self.until;
-                break;
+            if time > asks_after {
+                if time > self.until {
+                    now = self.until;
+                    break;
+                }
+                if !goes_on() {
+                    return None;
+                }
+                asks_after = self.until.min(time + BETWEEN_QUESTIONS);
             }
             now = now.max(time);
             self.step(now, due);
@@ -145,7 +158,7 @@ impl<'run, Q: RequestQueue> Simulation<'run, Q> {
                 break; // what is left goes on only beside others
             }
         }
-        self.outcome(now)
+        Some(self.outcome(now))
     }
 
     /// True if nothing is left to be done: only timers can fire.

@@ -321,16 +321,32 @@ impl Setup {
 
 /// Runs a load to its end, or to the end of time.
 pub fn run(setup: Setup, tracer: &mut dyn Tracer) -> Outcome {
-    run_with(setup, None, tracer)
+    let outcome = run_while(setup, &mut || true, tracer);
+    outcome.expect("nobody ends it")
+}
+
+/// The same, and ends with nothing once `goes_on` says no: it is asked again and again, however long the run takes.
+pub fn run_while(
+    setup: Setup,
+    goes_on: &mut dyn FnMut() -> bool,
+    tracer: &mut dyn Tracer,
+) -> Option<Outcome> {
+    run_with(setup, None, goes_on, tracer)
 }
 
 /// Replays a trace to its end, or to the end of time. The jobs of the setup name its processes and
 /// their priorities, and say when a closed loop begins and how deep it is.
 pub fn replay(setup: Setup, replay: Replay, tracer: &mut dyn Tracer) -> Outcome {
-    run_with(setup, Some(replay), tracer)
+    let outcome = run_with(setup, Some(replay), &mut || true, tracer);
+    outcome.expect("nobody ends it")
 }
 
-fn run_with(mut setup: Setup, replay: Option<Replay>, tracer: &mut dyn Tracer) -> Outcome {
+fn run_with(
+    mut setup: Setup,
+    replay: Option<Replay>,
+    goes_on: &mut dyn FnMut() -> bool,
+    tracer: &mut dyn Tracer,
+) -> Option<Outcome> {
     groups::join_groups(setup.scheduler.as_mut(), &setup.jobs);
     let info = setup.scheduler.info();
     match info.block_layer {
@@ -338,7 +354,7 @@ fn run_with(mut setup: Setup, replay: Option<Replay>, tracer: &mut dyn Tracer) -
             let settings = setup.single_queue();
             let (scheduler, machine) = setup.split(1, None, replay);
             let queue = SingleQueue::new(scheduler, &settings);
-            Simulation::new(queue, machine, tracer).run()
+            Simulation::new(queue, machine, tracer).run(goes_on)
         }
         BlockLayer::MultiQueue => {
             let settings = setup.multi_queue();
@@ -346,7 +362,7 @@ fn run_with(mut setup: Setup, replay: Option<Replay>, tracer: &mut dyn Tracer) -
             let processors = processors.map(|count| Processors::new(count, info.cpu_cost));
             let (scheduler, machine) = setup.split(settings.cpus, processors, replay);
             let queue = MultiQueue::new(scheduler, &settings);
-            Simulation::new(queue, machine, tracer).run()
+            Simulation::new(queue, machine, tracer).run(goes_on)
         }
     }
 }

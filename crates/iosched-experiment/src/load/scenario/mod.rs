@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use self::files::Files;
 use super::settings::SettingError;
-use super::simulated::{self, SimulatedDisk, SimulationError};
+use super::simulated::{self, RealTime, SimulatedDisk, SimulationError};
 use super::{Load, LoadError, Outcome, Turn, Workplace};
 use super::{build as real_build, desktop as real_desktop, responsiveness as real_responsiveness};
 use crate::objective::Objective;
@@ -265,11 +265,17 @@ impl SimulatedScenario {
         })
     }
 
-    fn simulate(&self, arm: &Arm, seed: u64) -> Result<Outcome, ScenarioError> {
+    fn simulate(
+        &self,
+        arm: &Arm,
+        seed: u64,
+        real_time: &mut RealTime<'_>,
+    ) -> Result<Outcome, ScenarioError> {
         let capacity = self.disk.model.capacity().to_sectors();
         let script = self.scenario.script(capacity, seed)?;
         let until = Some(LONGEST);
-        let simulated = self.disk.run(arm, seed, script.jobs.clone(), until, None)?;
+        let jobs = script.jobs.clone();
+        let simulated = self.disk.run((arm, seed), jobs, until, None, real_time)?;
         script.outcome(&simulated)
     }
 }
@@ -290,11 +296,12 @@ impl Load for SimulatedScenario {
 
     fn run(
         &mut self,
-        _at: &Workplace<'_>,
+        at: &Workplace<'_>,
         turn: &Turn<'_>,
-        _tick: &mut dyn FnMut(Duration),
+        tick: &mut dyn FnMut(Duration),
     ) -> Result<Outcome, LoadError> {
-        Ok(self.simulate(turn.arm, turn.settings.seed)?)
+        let real_time = &mut RealTime::of_trial(at, tick);
+        Ok(self.simulate(turn.arm, turn.settings.seed, real_time)?)
     }
 }
 

@@ -248,7 +248,7 @@ impl Plan {
                 let followed = measured.follow(self, scheduler, depth)?;
                 let contended = ContendedTags::of(&measured.lines, predict::runtime(self));
                 let setting = (scheduler, load, &contended);
-                let predicted = predict::predict(self, setting, &measured, &machine)?;
+                let predicted = predict::predict(self, setting, &measured, &machine, stop)?;
                 let comparison = Comparison::new(setting, &measured, followed, &predicted);
                 observer(&LiveEvent::Compared(&comparison));
                 results.push(comparison);
@@ -274,7 +274,7 @@ impl Plan {
         let depth = self.wanted.queue_depth;
         let depth = depth.unwrap_or_else(|| self.wanted.model.queue_depth());
         let disk = match machine {
-            Some(_) => Some(predict::pace(self, depth)?),
+            Some(_) => Some(predict::pace(self, depth, stop)?),
             None => None,
         };
         let both = disk.zip(machine);

@@ -3,10 +3,10 @@
 //! One run of a load is a matter of chance, ours as the kernel's: the places that it visits are drawn
 //! from a seed. So there are several, and what is predicted is their mean.
 
-use std::io;
 use std::num::NonZeroU32;
 use std::path::Path;
 
+use iosched_machine::process::{ChildError, Stop};
 use iosched_machine::user_files::{self, NewFile};
 use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::disk::DiskModel;
@@ -26,6 +26,7 @@ use super::machine::Machine;
 use super::measure::{FIO, Measured};
 use super::tags::ContendedTags;
 use super::{LiveError, Load, Pace, Plan, build};
+use crate::load::fio::FioError;
 
 /// How often the load is simulated. Some loads fall into one of two patterns for the whole run (*think-time* under bfq,
 /// 150 or 200 IOPS): the mean of five was 10 % off that of many.
@@ -54,7 +55,7 @@ const AT_ONCE: HostTimes = HostTimes {
 
 /// The disk at its own speed, on a machine that takes no time, under the load of which it completes
 /// most requests.
-pub(super) fn pace(plan: &Plan, driver_depth: usize) -> Result<Pace, LiveError> {
+pub(super) fn pace(plan: &Plan, driver_depth: usize, stop: &Stop) -> Result<Pace, LiveError> {
     let rate = |load: &Load| {
         let disk = build(&plan.wanted, plan.size, NonZeroU32::MIN, plan.wanted.seed)?;
         let none = scheduler::build(
@@ -62,14 +63,12 @@ pub(super) fn pace(plan: &Plan, driver_depth: usize) -> Result<Pace, LiveError> 
             &plan.kernel,
             &NamedValues::new(),
         )?;
-        let outcome = simulate::run(
-            Setup {
-                queue_depth: driver_depth,
-                host: AT_ONCE,
-                ..Setup::new(none, disk, timed(load, TRIED))
-            },
-            &mut (),
-        );
+        let setup = Setup {
+            queue_depth: driver_depth,
+            host: AT_ONCE,
+            ..Setup::new(none, disk, timed(load, TRIED))
+        };
+        let outcome = simulated(setup, stop, &mut ())?;
         Ok(outcome.disk.commands as f64 / outcome.elapsed.as_secs_f64().max(1e-9))
     };
     let rates = threads::each(plan.loads.len(), |at| rate(&plan.loads[at]));
@@ -79,6 +78,12 @@ pub(super) fn pace(plan: &Plan, driver_depth: usize) -> Result<Pace, LiveError> 
         iops,
         latency_ns: driver_depth as f64 * 1e9 / iops, // Little's law
     })
+}
+
+/// What comes out, if nobody stops it.
+fn simulated(setup: Setup, stop: &Stop, tracer: &mut dyn Tracer) -> Result<Outcome, LiveError> {
+    simulate::run_while(setup, &mut || !stop.is_wanted(), tracer)
+        .ok_or_else(|| FioError::Child(ChildError::Stopped).into())
 }
 
 /// The load's processes, each for this long.
@@ -97,6 +102,7 @@ pub(super) fn predict(
     (scheduler, load, contended): (&SchedulerSpec, &Load, &ContendedTags),
     measured: &Measured,
     machine: &Machine,
+    stop: &Stop,
 ) -> Result<Vec<Predicted>, LiveError> {
     let runs = threads::each(RUNS, |run| {
         let seed = plan.wanted.seed.wrapping_add(run as u64);
@@ -112,10 +118,9 @@ pub(super) fn predict(
                     .join(plan.recording(scheduler, load));
                 let scheduler = scheduler.to_string();
                 let names = (scheduler.as_str(), plan.wanted.model.name.as_str());
-                kept(setup, &path, names, &mut accesses)
-                    .map_err(|source| LiveError::Keep { path, source })?
+                kept(setup, &path, names, &mut accesses, stop)?
             }
-            _ => simulate::run(setup, &mut accesses),
+            _ => simulated(setup, stop, &mut accesses)?,
         };
         Ok(Predicted { outcome, accesses })
     });
@@ -133,15 +138,25 @@ fn kept(
     path: &Path,
     names: (&str, &str),
     accesses: &mut Accesses,
-) -> io::Result<Outcome> {
-    if let Some(folder) = path.parent() {
-        user_files::make_directory(folder)?;
-    }
-    let mut new = NewFile::at(path)?;
-    let mut file = EventFile::begin(new.file().try_clone()?, &setup, names);
-    let outcome = simulate::run(setup, &mut Both(&mut file, accesses));
-    file.finish()?;
-    new.put_in_place()?;
+    stop: &Stop,
+) -> Result<Outcome, LiveError> {
+    let failed = |source| LiveError::Keep {
+        path: path.to_owned(),
+        source,
+    };
+    let begin = || {
+        if let Some(folder) = path.parent() {
+            user_files::make_directory(folder)?;
+        }
+        let mut new = NewFile::at(path)?;
+        let file = new.file().try_clone()?;
+        Ok((new, file))
+    };
+    let (new, file) = begin().map_err(failed)?;
+    let mut file = EventFile::begin(file, &setup, names);
+    let outcome = simulated(setup, stop, &mut Both(&mut file, accesses))?;
+    file.finish().map_err(failed)?;
+    new.put_in_place().map_err(failed)?;
     Ok(outcome)
 }
 
