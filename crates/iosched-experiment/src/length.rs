@@ -106,7 +106,9 @@ impl LengthStudy {
     /// Of a load, before its first trial; `None` if nothing can be said of such a load.
     pub(crate) fn new(plan: &Plan, load: usize) -> Option<LengthStudy> {
         let planned = &plan.loads[load];
-        let is_asked = planned.objective.has_course() && planned.spec.runs_for_a_time();
+        let is_asked = planned.objective.has_course()
+            && planned.spec.runs_for_a_time()
+            && planned.spec.times_of_its_own().is_none();
         is_asked.then(|| LengthStudy {
             load,
             samples: Vec::new(),
@@ -133,8 +135,35 @@ impl LengthStudy {
             .map(|sample| sample.length_s)
     }
 
+    /// Arms of which a trial of a round ran.
+    fn arms_in(&self, round: u32) -> Vec<usize> {
+        let in_round = self.samples.iter().filter(|sample| sample.round == round);
+        let arms: BTreeSet<usize> = in_round.map(|sample| sample.arm).collect();
+        arms.into_iter().collect()
+    }
+
+    /// Whether the trials of a round would have been longer if there had been time: the run time is chosen as the run goes on.
+    pub(crate) fn is_cut_in(&self, plan: &Plan, round: u32) -> bool {
+        let wanted = self.judge(plan, round, &self.arms_in(round));
+        wanted
+            .zip(self.length_in(round))
+            .is_some_and(|(wanted, length)| length < wanted.best_s)
+    }
+
     /// What follows for the trials of these arms, of the rounds that are complete.
     pub(crate) fn judge(&self, plan: &Plan, rounds: u32, arms: &[usize]) -> Option<TrialLength> {
+        self.judge_within(plan, rounds, arms, &|_| true)
+    }
+
+    /// The same, of lengths for which there is time: of one that `fits`, s. Where even trials as long as before do not fit, the
+    /// longest that do are best, whether they save anything or not.
+    pub(crate) fn judge_within(
+        &self,
+        plan: &Plan,
+        rounds: u32,
+        arms: &[usize],
+        fits: &dyn Fn(f64) -> bool,
+    ) -> Option<TrialLength> {
         let samples: Vec<&Sample> = self
             .samples
             .iter()
@@ -176,17 +205,24 @@ impl LengthStudy {
         let present = cost(now)?;
         // Where the plan's rounds are not enough even so, a few more of shorter trials are not worse.
         let most_rounds = (present.rounds * 5 / 4).max(plan.rounds_at_most() as usize);
-        let candidates = LENGTHS
+        let lengths = LENGTHS
             .into_iter()
             .filter(|length| (shortest..=longest).contains(length))
             .filter(|&length| {
                 length > now || is_like_the_whole(&courses, &seen, length, plan.rules.margin)
             })
+            .filter(|&length| fits(length));
+        let longest_that_fits = lengths.clone().last();
+        let candidates = lengths
             .filter_map(cost)
             .filter(|cost| cost.rounds <= most_rounds);
         let cheapest = candidates.min_by(|a, b| a.seconds.total_cmp(&b.seconds));
         let saves = cheapest.map_or(0.0, |cheapest| 1.0 - cheapest.seconds / present.seconds);
-        let best = cheapest.filter(|_| saves >= LEAST_SAVING);
+        let best_s = match cheapest.filter(|_| saves >= LEAST_SAVING) {
+            Some(best) => best.length_s,
+            None if fits(now) => now,
+            None => longest_that_fits.unwrap_or(now),
+        };
         Some(TrialLength {
             length_s: now,
             within: noise.within_one_second / now.sqrt(),
@@ -194,8 +230,8 @@ impl LengthStudy {
             between: noise.between,
             overhead_s,
             rounds,
-            best_s: best.map_or(now, |best| best.length_s),
-            saves: best.map_or(0.0, |_| saves),
+            best_s,
+            saves: if saves >= LEAST_SAVING { saves } else { 0.0 },
         })
     }
 }
@@ -425,6 +461,7 @@ mod tests {
     use super::*;
     use crate::course::Course;
     use crate::fixture;
+    use crate::load::Spec;
     use crate::objective::Objective;
     use crate::record::Entry;
     use crate::schedule::{Next, RunProgress};
@@ -683,6 +720,75 @@ mod tests {
         }
         let found = study.judge(&plan, 3, &[0, 1]).unwrap();
         assert!(found.best_s >= 4.0, "{found:?}");
+    }
+
+    #[test]
+    fn a_length_for_which_there_is_no_time_is_not_chosen() {
+        let dear = Made {
+            between: 0.001,
+            slices: 0.3,
+            overhead_s: 120.0,
+            ..QUIET
+        };
+        let (plan, study) = study(dear, 4, 1.05);
+        let within = |most: f64| {
+            let found = study.judge_within(&plan, 4, &[0, 1], &|length| length <= most);
+            found.unwrap().best_s
+        };
+        assert!(within(f64::INFINITY) >= 30.0);
+        assert!((10.0..=20.0).contains(&within(20.0)), "{}", within(20.0));
+        assert!(within(7.0) <= 7.0, "as long as before is too long");
+        assert!((within(0.0) - 10.0).abs() < 1e-9, "nothing fits");
+    }
+
+    /// Trials that cost much to prepare: without a budget the second round has long ones.
+    #[test]
+    fn with_a_budget_of_time_the_next_round_fits_into_what_is_left_of_it() {
+        let dear = Made {
+            between: 0.001,
+            slices: 0.3,
+            overhead_s: 60.0,
+            ..QUIET
+        };
+        let mut seen = Vec::new();
+        for budget_s in [None, Some(500.0), Some(700.0), Some(1000.0), Some(2000.0)] {
+            let mut plan = fixture::plan(2);
+            plan.loads[0].is_runtime_auto = true;
+            plan.rules.time_budget_s = budget_s;
+            let mut record = fixture::record(&plan);
+            let mut progress = RunProgress::of(&plan, &record);
+            let mut chance = ChaCha8Rng::seed_from_u64(3);
+            let mut spent = 0.0;
+            while let Next::Trial(slot) = progress.next() {
+                let length = progress.runtime(0).unwrap().as_secs_f64();
+                let rate = 100_000.0 * [1.0, 1.05][slot.arm];
+                let mut trial = trial(dear, slot, rate, length, &mut chance);
+                trial.runtime_s = Some(length);
+                record.push(Entry::Trial(Box::new(trial)));
+                progress.follow(&record);
+                spent += length + dear.overhead_s;
+            }
+            assert!(
+                budget_s.is_none_or(|budget| spent <= budget),
+                "{spent} of {budget_s:?}"
+            );
+            let mut study = LengthStudy::new(&plan, 0).unwrap();
+            record.trials().for_each(|trial| study.add(&plan, trial));
+            seen.push((study.length_in(1).unwrap(), study.is_cut_in(&plan, 1)));
+        }
+        let [(free, is_cut), (short, short_is_cut), ..] = seen[..] else {
+            unreachable!("five budgets")
+        };
+        assert!(free >= 30.0 && !is_cut, "{seen:?}");
+        assert!(short < free && short_is_cut, "{seen:?}");
+        assert!(seen[1..].is_sorted(), "{seen:?}");
+    }
+
+    #[test]
+    fn jobs_that_do_not_run_at_the_same_time_say_nothing_of_what_a_trial_costs() {
+        let mut plan = fixture::plan(2);
+        plan.loads[0].spec = Spec::JobFile("[a]\nrw=read\n[b]\nstonewall\nrw=randread\n".into());
+        assert_eq!(LengthStudy::new(&plan, 0), None);
     }
 
     #[test]

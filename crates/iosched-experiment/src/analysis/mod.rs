@@ -156,7 +156,7 @@ impl Analysis {
                     rounds,
                     plan.loads[load].objective,
                 )),
-                runtimes: runtimes(record, load, rounds),
+                runtimes: runtimes(plan, record, load, rounds),
                 trial_length: trial_length(plan, record, load, rounds),
                 control: None,
                 turns_left_out: 0,
@@ -217,11 +217,19 @@ pub struct RunTimeFrom {
     pub round: u32,
     /// s.
     pub runtime_s: f64,
+    /// They would have been longer if the budget of time had been.
+    pub is_cut: bool,
 }
 
 /// Each change of a load's run time in the rounds that count, if that was chosen as the run went on.
-fn runtimes(record: &Record, load: usize, rounds: u32) -> Vec<RunTimeFrom> {
+fn runtimes(plan: &Plan, record: &Record, load: usize, rounds: u32) -> Vec<RunTimeFrom> {
+    let study = study(plan, record, load).filter(|_| plan.rules.time_budget_s.is_some());
+    let is_cut = |round: u32| {
+        let study = study.as_ref();
+        round > 0 && study.is_some_and(|study| study.is_cut_in(plan, round))
+    };
     let mut changes: Vec<RunTimeFrom> = Vec::new();
+    let mut judged = None;
     let counts = |slot: &Slot| slot.load == load && slot.round < rounds;
     for trial in record.trials().filter(|trial| counts(&trial.slot)) {
         let Some(runtime_s) = trial.runtime_s else {
@@ -232,7 +240,14 @@ fn runtimes(record: &Record, load: usize, rounds: u32) -> Vec<RunTimeFrom> {
             changes.push(RunTimeFrom {
                 round: trial.slot.round + 1,
                 runtime_s,
+                is_cut: false,
             });
+        }
+        if judged != Some(trial.slot.round)
+            && let Some(last) = changes.last_mut()
+        {
+            judged = Some(trial.slot.round);
+            last.is_cut |= is_cut(trial.slot.round);
         }
     }
     changes
@@ -240,12 +255,18 @@ fn runtimes(record: &Record, load: usize, rounds: u32) -> Vec<RunTimeFrom> {
 
 /// What its trials say of their length; of a control, nothing.
 fn trial_length(plan: &Plan, record: &Record, load: usize, rounds: u32) -> Option<TrialLength> {
-    let mut study = LengthStudy::new(plan, load).filter(|_| !plan.loads[load].is_control)?;
-    let trials = record.trials().filter(|trial| trial.slot.load == load);
-    trials.for_each(|trial| study.add(plan, trial));
+    let study = study(plan, record, load)?;
     let arms = 0..plan.arms.len();
     let measured: Vec<usize> = arms.filter(|&arm| record.arm_left(arm).is_none()).collect();
     study.judge(plan, rounds, &measured)
+}
+
+/// All that its trials say of their length; of a control, nothing.
+fn study(plan: &Plan, record: &Record, load: usize) -> Option<LengthStudy> {
+    let mut study = LengthStudy::new(plan, load).filter(|_| !plan.loads[load].is_control)?;
+    let trials = record.trials().filter(|trial| trial.slot.load == load);
+    trials.for_each(|trial| study.add(plan, trial));
+    Some(study)
 }
 
 /// The settings beside the tunables that differ between arms, by the first trial of each.

@@ -55,7 +55,7 @@ pub(crate) mod files;
 
 use command::{CommandError, CommandSpecError};
 use fio::FioError;
-use fio_job::{JobFileError, JobTarget, TrialSettings};
+use fio_job::{JobFile, JobFileError, JobTarget, TrialSettings};
 use iozone::IozoneError;
 use pgbench::{OwnDatabases, PgbenchError, PgbenchSpecError};
 use scenario::{ScenarioError, SimulatedScenario};
@@ -130,6 +130,15 @@ impl Spec {
     /// Whether its trials run for a time that is given, so that they may be made shorter or longer.
     pub(crate) fn runs_for_a_time(&self) -> bool {
         matches!(self, Spec::JobFile(_) | Spec::Simulated { .. })
+    }
+
+    /// An option of its job file by which its jobs do not all run at the same time, so that what a trial takes besides one of
+    /// them is no overhead.
+    pub(crate) fn times_of_its_own(&self) -> Option<&'static str> {
+        let (Spec::JobFile(text) | Spec::Simulated { job_file: text, .. }) = self else {
+            return None;
+        };
+        JobFile::parse("", text).ok()?.times_of_its_own()
     }
 
     /// The load itself. `name` is what errors call it.

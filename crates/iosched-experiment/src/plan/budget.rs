@@ -68,12 +68,17 @@ struct Free {
     default: Duration,
 }
 
-/// Gives loads without a run time that of their own.
+/// Run time in the first round, where the job file has one of its own and another one is to be chosen.
+const FIRST_RUNTIME: Duration = Duration::from_secs(10);
+
+/// Gives loads without a run time that of their own. One that is to be chosen as the run goes on takes the place of the job file's, as
+/// one that is said does.
 fn take_defaults(plan: &mut Plan) -> Vec<Free> {
     let mut free = Vec::new();
     for (index, load) in plan.loads.iter_mut().enumerate() {
+        let to_be_chosen = load.is_runtime_auto.then_some(FIRST_RUNTIME);
         if load.runtime_s.is_none()
-            && let Some(default) = load.open().default_runtime()
+            && let Some(default) = load.open().default_runtime().or(to_be_chosen)
         {
             load.runtime_s = Some(default.as_secs_f64());
             free.push(Free {
@@ -150,6 +155,7 @@ fn time_of(plan: &Plan, rounds: u32) -> Option<Duration> {
 mod tests {
     use super::*;
     use crate::fixture;
+    use crate::load::Spec;
 
     fn with_budget(seconds: f64, runtime_s: Option<f64>) -> Plan {
         let mut plan = fixture::plan(4);
@@ -185,6 +191,21 @@ mod tests {
             error.to_string(),
             "the budget of 129 s is too short: 3 rounds take 130 s"
         );
+    }
+
+    #[test]
+    fn a_job_file_s_own_run_time_is_made_shorter_where_another_is_to_be_chosen() {
+        let text = "[a]\nrw=randread\nruntime=20\n";
+        let chosen = |is_auto: bool, budget: f64| {
+            let mut plan = with_budget(budget, None);
+            plan.loads[0].spec = Spec::JobFile(text.into());
+            plan.loads[0].is_runtime_auto = is_auto;
+            choose_run_times(&mut plan).map(|()| plan.loads[0].runtime_s)
+        };
+        assert_eq!(chosen(true, 1000.0).unwrap(), Some(10.0));
+        assert_eq!(chosen(true, 40.0).unwrap(), Some(1.2));
+        assert_eq!(chosen(false, 1000.0).unwrap(), None);
+        assert!(chosen(false, 40.0).is_err(), "the file says 20 s");
     }
 
     #[test]

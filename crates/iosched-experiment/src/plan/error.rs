@@ -93,6 +93,11 @@ pub enum PlanError {
         load: String,
         objective: &'static str,
     },
+    /// What one of its jobs takes would be taken for what a trial takes besides.
+    #[error(
+        "the jobs of load {load} do not all run at the same time ({option}): --runtime auto cannot tell what its trials cost"
+    )]
+    RunTimeOfStages { load: String, option: &'static str },
     #[error(
         "--runtime auto chooses between longer trials and more rounds, and there are to be exactly {rounds}"
     )]
@@ -199,6 +204,10 @@ impl Failure for PlanError {
             PlanError::RunTimeNotJudged { .. } => {
                 Some("say how long trials are (--runtime 10s), or let throughput or iops decide".into())
             }
+            PlanError::RunTimeOfStages { .. } => Some(
+                "say how long its jobs run (--runtime 10s), or give each a job file of its own: --load a.fio --load b.fio"
+                    .into(),
+            ),
             PlanError::RunTimeOfFixedRounds { .. } => Some(
                 "say how long trials are (--runtime 10s), or leave the number of rounds to the race".into(),
             ),

@@ -289,7 +289,7 @@ fn plan_one(
     })
 }
 
-/// Run time of a trial; `None` leaves it to the load. One that is to be chosen takes the place of the job file's, as one that is said does.
+/// Run time of a trial; `None` leaves it to the load.
 fn runtime(
     wanted: &PlanRequest,
     name: &str,
@@ -310,15 +310,14 @@ fn runtime(
             objective: objective.words(),
         });
     }
-    let of_file = || {
-        spec.open(name)
-            .is_ok_and(|load| load.default_runtime().is_none())
-    };
-    Ok(at_first.or_else(|| of_file().then_some(FIRST_RUNTIME)))
+    if let Some(option) = spec.times_of_its_own() {
+        return Err(PlanError::RunTimeOfStages {
+            load: load(),
+            option,
+        });
+    }
+    Ok(at_first)
 }
-
-/// Run time in the first round, where the job file has one of its own and another one is to be chosen.
-const FIRST_RUNTIME: Duration = Duration::from_secs(10);
 
 /// A number that the load cannot have is known before anything runs.
 fn check_objective(name: &str, load: &dyn Load, objective: Objective) -> Result<(), PlanError> {

@@ -154,15 +154,10 @@ impl JobFile {
     /// under way when it is over, what was completed shortly before, while the load still ran. `None` also where the
     /// jobs do not all run at the same time, and where the run time is too short.
     pub(crate) fn counted(&self, settings: &TrialSettings) -> Option<Duration> {
-        let is_at_times_of_its_own = |job: &Job| {
-            ["stonewall", "wait_for_previous", "startdelay", "exitall"]
-                .iter()
-                .any(|key| job.has(key))
-        };
         let is_no_account_needed = self.under_way_at_the_end() == 0;
         if is_no_account_needed
             || self.workers() > MOST_ACCOUNTED
-            || self.jobs.iter().any(is_at_times_of_its_own)
+            || self.times_of_its_own().is_some()
         {
             return None;
         }
@@ -171,6 +166,13 @@ impl JobFile {
         let rest = (runtime / 10).max(SHORTEST_REST);
         let counted = runtime.checked_sub(rest)?;
         (counted >= rest).then_some(counted)
+    }
+
+    /// An option by which the jobs do not all run at the same time.
+    pub(crate) fn times_of_its_own(&self) -> Option<&'static str> {
+        ["stonewall", "wait_for_previous", "startdelay", "exitall"]
+            .into_iter()
+            .find(|key| self.jobs.iter().any(|job| job.has(key)))
     }
 
     /// When fio is to say what it has counted, in a trial of which not all counts.
