@@ -106,12 +106,16 @@ pub(super) fn caveats(plan: &Plan, record: &Record) -> Vec<Caveat> {
 
 /// The trial of a load with the fewest accesses, if these are too few.
 fn few_accesses(plan: &Plan, record: &Record, load: usize) -> Option<Caveat> {
-    let (accesses, arm) = fewest_accesses(plan, record, load, |_| true)?;
+    let Fewest {
+        accesses,
+        arm,
+        ran_s,
+    } = fewest_accesses(plan, record, load, |_| true)?;
     (accesses < ENOUGH_ACCESSES).then(|| Caveat::FewAccesses {
         load,
         arm,
         accesses,
-        runtime_s: runtime_for(plan, load, accesses, ENOUGH_ACCESSES),
+        runtime_s: runtime_for(plan, load, ran_s, (accesses, ENOUGH_ACCESSES)),
     })
 }
 
@@ -122,8 +126,11 @@ fn under_way_at_the_end(plan: &Plan, record: &Record, load: usize) -> Option<Cav
         return None;
     };
     let counts_before_the_end = |trial: &Trial| trial.counted_s.is_some();
-    let (accesses, arm) =
-        fewest_accesses(plan, record, load, |trial| !counts_before_the_end(trial))?;
+    let Fewest {
+        accesses,
+        arm,
+        ran_s,
+    } = fewest_accesses(plan, record, load, |trial| !counts_before_the_end(trial))?;
     let under_way = JobFile::parse(&plan.loads[load].name, text)
         .ok()?
         .under_way_at_the_end();
@@ -133,32 +140,51 @@ fn under_way_at_the_end(plan: &Plan, record: &Record, load: usize) -> Option<Cav
         arm,
         under_way,
         accesses,
-        runtime_s: runtime_for(plan, load, accesses, enough),
+        runtime_s: runtime_for(plan, load, ran_s, (accesses, enough)),
     })
 }
 
-/// The fewest accesses that a trial of a load has, of the trials that this `concerns`, and its arm; none of a control, and where nothing counts them.
+/// The trial of a load with the fewest accesses.
+struct Fewest {
+    accesses: u64,
+    arm: usize,
+    /// How long it ran, where that was given, s.
+    ran_s: Option<f64>,
+}
+
+/// The fewest accesses that a trial of a load has, of the trials that this `concerns`; none of a control, and where nothing counts them.
 fn fewest_accesses(
     plan: &Plan,
     record: &Record,
     load: usize,
     concerns: impl Fn(&Trial) -> bool,
-) -> Option<(u64, usize)> {
+) -> Option<Fewest> {
     if plan.loads[load].is_control {
         return None;
     }
     let of_load = record
         .trials()
         .filter(|trial| trial.slot.load == load && concerns(trial));
-    let counted = of_load.filter_map(|trial| Some((accesses(trial)?, trial.slot.arm)));
-    counted.min()
+    let counted = of_load.filter_map(|trial| {
+        Some(Fewest {
+            accesses: accesses(trial)?,
+            arm: trial.slot.arm,
+            ran_s: trial.runtime_s.or(plan.loads[load].runtime_s),
+        })
+    });
+    counted.min_by_key(|fewest| (fewest.accesses, fewest.arm))
 }
 
-/// The run time in which there would be `enough` accesses, s; none of a load with an end of its own, which takes none.
-fn runtime_for(plan: &Plan, load: usize, accesses: u64, enough: u64) -> Option<f64> {
-    let chosen = plan.loads[load].runtime_s;
-    let chosen = chosen.filter(|_| plan.trial_duration(load).is_some())?;
-    Some((chosen * enough as f64 / accesses.max(1) as f64).ceil())
+/// The run time in which there would be `enough` accesses, s, where a trial that ran for so long had so many; none of a load with an
+/// end of its own, which takes none.
+fn runtime_for(
+    plan: &Plan,
+    load: usize,
+    ran_s: Option<f64>,
+    (accesses, enough): (u64, u64),
+) -> Option<f64> {
+    let ran_s = ran_s.filter(|_| plan.trial_duration(load).is_some())?;
+    Some((ran_s * enough as f64 / accesses.max(1) as f64).ceil())
 }
 
 /// Accesses that the workers of a trial counted; none where they count none.
@@ -356,6 +382,22 @@ mod tests {
             arm: 1,
             accesses: 40,
             runtime_s: Some(25.0),
+        };
+        assert_eq!(few, [expected]);
+    }
+
+    /// The plan's trials run for ten seconds, and this one ran for two.
+    #[test]
+    fn a_run_time_that_has_more_accesses_follows_from_that_of_the_trial() {
+        let few = said_of(|trial| {
+            trial.jobs[0].read.as_mut().unwrap().ios = [400, 40][trial.slot.arm];
+            trial.runtime_s = Some(2.0);
+        });
+        let expected = Caveat::FewAccesses {
+            load: 0,
+            arm: 1,
+            accesses: 40,
+            runtime_s: Some(5.0),
         };
         assert_eq!(few, [expected]);
     }

@@ -131,7 +131,7 @@ impl<'a> GivenSettings<'a> {
         default: u64,
     ) -> Result<u64, SettingError> {
         let (least, most) = (range.start(), range.end());
-        let wanted = format!("{least} to {most} seconds are wanted, for example 90 or 2m");
+        let wanted = format!("{least} to {most} whole seconds are wanted, for example 90 or 2m");
         self.within(name, &range, default, &wanted, |text| {
             let nanos = quantity::time(text, SECOND).map(Nanos::as_nanos);
             let whole = nanos.filter(|nanos| nanos.is_multiple_of(SECOND));
@@ -193,7 +193,11 @@ mod tests {
         let mut settings = GivenSettings::parse("l", "a=90,b=2m,c=1.5", &known).unwrap();
         assert_eq!(settings.seconds("a", 1..=100, 0), Ok(90));
         assert_eq!(settings.seconds("b", 1..=200, 0), Ok(120));
-        assert!(settings.seconds("c", 1..=200, 0).is_err());
+        let error = settings.seconds("c", 1..=200, 0).unwrap_err().to_string();
+        assert!(
+            error.contains("1 to 200 whole seconds are wanted"),
+            "{error}"
+        );
         assert_eq!(settings.seconds("d", 1..=200, 7), Ok(7));
     }
 
