@@ -275,14 +275,14 @@ fn trial_length(plan: &Plan, name: &str) -> String {
     let length = length
         .or_else(|| plan.trial_duration(load))
         .map_or("as long as it takes".into(), span);
-    let length = if plan.loads[load].is_runtime_auto {
-        format!("{length} at first, then chosen as the run went on")
-    } else {
-        length
-    };
-    match plan.loads[load].counted_s.map(Duration::from_secs_f64) {
-        Some(counted) => format!("{length}, percentiles of {}", span(counted)),
-        None => length,
+    let counted = plan.loads[load].counted_s.map(Duration::from_secs_f64);
+    match (plan.loads[load].is_runtime_auto, counted) {
+        (false, None) => length,
+        (false, Some(counted)) => format!("{length}, percentiles of its first {}", span(counted)),
+        (true, counted) => {
+            let end = counted.map_or("", |_| ", percentiles without its end");
+            format!("{length} at first, then chosen as the run went on{end}")
+        }
     }
 }
 
@@ -363,6 +363,17 @@ mod tests {
             }),
             ("nr_requests of none", |record| has_requests(record, "256")),
         ];
+        let length = |is_auto, counted_s| {
+            let mut plan = fixture::plan(2);
+            plan.loads[0].is_runtime_auto = is_auto;
+            plan.loads[0].counted_s = counted_s;
+            trial_length(&plan, "random-read")
+        };
+        assert_eq!(length(false, None), "10 s");
+        let counted = "10 s, percentiles of its first 9 s";
+        assert_eq!(length(false, Some(9.0)), counted);
+        let chosen = "10 s at first, then chosen as the run went on, percentiles without its end";
+        assert_eq!(length(true, Some(9.0)), chosen);
         let first = measured(|_| {});
         assert_eq!(differences(&[&first, &measured(|_| {})]), []);
         for (what, edit) in cases {

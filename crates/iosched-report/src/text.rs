@@ -14,7 +14,7 @@ use super::sentences::{
     COMMAND, choice, far_medians, load_head, notes, of_load, remark_sentence, target_name, verdict,
 };
 use super::why::why;
-use super::words::{count, enumerate_plain, number, span, stop_reason};
+use super::words::{count, enumerate_plain, number, run_time, span, stop_reason};
 
 pub use super::sentences::going_on;
 
@@ -140,7 +140,7 @@ fn chosen_later(load: &PlannedLoad) -> &'static str {
 fn trial_without_known_time(plan: &Plan, load: &PlannedLoad) -> String {
     match (&plan.target, load.runtime_s) {
         (Target::Simulated(_), Some(seconds)) => {
-            format!("a trial is {seconds} s of virtual time")
+            format!("a trial is {} of virtual time", run_time(seconds))
         }
         _ => "a trial lasts as long as it takes".to_owned(),
     }

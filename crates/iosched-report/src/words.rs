@@ -31,6 +31,23 @@ pub fn span(time: Duration) -> String {
     }
 }
 
+/// A run time in seconds, of three digits that mean something: `0.333 s`, `1.5 s`, `10 s`, `3600 s`.
+pub(super) fn run_time(seconds: f64) -> String {
+    let decimals = match seconds {
+        _ if seconds < 1.0 => 3,
+        _ if seconds < 10.0 => 2,
+        _ if seconds < 100.0 => 1,
+        _ => 0,
+    };
+    let text = format!("{seconds:.decimals$}");
+    let text = if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        &text
+    };
+    format!("{text} s")
+}
+
 /// `2 %`, `4.1 %`, `95 %`.
 pub fn percent(share: f64) -> String {
     let value = share * 100.0;

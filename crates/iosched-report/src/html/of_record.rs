@@ -14,7 +14,7 @@ use crate::columns::{arm_table, details_table};
 use crate::table::{Align, Table};
 use crate::tidy::trials;
 use crate::why::why;
-use crate::words::{clipped, percent, span};
+use crate::words::{clipped, percent, run_time, span};
 use crate::{known, named, sentences};
 
 /// The page of one record, as HTML.
@@ -368,7 +368,7 @@ fn plan_fold(record: &Record) -> Fold {
                 } else {
                     ""
                 };
-                format!(", {} s per trial{at_first}", trial.as_secs_f64())
+                format!(", {} per trial{at_first}", run_time(trial.as_secs_f64()))
             })
         );
         ("load", words)
