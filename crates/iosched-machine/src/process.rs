@@ -26,6 +26,7 @@ mod accounts;
 pub(crate) mod cgroup;
 mod confine;
 mod descendants;
+mod io_account;
 mod numbers;
 mod output;
 mod owner;
@@ -38,6 +39,8 @@ mod user;
 
 pub use accounts::name_of;
 pub use confine::close_inherited;
+pub(crate) use io_account::IoBytes;
+pub use io_account::{Session, Workers};
 pub(crate) use numbers::numbers;
 pub(crate) use output::MOST_OUTPUT;
 pub use owner::{Owner, OwnerState};

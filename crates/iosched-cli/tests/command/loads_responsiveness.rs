@@ -4,7 +4,7 @@ use std::fs;
 use serde_json::Value;
 
 use crate::common::tuning::{MIB, SHORTEST};
-use crate::common::{Mounted, can_use_loop_devices, has_fio, iosched, processes_with};
+use crate::common::{Mounted, can_use_loop_devices, has_fio, iosched, processes_with, stand_in};
 
 /// How a run ended.
 struct Ended {
@@ -15,10 +15,20 @@ struct Ended {
 
 /// Two rounds of two arms; whatever happens, the disk and its file system are as before.
 fn tune(mounted: &Mounted, settings: &str) -> Ended {
+    tune_with(mounted, settings, |command| command)
+}
+
+/// The same, called otherwise.
+fn tune_with(
+    mounted: &Mounted,
+    settings: &str,
+    otherwise: impl FnOnce(&mut assert_cmd::Command) -> &mut assert_cmd::Command,
+) -> Ended {
     let records = tempfile::tempdir().unwrap();
     let record = records.path().join("r");
     let before = (mounted.disk.whole_queue(), mounted.names());
-    let output = iosched()
+    let mut command = iosched();
+    command
         .args(["tune", mounted.path(), "--load"])
         .arg(format!("responsiveness:{settings}"))
         .args(
@@ -27,9 +37,8 @@ fn tune(mounted: &Mounted, settings: &str) -> Ended {
                 .filter(|&&it| it != "--runtime" && it != "50ms"),
         )
         .arg("--out")
-        .arg(&record)
-        .output()
-        .unwrap();
+        .arg(&record);
+    let output = otherwise(&mut command).output().unwrap();
     assert_eq!((mounted.disk.whole_queue(), mounted.names()), before);
     let below = format!("directory={}", mounted.path());
     assert!(processes_with(&below).is_empty(), "a stream goes on");
@@ -89,6 +98,44 @@ fn streams_run_beside_it_and_end_with_it() {
         let written = trial["measured"]["write_bytes"].as_u64().unwrap();
         assert!(written > 0, "{trial}");
     }
+}
+
+/// An fio that is long in coming, as it is on a machine without a processor to spare.
+#[test]
+fn no_start_is_timed_before_the_streams_have_begun() {
+    let Some(mounted) = bench() else { return };
+    let programs = tempfile::tempdir().unwrap();
+    for starts in ["exec fio", "fio"] {
+        let script = format!(
+            "#!/bin/sh\n[ \"$1\" = --version ] || sleep 1\nPATH=${{PATH#*:}}\n{starts} \"$@\"\n"
+        );
+        let (_, path) = stand_in(programs.path(), "fio", &script);
+        let settings = "writers=2,random-readers=1,size=1m,settle=0s,starts=1,command=true";
+        let ended = tune_with(&mounted, settings, |command| command.env("PATH", &path));
+        assert_eq!(ended.code, 0, "{}", ended.said);
+        for trial in &ended.trials {
+            for bytes in ["read_bytes", "write_bytes"] {
+                assert!(trial["measured"][bytes].as_u64().unwrap() > 0, "{trial}");
+            }
+        }
+    }
+}
+
+#[test]
+fn streams_that_never_begin_are_no_trial() {
+    let Some(mounted) = bench() else { return };
+    let programs = tempfile::tempdir().unwrap();
+    // The files are written; then nothing happens.
+    let script = "#!/bin/sh\nPATH=${PATH#*:}\n[ \"$1\" = --version ] && exec fio \"$@\"\njob=$(cat)\n\
+                  case $job in *create_only*) ;; *) exec sleep 1000;; esac\nprintf '%s\\n' \"$job\" | fio \"$@\"\n";
+    let (_, path) = stand_in(programs.path(), "fio", script);
+    let settings = "readers=2,size=1m,settle=0s,starts=1,command=true";
+    let ended = tune_with(&mounted, settings, |command| {
+        command.env("PATH", &path).args(["--timeout", "1s"])
+    });
+    assert_eq!(ended.code, 13, "{}", ended.said);
+    let words = "of 2 streams 0 had begun after 1 s";
+    assert!(ended.said.contains(words), "{}", ended.said);
 }
 
 #[test]

@@ -51,6 +51,13 @@ pub enum FioError {
         /// The last lines it wrote.
         message: String,
     },
+    /// Of the streams beside which something was to be timed.
+    #[error("of {streams} streams {begun} had begun after {} s", limit.as_secs())]
+    NotBegun {
+        begun: usize,
+        streams: usize,
+        limit: Duration,
+    },
     /// fio's output is not what we know.
     #[error("cannot read fio's result: {cause}")]
     Unreadable { cause: String },

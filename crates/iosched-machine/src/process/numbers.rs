@@ -10,8 +10,16 @@ use crate::host::Host;
 /// # Errors
 /// The list cannot be read: then nothing is known of any process.
 pub(crate) fn numbers(host: &Host) -> io::Result<Vec<i32>> {
+    numbers_below(host, "")
+}
+
+/// The same of what a directory of `/proc` lists: the threads in a process' `task`.
+///
+/// # Errors
+/// The list cannot be read.
+pub(super) fn numbers_below(host: &Host, directory: &str) -> io::Result<Vec<i32>> {
     let mut numbers = Vec::new();
-    for entry in fs::read_dir(host.proc(""))? {
+    for entry in fs::read_dir(host.proc(directory))? {
         numbers.extend(
             entry?
                 .file_name()

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::descendants::{self, Descendants};
+use super::io_account::Session;
 use super::pidfd::signal_if;
 use super::remains::{self, LoadProcesses, RUN};
 use super::stat::ProcessStat;
@@ -54,6 +55,8 @@ pub struct Scope {
     started: Arc<AtomicU32>,
     /// A file that what is started has open, too.
     lent: Option<Arc<File>>,
+    /// Where it is said which session the child that was started last has.
+    session: Option<Session>,
 }
 
 impl Scope {
@@ -72,6 +75,15 @@ impl Scope {
         Scope {
             lent: Some(Arc::new(file)),
             ..Scope::default()
+        }
+    }
+
+    /// The same; `session` is that of the child that is started last.
+    #[must_use]
+    pub fn with_session(&self, session: &Session) -> Scope {
+        Scope {
+            session: Some(session.clone()),
+            ..self.clone()
         }
     }
 
@@ -151,13 +163,17 @@ impl Scope {
         {
             end_cgroup(path);
         }
-        Ok(Child {
+        let child = Child {
             process: process?,
             marker: marker.filter(|_| !self.is_lasting),
             cgroup,
             before,
             is_lasting: self.is_lasting,
-        })
+        };
+        if let Some(session) = &self.session {
+            session.begin(child.pid());
+        }
+        Ok(child)
     }
 
     /// Why a child was not started: the cgroup of the run was removed, or takes no more.

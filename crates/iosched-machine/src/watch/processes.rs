@@ -1,7 +1,6 @@
 //! Who does the I/O: what each process had read from and written to disks between two looks.
 //!
-//! Follows `/proc/PID/io` (`proc_pid_io(5)`): bytes that went through the page cache to a disk count where the page was
-//! made dirty, and not for the kernel's thread that writes it. Of other users' processes only root is told.
+//! What counts, and of whom it is told: `process/io_account.rs`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +11,7 @@ use serde::Serialize;
 
 use crate::host::Host;
 use crate::lossy;
-use crate::process;
+use crate::process::{self, IoBytes};
 
 /// What a process did between two looks.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -41,14 +40,7 @@ pub struct Processes {
 pub struct ProcessWatch {
     host: Host,
     at: Instant,
-    before: BTreeMap<i32, Bytes>,
-}
-
-/// Since the process began.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Bytes {
-    read: u64,
-    written: u64,
+    before: BTreeMap<i32, IoBytes>,
 }
 
 impl ProcessWatch {
@@ -74,7 +66,7 @@ impl ProcessWatch {
         let mut busy: Vec<ProcessIo> = now
             .iter()
             .filter_map(|(&pid, bytes)| {
-                let none = Bytes {
+                let none = IoBytes {
                     read: 0,
                     written: 0,
                 };
@@ -98,28 +90,16 @@ impl ProcessWatch {
 }
 
 /// The counts of all processes, and how many of them may not be read. Who ends meanwhile is left out.
-fn all(host: &Host) -> io::Result<(BTreeMap<i32, Bytes>, usize)> {
+fn all(host: &Host) -> io::Result<(BTreeMap<i32, IoBytes>, usize)> {
     let (mut counts, mut hidden) = (BTreeMap::new(), 0);
     for pid in process::numbers(host)? {
         match fs::read_to_string(host.proc(&format!("{pid}/io"))) {
-            Ok(text) => counts.extend(parse(&text).map(|bytes| (pid, bytes))),
+            Ok(text) => counts.extend(IoBytes::parse(&text).map(|bytes| (pid, bytes))),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => hidden += 1,
             Err(_) => {}
         }
     }
     Ok((counts, hidden))
-}
-
-fn parse(text: &str) -> Option<Bytes> {
-    let number = |name: &str| -> Option<u64> {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim().parse().ok()
-    };
-    let cancelled = number("cancelled_write_bytes:").unwrap_or(0);
-    Some(Bytes {
-        read: number("read_bytes:")?,
-        written: number("write_bytes:")?.saturating_sub(cancelled),
-    })
 }
 
 fn command(host: &Host, pid: i32) -> String {

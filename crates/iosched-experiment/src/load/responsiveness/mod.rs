@@ -8,13 +8,14 @@
 
 pub(in crate::load) mod program;
 pub(in crate::load) mod start;
+mod streams;
 
 use std::process::Command;
 use std::thread::{Builder, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use iosched_machine::host::Host;
-use iosched_machine::process::{self, ChildError, Scope, Stop};
+use iosched_machine::process::{self, Session, Stop};
 use serde::{Deserialize, Serialize};
 
 use self::program::Program;
@@ -43,8 +44,8 @@ const KNOWN: &[&str] = &[
 /// Streams of one kind.
 const MOST_STREAMS: u32 = 100;
 
-/// Seconds for which streams run before the first start unless something else is asked for: each has begun by then, and
-/// none is in its first moments.
+/// Seconds for which streams run before the first start unless something else is asked for: none is in its first moments
+/// then.
 const SETTLING: u64 = 2;
 
 /// Room for the copied program: a shell with its libraries takes some 4 MB.
@@ -63,7 +64,7 @@ pub struct ResponsivenessSettings {
     pub random_writers: u32,
     /// Bytes of each stream's file.
     pub size: u64,
-    /// Seconds for which the streams run before the first start.
+    /// Seconds from the first access of the stream that begins last to the first start.
     #[serde(default = "usual_settling", skip_serializing_if = "is_usual_settling")]
     pub settle: u64,
     /// Starts of a trial.
@@ -135,7 +136,7 @@ impl ResponsivenessSettings {
         })
     }
 
-    /// How long the streams run before the first start.
+    /// How long all streams run before the first start.
     pub(super) fn settling(&self) -> Duration {
         Duration::from_secs(self.settle)
     }
@@ -223,17 +224,21 @@ impl Responsiveness {
         Ok(start::time(command, &line, at, tick)?)
     }
 
-    /// All starts of a trial, after the streams have settled.
+    /// All starts of a trial, after the streams have begun and settled.
     fn starts(
         &self,
         at: &Workplace<'_>,
+        session: &Session,
         are_over: &dyn Fn() -> bool,
         tick: &mut dyn FnMut(Duration),
     ) -> Result<Vec<Duration>, LoadError> {
         let begun = Instant::now();
-        let settled = self.settings.settling();
-        if self.streams.is_some() && !start::wait_until(settled, begun, at, are_over, tick)? {
-            return Ok(Vec::new()); // what went wrong is theirs to say
+        if let Some(streams) = &self.streams {
+            let count = usize::try_from(streams.workers()).unwrap_or(usize::MAX);
+            let settled = self.settings.settling();
+            if !streams::wait_until_settled(count, settled, session, at, are_over, tick)? {
+                return Ok(Vec::new()); // what went wrong is theirs to say
+            }
         }
         let mut took = Vec::new();
         for _ in 0..self.settings.starts {
@@ -243,17 +248,6 @@ impl Responsiveness {
             took.push(self.one_start(at, &mut |_| tick(begun.elapsed()))?);
         }
         Ok(took)
-    }
-}
-
-/// Runs the streams until they are told to end; an error if they end otherwise.
-fn run_streams(job_file: &str, scope: &Scope, stop: &Stop) -> Result<(), FioError> {
-    match fio::run_long(job_file, scope, stop) {
-        Err(FioError::Child(ChildError::Stopped)) => Ok(()),
-        Err(error) => Err(error),
-        Ok(_) => Err(FioError::Unreadable {
-            cause: "the streams ended before the program had started".into(),
-        }),
     }
 }
 
@@ -310,16 +304,18 @@ impl Load for Responsiveness {
             streams.compose(&self.of_streams(at, turn.settings.seed, runtime))
         });
         let enough = Stop::new();
+        let session = Session::default();
+        let scope = at.scope.with_session(&session);
         let (took, ended) = std::thread::scope(|threads| {
             let streams = composed.as_deref().map(|job_file| {
-                Builder::new().spawn_scoped(threads, || run_streams(job_file, at.scope, &enough))
+                Builder::new().spawn_scoped(threads, || streams::run(job_file, &scope, &enough))
             });
             let streams = match streams.transpose() {
                 Ok(streams) => streams,
                 Err(error) => return (Err(FioError::Files(error).into()), Ok(())),
             };
             let are_over = || streams.as_ref().is_some_and(ScopedJoinHandle::is_finished);
-            let took = self.starts(at, &are_over, tick);
+            let took = self.starts(at, &session, &are_over, tick);
             enough.ask();
             let ended = streams.map(|thread| thread.join().expect("it does not panic"));
             (took, ended.unwrap_or(Ok(())))

@@ -10,7 +10,7 @@ use crate::load::fio::FioError;
 use crate::load::{LoadError, Workplace};
 
 /// A start that hangs is killed after this time, where the user does not say (`--timeout`).
-const LONGEST: Duration = Duration::from_secs(600);
+pub(super) const LONGEST: Duration = Duration::from_secs(600);
 
 /// How long the other work is left alone before it is looked at again.
 const NAP: Duration = Duration::from_millis(20);
@@ -26,7 +26,22 @@ pub(in crate::load) fn wait_until(
     is_over: &dyn Fn() -> bool,
     tick: &mut dyn FnMut(Duration),
 ) -> Result<bool, LoadError> {
-    while begun.elapsed() < when {
+    let mut is_due = || begun.elapsed() >= when;
+    wait(&mut is_due, begun, at, is_over, tick)
+}
+
+/// Waits for something; false if the other work is over before that.
+///
+/// # Errors
+/// The run is to stop.
+pub(super) fn wait(
+    is_due: &mut dyn FnMut() -> bool,
+    begun: Instant,
+    at: &Workplace<'_>,
+    is_over: &dyn Fn() -> bool,
+    tick: &mut dyn FnMut(Duration),
+) -> Result<bool, LoadError> {
+    while !is_due() {
         if at.stop.is_wanted() {
             return Err(FioError::Child(ChildError::Stopped).into());
         }
