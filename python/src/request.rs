@@ -9,7 +9,7 @@ use iosched_experiment::simulate::replay::TraceOptions;
 use iosched_experiment::simulate::run::{Load, SimulationRequest};
 use iosched_sim::block_layer::MergeLimits;
 use iosched_sim::disk::ModelOptions;
-use iosched_sim::simulate::{Attachment, CENTURY, Writeback};
+use iosched_sim::simulate::{Attachment, Writeback};
 use iosched_sim::trace::Format;
 use iosched_sim::units::{Bytes, Nanos};
 use pyo3::prelude::*;
@@ -82,11 +82,7 @@ impl Request {
 
     fn translated(self) -> Result<SimulationRequest, Failed> {
         let load = self.load()?;
-        let until = match (self.until_seconds, &load) {
-            (Some(seconds), _) => nanos("until", seconds)?,
-            (None, Load::Trace(_)) => CENTURY,
-            (None, load) => load.longest().unwrap_or(Nanos::from_secs(10)),
-        };
+        let until = self.until_seconds.map(|seconds| nanos("until", seconds));
         let all = || {
             iosched_sim::scheduler::schedulers()
                 .iter()
@@ -148,7 +144,7 @@ impl Request {
                     .unwrap_or(writeback.background_ratio),
                 ..writeback
             },
-            until,
+            until: until.transpose()?,
             events: self.events,
         })
     }

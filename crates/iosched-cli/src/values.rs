@@ -38,6 +38,12 @@ impl FromStr for Span {
     }
 }
 
+/// A length of time in µs: `250`, `250us`, `1.5ms`.
+pub(crate) fn parse_micros(text: &str) -> Result<f64, String> {
+    let time = quantity::time(text, 1_000).ok_or("a time looks like 250us or 1.5ms")?;
+    Ok(time.as_micros_f64())
+}
+
 /// A percentage of differences, `2%` or `2`, as the ratio 1.02.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Margin(pub(crate) f64);

@@ -19,14 +19,16 @@ use iosched_report::words::enumerate;
 use iosched_sim::block_layer::MergeLimits;
 use iosched_sim::disk::{DriveQueue, ModelOptions};
 use iosched_sim::scheduler;
-use iosched_sim::simulate::{Attachment, CENTURY, Writeback};
+use iosched_sim::simulate::{Attachment, Writeback};
 use iosched_sim::units::{Bytes, Nanos};
 
 use super::trace_args::{TraceArgs, describe};
 use super::{Outcome, boxed};
 use crate::meter::watched;
 use crate::output::Output;
-use crate::values::{Span, is_multi_queue, schedulers_in_words, split_arms, usual_hz_in_words};
+use crate::values::{
+    Span, is_multi_queue, parse_micros, schedulers_in_words, split_arms, usual_hz_in_words,
+};
 
 /// Arguments of `iosched simulate`.
 #[derive(Debug, Args)]
@@ -88,7 +90,7 @@ pub(crate) struct SimulateArgs {
     order: Option<DriveQueue>,
 
     /// The drive's write cache: on or off
-    #[arg(long, value_name = "ON|OFF", value_parser = ["on", "off"])]
+    #[arg(long, value_name = "on|off", value_parser = ["on", "off"])]
     write_cache: Option<String>,
 
     /// Make the disk N times slower
@@ -114,8 +116,8 @@ pub(crate) struct SimulateArgs {
     ))]
     hz: Option<u32>,
 
-    /// Time since the last timer tick when the run begins, in µs
-    #[arg(long, value_name = "MICROSECONDS", default_value_t = 0.0)]
+    /// Time since the last timer tick when the run begins; a bare number counts µs
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = parse_micros)]
     tick_phase: f64,
 
     /// Commands that the disk accepts at a time: it returns what the driver sends beyond that, like a
@@ -171,8 +173,8 @@ pub(crate) struct SimulateArgs {
     #[arg(long, default_value_t = 0)]
     seed: u64,
 
-    /// Stop after this much simulated time, unless the load ends first [default: 10s; for a trace, its
-    /// end]
+    /// Stop after this much simulated time, unless the load ends first [default: when the jobs' own run times
+    /// (`runtime`) are over, at least 10s; for a trace, its end]
     #[arg(long, value_name = "TIME")]
     until: Option<Span>,
 
@@ -216,6 +218,12 @@ pub(crate) fn run(args: &SimulateArgs, output: &Output) -> Outcome {
         output.text(&run::csv(&simulated));
     } else {
         output.text(&table(&simulated, output.table_width()));
+        if let Some(at) = simulated.cut_at_ns {
+            output.note(&format!(
+                "The runs were ended after {} s, before their jobs had ended: --until TIME lets them go on.",
+                at as f64 / 1e9
+            ));
+        }
         let schedulers = simulated.runs.iter().map(|run| run.scheduler.as_str());
         if let Some(note) = few_requests(args.nr_requests, simulated.queue_depth, schedulers) {
             output.note(&note);
@@ -284,7 +292,7 @@ fn wanted(args: &SimulateArgs) -> Result<SimulationRequest, Box<dyn Failure>> {
         None => Load::named(&args.load).map_err(boxed)?,
     };
     Ok(SimulationRequest {
-        until: until(args, &load),
+        until: args.until.map(|Span(time)| nanos(time)),
         disk: disk_file::find(&args.disk).map_err(boxed)?,
         options: ModelOptions {
             size: args.size,
@@ -328,15 +336,6 @@ fn wanted(args: &SimulateArgs) -> Result<SimulationRequest, Box<dyn Failure>> {
         },
         events: args.events.clone(),
     })
-}
-
-/// When the run ends at the latest.
-fn until(args: &SimulateArgs, load: &Load) -> Nanos {
-    match (args.until, load) {
-        (Some(Span(time)), _) => nanos(time),
-        (None, Load::Trace(_)) => CENTURY,
-        (None, load) => load.longest().unwrap_or(Nanos::from_secs(10)),
-    }
 }
 
 fn nanos(time: Duration) -> Nanos {

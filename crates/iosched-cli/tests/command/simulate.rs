@@ -446,6 +446,40 @@ fn reads_and_writes_of_a_mixed_job_are_told_apart() {
 }
 
 #[test]
+fn jobs_run_as_long_as_they_say_and_others_are_said_to_be_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    let simulated = |jobs: &str, more: &[&str]| {
+        let load = load(&dir, jobs);
+        let fixed = ["simulate", "--disk", "formula", "--scheduler", "noop"];
+        let output = answer(&[&fixed[..], &["--load", &load], more].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        (text(&output.stdout), text(&output.stderr))
+    };
+    let seconds = |jobs: &str, more: &[&str]| {
+        let (json, _) = simulated(jobs, &[&["--json"], more].concat());
+        let result: Value = serde_json::from_str(&json).unwrap();
+        let elapsed = result["runs"][0]["elapsed_ns"].as_u64().unwrap();
+        let cut = result["cut_at_ns"].as_u64();
+        (
+            elapsed.div_ceil(1_000_000_000),
+            cut.map(|at| at / 1_000_000_000),
+        )
+    };
+    let one = "[a]\nrw=randread\nruntime=30\ntime_based\n";
+    assert_eq!(seconds(one, &[]), (30, None));
+    assert_eq!(seconds(one, &["--until", "20s"]), (20, None));
+    let two = format!("{one}[b]\nstonewall\nstartdelay=5\nrw=read\nruntime=12\ntime_based\n");
+    assert_eq!(seconds(&two, &[]), (47, None));
+    let endless = "[a]\nrw=randread\n";
+    assert_eq!(seconds(endless, &[]), (10, Some(10)));
+    let (_, said) = simulated(endless, &[]);
+    assert!(said.contains("ended after 10 s"), "{said}");
+    assert!(said.contains("--until"), "{said}");
+    let small = "[a]\nrw=read\nbs=64k\nsize=1m\n";
+    assert_eq!(seconds(small, &[]), (1, None), "it ends by itself");
+}
+
+#[test]
 fn no_scheduler_runs_without_requests() {
     let output = answer(&["simulate", "--scheduler", "bfq", "--nr-requests", "0"]);
     assert_eq!(output.status.code(), Some(2));

@@ -18,7 +18,8 @@ use iosched_sim::scheduler::{
     self, Kernel, NamedValues, SchedulerError, SchedulerSpec, build, parse_settings,
 };
 use iosched_sim::simulate::{
-    self, Attachment, Flow, HostTimes, MultiQueueSettings, Outcome, Setup, Tracer, Writeback,
+    self, Attachment, CENTURY, Flow, HostTimes, MultiQueueSettings, Outcome, Setup, Tracer,
+    Writeback,
 };
 use iosched_sim::units::{Bytes, Nanos, Sectors};
 use iosched_sim::workload::Job;
@@ -58,11 +59,6 @@ impl Load {
         }
         let found = builtin::find(name);
         Ok(found.map_or_else(|| Load::Job(PathBuf::from(name)), Load::BuiltIn))
-    }
-
-    /// When a run of it ends at the latest, if it has an end of its own.
-    pub fn longest(&self) -> Option<Nanos> {
-        matches!(self, Load::Scenario(_)).then_some(scenario::LONGEST)
     }
 
     /// What the user calls it.
@@ -141,6 +137,55 @@ impl Work {
             Work::Trace(trace) => trace.jobs(),
         }
     }
+
+    /// When a run of it ends at the latest if nobody says when.
+    fn usual_end(&self) -> UsualEnd {
+        let (at, cuts) = match self {
+            Work::Jobs(jobs) => {
+                let times = RunTimes::of(jobs);
+                (times.longest.max(USUAL), !times.bind_all)
+            }
+            Work::Script(_) => (scenario::LONGEST, false),
+            Work::Trace(_) => (CENTURY, false),
+        };
+        UsualEnd { at, cuts }
+    }
+}
+
+/// How long jobs are simulated that do not say how long they run.
+const USUAL: Nanos = Nanos::from_secs(10);
+
+/// When a run ends at the latest if nobody says when.
+#[derive(Debug, Clone, Copy)]
+struct UsualEnd {
+    at: Nanos,
+    /// Jobs would go on after it.
+    cuts: bool,
+}
+
+/// How long jobs run by their own words.
+struct RunTimes {
+    /// Of those that say it, groups one after the other.
+    longest: Nanos,
+    /// None has another end than that.
+    bind_all: bool,
+}
+
+impl RunTimes {
+    fn of(jobs: &[Job]) -> RunTimes {
+        let mut groups = BTreeMap::<usize, Nanos>::new();
+        for job in jobs {
+            let longest = groups.entry(job.group).or_default();
+            let end = |runtime| job.delay.min(CENTURY) + CENTURY.min(runtime);
+            *longest = (*longest).max(job.runtime.map_or(Nanos::ZERO, end));
+        }
+        RunTimes {
+            longest: groups
+                .into_values()
+                .fold(Nanos::ZERO, |sum, group| CENTURY.min(sum + group)),
+            bind_all: jobs.iter().all(|job| job.runtime.is_some()),
+        }
+    }
 }
 
 /// What is to be simulated.
@@ -186,8 +231,9 @@ pub struct SimulationRequest {
     pub seed: u64,
     /// How writes through the page cache get to the disk.
     pub writeback: Writeback,
-    /// The run ends here at the latest.
-    pub until: Nanos,
+    /// The run ends here at the latest; if not said, when its jobs do by their own run times, or after 10 s; replayed
+    /// traces end by themselves.
+    pub until: Option<Nanos>,
     /// Write what happens into this file (one scheduler only).
     pub events: Option<PathBuf>,
 }
@@ -473,6 +519,9 @@ pub struct Simulated {
     pub trace: Option<TraceReport>,
     /// Where chance came from.
     pub seed: u64,
+    /// When runs were ended whose jobs would have gone on, where nobody had said when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut_at_ns: Option<u64>,
     /// Scheduler by scheduler, as asked for.
     pub runs: Vec<RunResult>,
 }
@@ -575,8 +624,19 @@ impl Plan {
                 Work::Trace(trace) => Some(trace.report().clone()),
             },
             seed: self.wanted.seed,
+            cut_at_ns: self.cut_at(&runs).map(Nanos::as_nanos),
             runs,
         })
+    }
+
+    /// When runs were ended that would have gone on, where nobody had said when. A built-in load has no end: how long it
+    /// runs is always another's choice.
+    fn cut_at(&self, runs: &[RunResult]) -> Option<Nanos> {
+        let end = self.work.usual_end();
+        let is_cut = end.cuts && self.wanted.until.is_none();
+        let is_of_user = matches!(self.wanted.load, Load::Job(_));
+        let mut ended = runs.iter().map(|run| run.elapsed_ns);
+        (is_cut && is_of_user && ended.any(|ended| ended >= end.at.as_nanos())).then_some(end.at)
     }
 
     fn run_one(&self, index: usize) -> Result<RunResult, SimulateError> {
@@ -615,7 +675,7 @@ impl Plan {
                 .write_cache
                 .unwrap_or(wanted.disk.write_cache()),
             seed: wanted.seed,
-            until: wanted.until,
+            until: wanted.until.unwrap_or(self.work.usual_end().at),
             ..usual
         };
         let began = Instant::now();

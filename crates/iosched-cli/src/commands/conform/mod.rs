@@ -15,7 +15,7 @@ use iosched_machine::failure::{Failure, exit};
 use self::live::LiveArgs;
 use super::{Outcome, boxed};
 use crate::output::Output;
-use crate::values::{is_multi_queue, schedulers_in_words, usual_hz_in_words};
+use crate::values::{is_multi_queue, parse_micros, schedulers_in_words, usual_hz_in_words};
 
 /// Arguments of `iosched conform`.
 #[derive(Debug, Args)]
@@ -49,8 +49,8 @@ pub(crate) struct ConformArgs {
     queue_depth: Option<usize>,
 
     /// The recorded device was not rotational
-    #[arg(long, conflicts_with = "live")]
-    non_rotational: bool,
+    #[arg(long, alias = "non-rotational", conflicts_with = "live")]
+    no_rotational: bool,
 
     #[arg(long, value_name = "N", help = format!(
         "Ticks per second of the recorded kernel [default: {}]",
@@ -58,11 +58,12 @@ pub(crate) struct ConformArgs {
     ))]
     hz: Option<u32>,
 
-    /// How long before the recording's time zero a tick began, in µs [default: searched for]
+    /// How long before the recording's time zero a tick began; a bare number counts µs [default: searched for]
     #[arg(
         long,
-        value_name = "MICROSECONDS",
+        value_name = "TIME",
         allow_negative_numbers = true,
+        value_parser = parse_micros,
         conflicts_with = "live"
     )]
     tick_phase: Option<f64>,
@@ -106,7 +107,7 @@ pub(crate) fn run(args: &ConformArgs, output: &Output) -> Outcome {
         tunables: args.tunables.clone(),
         hz: args.hz,
         tick_phase_us: args.tick_phase,
-        non_rotational: args.non_rotational,
+        non_rotational: args.no_rotational,
         queue_depth: args.queue_depth,
         ..SchedulerRequest::default()
     };
