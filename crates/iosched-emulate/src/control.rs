@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use iosched_machine::device::open_exclusively;
+use iosched_machine::device::{loop_number, open_exclusively};
 use iosched_machine::host::Host;
 use iosched_machine::process::{
     ProcessFd, Stop, ask_patiently, close_inherited, signal_until_ended,
@@ -353,9 +353,7 @@ pub struct ServedDisk {
 
 /// What stands inside the emulated disk that is this device, if it is one that has a scheduler of ours.
 pub fn served_by(host: &Host, device: &str) -> Option<ServedDisk> {
-    if !device.starts_with("loop") {
-        return None;
-    }
+    loop_number(device)?;
     let state = place_of(host, device)?.state()?;
     let driver_depth = state.driver_takes(state.queue_depth);
     Some(ServedDisk {

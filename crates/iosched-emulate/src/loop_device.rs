@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use iosched_machine::device::loop_number;
 use iosched_machine::host::Host;
 use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, ioctl};
@@ -199,7 +200,7 @@ pub(super) fn backing_file(host: &Host, device: &str) -> io::Result<Option<PathB
 /// Loop devices that stand on a file of this name.
 pub(super) fn standing_on(host: &Host, name: &str) -> io::Result<Vec<String>> {
     let mut devices = host.sysfs().block_devices()?;
-    devices.retain(|device| device.starts_with("loop"));
+    devices.retain(|device| loop_number(device).is_some());
     let mut found = Vec::new();
     for device in devices {
         if stands_on(host, &device, name)? {
@@ -269,9 +270,7 @@ fn open_control(host: &Host) -> io::Result<File> {
 
 fn first_unused(host: &Host) -> u32 {
     let devices = host.sysfs().block_devices().unwrap_or_default();
-    let numbers = devices
-        .iter()
-        .filter_map(|name| name.strip_prefix("loop")?.parse::<u32>().ok());
+    let numbers = devices.iter().filter_map(|name| loop_number(name));
     numbers.max().map_or(0, |last| last + 1)
 }
 

@@ -10,8 +10,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use iosched_machine::capture;
-use iosched_machine::device::Device;
 use iosched_machine::device::mounts::{HeldMount, MountTable};
+use iosched_machine::device::{Device, loop_number};
 use iosched_machine::host::Host;
 use rustix::mount::{UnmountFlags, unmount};
 
@@ -57,10 +57,9 @@ pub(super) fn take_down(
     }
     let mut left = Vec::new();
     for device in &devices {
-        let number = device
-            .strip_prefix("loop")
-            .and_then(|number| number.parse().ok());
-        let Some(number) = number else { continue };
+        let Some(number) = loop_number(device) else {
+            continue;
+        };
         let removed = loop_device::remove_device(host, number, patience(host, device));
         if !removed.map_err(step(format!("remove {device}")))? {
             let users = usage::users(host, device, &[]);

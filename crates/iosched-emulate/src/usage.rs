@@ -8,8 +8,9 @@ use std::path::PathBuf;
 
 use iosched_machine::device::{self, Device, OPENED_EXCLUSIVELY};
 use iosched_machine::host::Host;
-use iosched_machine::lock::{self, Holder};
+use iosched_machine::lock;
 use iosched_machine::lossy;
+use iosched_machine::process::ProcessStat;
 use serde::Serialize;
 
 /// One use of a device or of a partition of it.
@@ -61,13 +62,7 @@ impl fmt::Display for User {
                 device,
                 command,
                 pid,
-            } => {
-                let holder = Holder {
-                    pid: pid.unsigned_abs(),
-                    command: command.clone(),
-                };
-                f.write_str(&lock::in_use(device, Some(&holder), "open"))
-            }
+            } => f.write_str(&lock::in_use_by(device, command, *pid, "open")),
             User::Exclusive { device } => {
                 f.write_str(&lock::in_use(device, None, OPENED_EXCLUSIVELY))
             }
@@ -97,9 +92,7 @@ impl User {
 
 /// The command of whoever started a process.
 fn parent_command(host: &Host, pid: i32) -> Option<String> {
-    let stat = lossy::read(host.proc(&format!("{pid}/stat"))).ok()?;
-    let (_, after_name) = stat.rsplit_once(") ")?;
-    let parent = after_name.split(' ').nth(1)?;
+    let parent = ProcessStat::read(host, pid)?.parent;
     lossy::read(host.proc(&format!("{parent}/comm"))).ok()
 }
 

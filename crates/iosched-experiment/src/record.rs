@@ -227,7 +227,7 @@ pub enum RecordError {
         cause: String,
     },
     /// No room (ENOSPC or EDQUOT).
-    #[error("the results directory {} is full: the trials so far are saved, the last is not", path.display())]
+    #[error("the results directory {} is full: the trials so far are saved, the last is not", results_of(path).display())]
     Full { path: PathBuf },
     /// A file may not become that large for us (EFBIG).
     #[error("the record {} may not become larger here (`ulimit -f`): the trials so far are saved, the last is not", path.display())]
@@ -262,11 +262,25 @@ pub enum RecordError {
     },
 }
 
+/// The directory of a record, by its path or by that of the record's file.
+fn results_of(path: &Path) -> &Path {
+    let is_file = path.file_name() == Some(OsStr::new(FILE));
+    path.parent().filter(|_| is_file).unwrap_or(path)
+}
+
 impl Failure for RecordError {
     fn hint(&self) -> Option<String> {
         Some(match self {
-            RecordError::NotEmpty { .. } => {
-                "name a new directory with --out, or go on with --resume DIR".into()
+            RecordError::NotEmpty { path } => {
+                let going_on = if path.join(FILE).is_file() {
+                    format!(
+                        ", or go on with: iosched tune --resume {}",
+                        quoted_path(path)
+                    )
+                } else {
+                    String::new()
+                };
+                format!("name a new directory with --out{going_on}")
             }
             RecordError::SymbolicLink { .. } => "name the directory that it points to".into(),
             RecordError::NotADirectory { .. } => "name a new directory with --out".into(),
@@ -287,11 +301,11 @@ impl Failure for RecordError {
             }
             RecordError::Full { path } => format!(
                 "make room, then go on with: iosched tune --resume {}",
-                quoted_path(path.parent().unwrap_or(path))
+                quoted_path(results_of(path))
             ),
             RecordError::Limited { path } => format!(
                 "let files become larger (ulimit -f unlimited), then go on with: iosched tune --resume {}",
-                quoted_path(path.parent().unwrap_or(path))
+                quoted_path(results_of(path))
             ),
             RecordError::Corrupt { .. } => {
                 "it was damaged or edited: take a whole copy of it, or measure again with \
@@ -313,6 +327,11 @@ impl Failure for RecordError {
                  to a directory that only you can write, and go on with that",
                 quoted_path(at)
             ),
+            RecordError::Io { source, .. }
+                if source.kind() == io::ErrorKind::ReadOnlyFilesystem =>
+            {
+                "name a directory with --out that can be written".into()
+            }
             RecordError::Io { source, .. } => return room_hint(source).map(str::to_owned),
         })
     }

@@ -72,6 +72,15 @@ pub fn in_use(device: &str, holder: Option<&Holder>, how: &str) -> String {
     format!("{device} is in use by {}: {how}", named(holder))
 }
 
+/// The same of a process that is known by its command and number.
+pub fn in_use_by(device: &str, command: &str, pid: i32, how: &str) -> String {
+    let holder = Holder {
+        pid: pid.unsigned_abs(),
+        command: command.to_owned(),
+    };
+    in_use(device, Some(&holder), how)
+}
+
 impl Failure for LockError {
     fn hint(&self) -> Option<String> {
         match self {

@@ -100,6 +100,7 @@ impl Arm {
         check_twice(&tunables)?;
         for (tunable, value) in &tunables {
             value::check(scheduler, tunable, value).map_err(|cause| SwitchError::WrongValue {
+                device: None,
                 tunable: tunable.clone(),
                 value: value.clone(),
                 cause,
@@ -110,6 +111,14 @@ impl Arm {
             scheduler: scheduler.into(),
             tunables,
         })
+    }
+
+    /// The words of the command that sets it on a device.
+    pub fn set_on(&self, device: &str) -> Vec<String> {
+        let tunables = self.tunables.iter();
+        let assigned = tunables.map(|(name, value)| format!("{name}={value}"));
+        let words = ["iosched", "set", device, &self.scheduler].map(str::to_owned);
+        words.into_iter().chain(assigned).collect()
     }
 
     /// The files below `/sys/block/<device>/` that the tunables may be in, with their values, in the

@@ -111,6 +111,8 @@ pub enum SwitchError {
     /// The kernel would refuse the value, or take another number for it.
     #[error("{tunable} cannot be {value}: {cause}")]
     WrongValue {
+        /// Where one was asked.
+        device: Option<Box<str>>,
         tunable: String,
         /// The argument as the user wrote it.
         value: String,
@@ -173,6 +175,10 @@ fn unknown_tunable(
     lines_of_error(f, &first, [format!("it has: {}", or_none(known))])
 }
 
+fn values_of(device: &str) -> String {
+    format!("`iosched list -v {device}` shows units and values")
+}
+
 impl Failure for SwitchError {
     fn hint(&self) -> Option<String> {
         match self {
@@ -217,9 +223,15 @@ impl Failure for SwitchError {
                 format!("a failed switch may leave another scheduler: {active} is active now"),
             ),
             SwitchError::Inside { source, .. } => source.hint(),
-            SwitchError::WrongValue { .. } | SwitchError::BadValue { .. } => {
-                Some("`iosched list -v DEVICE` shows units and values".into())
+            // Where no device was asked, it is the same on all.
+            SwitchError::WrongValue { device: None, .. } => {
+                Some("`iosched list --help-tunables` shows units and values".into())
             }
+            SwitchError::WrongValue {
+                device: Some(device),
+                ..
+            } => Some(values_of(device)),
+            SwitchError::BadValue { device, .. } => Some(values_of(device)),
             _ => None,
         }
     }

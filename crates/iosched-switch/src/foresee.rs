@@ -40,6 +40,7 @@ pub fn foresee(sysfs: &Sysfs, device: &str, arm: &Arm) -> Result<(), SwitchError
         like.and_then(|()| value::check_is_kept(&arm.scheduler, tunable, value))
             .and_then(|()| check_fits(arm, &place, value))
             .map_err(|cause| SwitchError::WrongValue {
+                device: Some(device.into()),
                 tunable: tunable.clone(),
                 value: value.clone(),
                 cause,
@@ -72,6 +73,7 @@ pub fn check_can_be_kept(arm: &Arm) -> Result<(), SwitchError> {
     for (tunable, value) in &arm.tunables {
         value::check_is_kept(&arm.scheduler, tunable, value).map_err(|cause| {
             SwitchError::WrongValue {
+                device: None,
                 tunable: tunable.clone(),
                 value: value.clone(),
                 cause,
@@ -193,5 +195,7 @@ mod tests {
         arm.tunables = vec![(tunable, "many".into())];
         let error = foresee(&sysfs, "sda", &arm).unwrap_err();
         assert!(matches!(error, SwitchError::WrongValue { .. }), "{error}");
+        let hint = iosched_machine::failure::Failure::hint(&error).unwrap();
+        assert!(hint.contains("`iosched list -v sda`"), "{hint}");
     }
 }

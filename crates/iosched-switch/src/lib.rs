@@ -210,6 +210,7 @@ fn write_tunables(sysfs: &Sysfs, device: &str, arm: &Arm) -> Result<Vec<Adjusted
     for (file, name, value) in &located {
         let shown = sysfs.read_if_present(device, file).unwrap_or_default();
         value::check_like(&shown, value).map_err(|cause| SwitchError::WrongValue {
+            device: Some(device.into()),
             tunable: (*name).clone(),
             value: (*value).clone(),
             cause,

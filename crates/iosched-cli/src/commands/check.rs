@@ -60,8 +60,13 @@ pub(crate) struct CheckArgs {
 /// The policy cannot be read or understood: for whoever monitors the machine as bad as a disk that is not as wanted.
 #[derive(Debug, thiserror::Error)]
 enum NoPolicy {
-    #[error(transparent)]
-    File(Unreadable),
+    #[error("{error}")]
+    File {
+        #[source]
+        error: Unreadable,
+        /// A device of that name, which may be what was meant.
+        device: Option<String>,
+    },
     #[error(transparent)]
     Policy(PolicyError),
 }
@@ -69,10 +74,13 @@ enum NoPolicy {
 impl Failure for NoPolicy {
     fn hint(&self) -> Option<String> {
         match self {
-            NoPolicy::File(error) => error.hint().or_else(|| {
-                let hint = "`iosched check` without a file checks all disks against the machine's policy; \
-                            who sets one disk, `iosched check --who DEVICE` says";
-                Some(hint.into())
+            NoPolicy::File { error, device } => error.hint().or_else(|| {
+                let all =
+                    "`iosched check` without a file checks all disks against the machine's policy";
+                let who = device.as_ref().map_or(String::new(), |device| {
+                    format!("; who sets {device}, `iosched check --who {device}` says")
+                });
+                Some(format!("{all}{who}"))
             }),
             NoPolicy::Policy(error) => error.hint(),
         }
@@ -131,7 +139,12 @@ fn policy(args: &CheckArgs, host: &Host) -> Result<Policy, Box<dyn Failure>> {
         let found = file::read(host).map_err(|error| boxed(NoPolicy::Policy(error)))?;
         return Ok(found.map(|(policy, _)| policy).unwrap_or_default());
     };
-    let text = read_policy(path).map_err(|error| boxed(NoPolicy::File(error)))?;
+    let text = read_policy(path).map_err(|error| {
+        let name = path.to_str();
+        let is_device = |name: &&str| device::find(host, name).is_ok();
+        let device = name.filter(is_device).map(str::to_owned);
+        boxed(NoPolicy::File { error, device })
+    })?;
     Policy::parse(&text, path).map_err(|error| boxed(NoPolicy::Policy(error)))
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use iosched_experiment::analysis::Analysis;
-use iosched_experiment::plan::{Plan, Target};
+use iosched_experiment::plan::Plan;
 use iosched_experiment::record::Record;
 use iosched_machine::command_line::Remedy;
 use iosched_machine::failure::{Failure, exit};
@@ -436,10 +436,39 @@ pub(crate) fn deploy(
 pub(crate) fn check_can_keep(plan: &Plan, host: &Host) -> Result<(), Box<dyn Failure>> {
     let disks: Vec<&str> = plan.disks.iter().map(String::as_str).collect();
     for arm in &plan.arms {
-        let edited = choice::with_choice(host, &disks, arm, &Grounds::default()).map_err(boxed)?;
+        let edited = choice::with_choice(host, &disks, arm, &Grounds::default());
+        let edited = edited.map_err(|error| match error {
+            // Which arm the answer will be is not known yet.
+            DeployError::LoopDevice { device, .. } => boxed(NotKept { device }),
+            other => boxed(other),
+        })?;
         Deployment::plan(host, Some(edited.text), DeployOptions::default()).map_err(boxed)?;
     }
     Ok(())
+}
+
+/// The answer of a tune cannot be kept for a disk that is not recognised at the next boot.
+#[derive(Debug, thiserror::Error)]
+#[error("--persist keeps nothing for {device}: a loop device is another disk each time")]
+struct NotKept {
+    device: String,
+}
+
+impl Failure for NotKept {
+    fn hint(&self) -> Option<String> {
+        let NotKept { device } = self;
+        Some(format!(
+            "leave --persist out; --apply sets the answer for as long as {device} is there"
+        ))
+    }
+
+    fn remedy(&self) -> Option<Remedy> {
+        Some(Remedy::Without(vec![("--persist", false)]))
+    }
+
+    fn exit_code(&self) -> u8 {
+        exit::NO_SUCH_DEVICE
+    }
 }
 
 /// Keeps the answer of a tune on every disk that it measured, with a link to the record.
@@ -452,11 +481,6 @@ pub(crate) fn keep_answer(
     output: &Output,
 ) -> Result<(), Box<dyn Failure>> {
     let plan = &record.header.plan;
-    let is_simulated = matches!(plan.target, Target::Simulated(_));
-    if plan.emulated.is_some() || plan.is_served() || is_simulated {
-        output.warn("nothing to keep: the disk was made for this run");
-        return Ok(());
-    }
     let Some(arm) = analysis.choice else {
         output.warn("not kept: the run did not decide, so nothing is changed");
         return Ok(());

@@ -45,7 +45,7 @@ pub(crate) struct SetArgs {
     tunables: Vec<String>,
 
     /// Put everything back after this time (90s, 10m, 2h), even if the terminal dies
-    #[arg(long = "for", value_name = "DURATION")]
+    #[arg(long = "for", value_name = "TIME")]
     for_how_long: Option<Span>,
 
     /// Say what would be written, and write nothing

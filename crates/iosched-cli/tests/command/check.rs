@@ -503,8 +503,11 @@ fn a_policy_that_cannot_be_read_has_the_exit_code_that_the_help_says() {
     let (code, _, said) = machine.run("check", &["/no/such/policy.toml"]);
     assert_eq!(code, 2, "{said}");
     assert!(said.contains("cannot read /no/such/policy.toml"), "{said}");
+    assert!(!said.contains("--who"), "{said}");
     // Who names a disk there hears how that is asked.
-    assert!(said.contains("`iosched check --who DEVICE`"), "{said}");
+    let (code, _, said) = machine.run("check", &["sda"]);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("`iosched check --who sda`"), "{said}");
     machine.write("etc/iosched/policy.toml", "[[rule]\n");
     assert_eq!(machine.run("check", &[]).0, 2);
     fs::remove_file(machine.path("etc/iosched/policy.toml")).unwrap();

@@ -197,13 +197,19 @@ fn a_disk_is_recognised_by_its_place_only_with_a_warning_and_without_any_identit
         stderr.contains("another disk plugged in there gets the same"),
         "{stderr}"
     );
-    for (disk, words) in [
-        ("sdb", "udev knows no"),
-        ("loop0", "another disk each time"),
+    for (disk, words, hint) in [
+        ("sdb", "udev knows no", "give the disk a serial number"),
+        (
+            "loop0",
+            "another disk each time",
+            "as long as the device is there: iosched set loop0 bfq low_latency=0\n",
+        ),
     ] {
-        let (code, _, stderr) = machine.run("persist", &["--yes", disk, "bfq"]);
+        let arguments = ["--yes", disk, "bfq", "low_latency=0"];
+        let (code, _, stderr) = machine.run("persist", &arguments);
         assert_eq!(code, 3, "{stderr}");
         assert!(stderr.contains(words), "{stderr}");
+        assert!(stderr.contains(hint), "{stderr}");
     }
 }
 

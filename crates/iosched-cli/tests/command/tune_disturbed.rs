@@ -177,14 +177,26 @@ fn a_full_results_directory_ends_the_run_with_its_cause() {
         ])
         .output()
         .unwrap();
+    let remount = ["-t", "tmpfs", "-o", "remount,ro", "tmpfs", at];
+    run("mount", &remount);
+    let read_only = iosched()
+        .args(["tune", &disk.name, "--dry-run"])
+        .args(["--out", &format!("{at}/other")])
+        .output()
+        .unwrap();
     run("umount", &[at]);
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(12), "{stderr}");
+    let said = format!("the results directory {at}/r is full");
     assert!(
-        stderr.contains("is full") && stderr.contains("make room"),
+        stderr.contains(&said) && stderr.contains("make room"),
         "{stderr}"
     );
     assert_eq!(disk.whole_queue(), before);
+    let stderr = String::from_utf8(read_only.stderr).unwrap();
+    assert_eq!(read_only.status.code(), Some(12), "{stderr}");
+    let hint = "hint: name a directory with --out that can be written";
+    assert!(stderr.contains(hint), "{stderr}");
 }
 
 #[test]

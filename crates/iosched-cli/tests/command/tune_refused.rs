@@ -126,11 +126,17 @@ fn a_dry_run_finds_what_a_run_would_find_in_its_first_seconds() {
     assert!(stderr.contains("fifo_batch"), "{stderr}");
     let (code, stderr) = dry(&["--arms", "mq-deadline:fifo_batch=many"]);
     assert_eq!(code, 6, "{stderr}");
+    assert!(
+        stderr.contains("`iosched list --help-tunables`"),
+        "{stderr}"
+    );
     let (code, stderr) = dry(&["--arms", "mq-deadline:fifo_batch=1,nr_requests=64"]);
     assert_eq!(code, 0, "{stderr}");
     let (code, stderr) = dry(&["--persist"]);
     assert_ne!(code, 0, "a loop device is another disk each time");
     assert!(stderr.contains("another disk each time"), "{stderr}");
+    let way_out = format!("--apply sets the answer for as long as {} is", disk.name);
+    assert!(stderr.contains(&way_out), "{stderr}");
     // The kernel keeps the flag when the file is detached: it is cleared before anything can fail.
     run("blockdev", &["--setro", disk.path().to_str().unwrap()]);
     let (code, stderr) = dry(&["--load", "random-write", "--destroy-data"]);
@@ -184,6 +190,37 @@ fn a_dry_run_without_a_target_names_no_disk_that_is_there() {
         assert!(said.contains("on loopN (emulated hdd-7200)"), "{said}");
         assert!(!said.contains(&others.name), "{said}");
     }
+}
+
+#[test]
+fn an_answer_is_left_only_on_a_disk_that_is_there_after_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("record");
+    for option in ["--apply", "--persist"] {
+        for more in [&["--dry-run"][..], &[]] {
+            let mut command = iosched();
+            command.args(["tune", option, "--runtime", "1s", "--out"]);
+            let output = command.arg(&out).args(more).output().unwrap();
+            let said = stderr(&output);
+            assert_eq!(output.status.code(), Some(2), "{option} {more:?}: {said}");
+            let words = format!("error: {option} is for a disk that is there after the run");
+            assert!(said.starts_with(&words), "{said}");
+            assert!(!out.exists());
+        }
+    }
+    // Nor does one that goes on.
+    let simulated = "--simulate hdd-7200 --arms noop,deadline --runtime 1s --no-html";
+    let mut command = iosched();
+    command.args(["tune", "--rounds", "2"]);
+    command.args(simulated.split(' ')).arg("--out");
+    let output = command.arg(&out).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let mut command = iosched();
+    command.args(["tune", "--rounds", "60", "--apply", "--resume"]);
+    let output = command.arg(&out).output().unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("leave --apply out"), "{said}");
 }
 
 #[test]

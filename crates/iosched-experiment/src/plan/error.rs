@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use iosched_emulate::EmulateError;
-use iosched_machine::command_line::Remedy;
+use iosched_machine::command_line::{Remedy, quoted, quoted_path};
 use iosched_machine::device::{DeviceError, MayNotWrite};
 use iosched_machine::failure::{Failure, exit};
 use iosched_switch::SwitchError;
@@ -190,9 +190,10 @@ impl Failure for PlanError {
                     .collect::<Vec<_>>()
                     .join(", ")
             )),
-            PlanError::LoadTwice { .. } => {
-                Some("give each load once, with a weight: NAME:2".into())
-            }
+            PlanError::LoadTwice { name } => Some(format!(
+                "give each load once, with a weight: --load {}",
+                quoted(&format!("{name}:2"))
+            )),
             PlanError::OnlyForCommands { .. } => {
                 Some("name one: --load 'command: make -j2'".into())
             }
@@ -226,9 +227,11 @@ impl Failure for PlanError {
             PlanError::NothingToFill { .. } => {
                 Some("name the raw device, and allow it with --destroy-data".into())
             }
-            PlanError::OddPath { .. } => {
-                Some("give the directory a second, plainer name: mount --bind DIRECTORY /mnt".into())
-            }
+            PlanError::OddPath { path } if path.is_dir() => Some(format!(
+                "give the directory a second, plainer name: mount --bind {} /mnt",
+                quoted_path(path)
+            )),
+            PlanError::OddPath { .. } => Some("give it a plainer name".into()),
             PlanError::NotWritable { .. } => {
                 Some("measure reads only, or name a target that may be written".into())
             }

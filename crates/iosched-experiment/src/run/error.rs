@@ -143,7 +143,9 @@ impl Failure for RunError {
                 Some("give more time (--budget), or less to prepare (--file-size, scale=, --size of an emulated disk)".into())
             }
             RunError::LoadFails { .. } => Some("run the load by hand to see more".into()),
-            RunError::InUse { .. } => Some("take it out of use: see `iosched list -v`".into()),
+            RunError::InUse { device } => Some(format!(
+                "take it out of use; what uses it, says: iosched list -v {device}"
+            )),
             RunError::Untrusted {
                 suggests: Some(user),
                 ..

@@ -30,6 +30,11 @@ struct LoopStatus {
     rest: [u64; 26],
 }
 
+/// The number of a loop device, by its kernel name; `None` of any other device, and of a partition.
+pub fn loop_number(device: &str) -> Option<u32> {
+    device.strip_prefix("loop")?.parse().ok()
+}
+
 /// What a loop device stands on, by the kernel's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Below {
@@ -67,7 +72,7 @@ pub(super) fn loops(host: &Host, own: &[&str]) -> Vec<Loop> {
     let roots = Arc::new(roots(host));
     let mounts = Arc::new(MountTable::read(host).unwrap_or_default());
     devices
-        .filter(|name| name.starts_with("loop"))
+        .filter(|name| loop_number(name).is_some())
         .filter_map(|name| {
             let path = match sysfs.read_or_absent(&name, "loop/backing_file") {
                 Ok(path) => Some(PathBuf::from(path?)),

@@ -62,6 +62,7 @@ pub use self::find::{FileSystem, Target, find, find_to_change};
 pub use self::identity::{BackingFile, EMULATED, EMULATED_OVER, Identity, Recognition};
 pub use self::inventory::Inventory;
 pub use self::kind::DeviceKind;
+pub use self::loop_file::loop_number;
 pub use self::may_write::{
     Consent, Content, GivenUp, MayNotWrite, Occasion, Write, may_read_alone, may_write,
 };

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::Device;
+use super::loop_file::loop_number;
 use super::mounts::{MountTable, devices_below_file, unescape};
 use super::node::name_of_node;
 use super::stack::{LiveSource, Source};
@@ -96,7 +97,7 @@ impl Usage {
             .block_devices()
             .unwrap_or_default()
             .iter()
-            .filter(|name| name.starts_with("loop"))
+            .filter(|name| loop_number(name).is_some())
             .filter_map(|name| Device::read_with(host, &sysfs, name).ok())
             .collect();
         let mounts = MountTable::read(host).unwrap_or_default();

@@ -74,7 +74,7 @@ pub fn with_choice(
         chosen.extend(change.disks);
     }
     for (name, _, arm) in &chosen {
-        let (identity, disk) = identity_of(host, &disks, name)?;
+        let (identity, disk) = identity_of(host, &disks, name, arm)?;
         notes.extend(remarks(disk, identity));
         let rule = NewRule {
             name: rule_name(disk),
@@ -149,15 +149,17 @@ fn identity_of<'a>(
     host: &Host,
     disks: &'a [KnownDisk],
     name: &str,
+    arm: &Arm,
 ) -> Result<(&'a Identity, &'a KnownDisk), DeployError> {
     let refuse = |reason: String| DeployError::NoIdentity {
         device: name.into(),
         reason,
     };
-    let disk = disks
-        .iter()
-        .find(|disk| disk.device.name == name)
-        .ok_or_else(|| refuse("a loop device is another disk each time".into()))?;
+    let disk = disks.iter().find(|disk| disk.device.name == name);
+    let disk = disk.ok_or_else(|| DeployError::LoopDevice {
+        device: name.into(),
+        arm: arm.clone(),
+    })?;
     // Without udev nothing is known of any disk, and nothing would read the rules.
     if disk.identities.is_empty() && !udev::is_here(host) {
         return Err(DeployError::NoUdev);

@@ -3,10 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 
+use iosched_machine::command_line::joined;
 use iosched_machine::device::DeviceError;
 use iosched_machine::failure::{Failure, NO_SYSFS, exit};
 use iosched_machine::process::ChildError;
-use iosched_switch::SwitchError;
+use iosched_switch::{Arm, SwitchError};
 
 use crate::history::HistoryError;
 use crate::policy::file::{self, PolicyError};
@@ -41,6 +42,11 @@ pub enum DeployError {
     /// Nothing tells the disk from others.
     #[error("{device} cannot be recognised at the next boot: {reason}")]
     NoIdentity { device: String, reason: String },
+    /// It goes with its file, and its name is another file's then.
+    #[error(
+        "{device} cannot be recognised at the next boot: a loop device is another disk each time"
+    )]
+    LoopDevice { device: String, arm: Arm },
     /// After our rule another one was applied, or ours was not.
     #[error("{device}: udev made {file} {found}, not {expected}: {reason}")]
     Overridden {
@@ -97,6 +103,10 @@ impl Failure for DeployError {
                  rule by model or transport into the policy"
                     .into(),
             ),
+            DeployError::LoopDevice { device, arm } => Some(format!(
+                "set it for as long as the device is there: {}",
+                joined(&arm.set_on(device))
+            )),
             DeployError::Overridden { .. } => {
                 Some("everything was taken back; `iosched check` names who else sets it".into())
             }
@@ -140,7 +150,9 @@ impl Failure for DeployError {
     fn exit_code(&self) -> u8 {
         match self {
             DeployError::InPart { error, .. } => error.exit_code(),
-            DeployError::NoIdentity { .. } | DeployError::NoRule { .. } => exit::NO_SUCH_DEVICE,
+            DeployError::NoIdentity { .. }
+            | DeployError::LoopDevice { .. }
+            | DeployError::NoRule { .. } => exit::NO_SUCH_DEVICE,
             DeployError::Overridden { .. } => exit::NOT_TAKEN,
             DeployError::DeadCommandLine { .. }
             | DeployError::NotForElevator { .. }

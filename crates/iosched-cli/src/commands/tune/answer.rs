@@ -5,7 +5,7 @@ use std::path::Path;
 use iosched_emulate as emulate;
 use iosched_emulate::spec::STATE_DIR;
 use iosched_experiment::analysis::Analysis;
-use iosched_experiment::plan::{Plan, Target};
+use iosched_experiment::plan::Plan;
 use iosched_experiment::record::Recorder;
 use iosched_machine::command_line::quoted_path;
 use iosched_machine::failure::Failure;
@@ -27,7 +27,7 @@ pub(super) fn write_page(recorder: &Recorder, analysis: &Analysis, output: &Outp
         Ok(()) if output.is_json() => {}
         Ok(()) => output.line(&format!("page: {}", directory.join(NAME).display())),
         Err(error) => output.warn(&format!(
-            "note: no page: {error}; the record is whole: iosched report {} --html FILE",
+            "note: no page: {error}; the record is whole: iosched report {} --html {NAME}",
             quoted_path(directory)
         )),
     }
@@ -42,14 +42,6 @@ pub(super) fn apply(
     stop: &Stop,
     output: &Output,
 ) -> Result<(), Box<dyn Failure>> {
-    if plan.emulated.is_some() {
-        output.warn("nothing to apply: the disk was an emulated one");
-        return Ok(());
-    }
-    if matches!(plan.target, Target::Simulated(_)) {
-        output.warn("nothing to apply: the disk was a simulated one");
-        return Ok(());
-    }
     let Some(arm) = analysis.choice else {
         output.warn("not applied: the run did not decide, so nothing is changed");
         return Ok(());

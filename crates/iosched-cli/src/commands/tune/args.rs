@@ -165,21 +165,21 @@ pub(crate) struct TuneArgs {
     /// Time limit for all measuring, preparation included (10m, 2h). Trials are shortened to fit, unless
     /// --runtime sets their length; reaching a steady state takes at most half of it
     /// [default: none; 3m on the emulated disk]
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "TIME")]
     pub(super) budget: Option<Span>,
 
     /// Run time of each trial. auto: 10s in the first round (2s on the emulated disk), then as long as is worth it, chosen
     /// from how well a trial knows its own mean and from how much trials differ; for loads decided by throughput or iops
     /// [default: the job file's, or 10s; 2s on the emulated disk]
-    #[arg(long, value_name = "DURATION|auto", value_parser = parse_runtime)]
+    #[arg(long, value_name = "TIME|auto", value_parser = parse_runtime)]
     pub(super) runtime: Option<RunTime>,
 
     /// Time to leave out of the measurement at the start of each trial [default: none]
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "TIME")]
     pub(super) ramp: Option<Span>,
 
     /// Time after which a load that hangs is killed [default: twice its run time and 30s]
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "TIME")]
     pub(super) timeout: Option<Span>,
 
     /// Seed of all random choices: the same seed gives the same order of arms and the same offsets [default: random]

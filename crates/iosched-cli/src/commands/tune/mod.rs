@@ -65,6 +65,8 @@ pub(crate) fn run(args: &TuneArgs, output: &Output) -> Outcome {
     if let Some(directory) = &args.resume {
         return session.resume(directory);
     }
+    // Without a target the disk is made for the run, or simulated.
+    check_outlasts_run(args, args.target.is_some())?;
     if let Some(out) = &args.out {
         record::check_new(out).map_err(boxed)?;
     }
@@ -72,6 +74,15 @@ pub(crate) fn run(args: &TuneArgs, output: &Output) -> Outcome {
     let outcome = session.start(&place);
     place.leave(output);
     outcome
+}
+
+/// What is to be left on a disk needs one that is there after the run.
+fn check_outlasts_run(args: &TuneArgs, outlasts: bool) -> Result<(), Box<dyn Failure>> {
+    let given = [("--apply", args.apply), ("--persist", args.persist)];
+    match given.into_iter().find(|&(_, is_given)| is_given) {
+        Some((option, _)) if !outlasts => Err(boxed(TuneError::GoneAfterRun { option })),
+        _ => Ok(()),
+    }
 }
 
 impl Session<'_> {
@@ -96,12 +107,7 @@ impl Session<'_> {
         plan.emulated = place.own_disk().map(OwnDisk::described);
         plan.own_disk = place.own_disk().filter(|_| args.emulate.is_some()).cloned();
         let programs = plan.programs().map_err(boxed)?;
-        if args.persist {
-            if place.is_emulated() || plan.disks.is_empty() || plan.is_served() {
-                return Err(boxed(TuneError::NothingToKeep));
-            }
-            persist::check_can_keep(&plan, host)?;
-        }
+        self.check_can_leave(&plan)?;
         if args.out.is_none() {
             let directory = new_directory(place.name(), unix_time());
             record::check_can_make(&directory).map_err(boxed)?;
@@ -135,6 +141,19 @@ impl Session<'_> {
         let header = Header::new(command, now, machine, plan);
         let recorder = Recorder::create(&directory, header).map_err(boxed)?;
         self.measure(recorder, place.emulated())
+    }
+
+    /// What is to be done with the answer can be done, whichever it is.
+    fn check_can_leave(&self, plan: &Plan) -> Result<(), Box<dyn Failure>> {
+        let outlasts = plan.emulated.is_none() && !plan.disks.is_empty();
+        check_outlasts_run(self.args, outlasts)?;
+        if !self.args.persist {
+            return Ok(());
+        }
+        if plan.is_served() {
+            return Err(boxed(TuneError::NothingToKeep));
+        }
+        persist::check_can_keep(plan, &self.host)
     }
 
     /// Goes on with a record, or says what that would be.
@@ -203,7 +222,7 @@ impl Session<'_> {
         let has_more = self.args.rounds.is_some() || self.args.budget.is_some();
         let may_go_on = |stop| has_more && stop != StopReason::Decided;
         match record.stop_reason().filter(|&stop| !may_go_on(stop)) {
-            None => Ok(()),
+            None => self.check_can_leave(&record.header.plan),
             Some(why) => Err(boxed(TuneError::Complete {
                 directory: directory.to_owned(),
                 why: report::words::stop_reason(why),
@@ -491,7 +510,11 @@ enum TuneError {
         missing: Vec<String>,
         hints: Vec<String>,
     },
-    #[error("--persist keeps the answer for a disk, and this one is made for the run alone")]
+    #[error("{option} is for a disk that is there after the run, and this one is not")]
+    GoneAfterRun { option: &'static str },
+    #[error(
+        "--persist keeps the answer of a disk for later boots, and an emulated disk is gone by then"
+    )]
     NothingToKeep,
     #[error("there is no user {name:?}")]
     NoSuchUser { name: String },
@@ -529,7 +552,13 @@ impl Failure for TuneError {
     fn hint(&self) -> Option<String> {
         Some(match self {
             TuneError::Missing { hints, .. } => hints.join("; "),
-            TuneError::NothingToKeep => "name the disk to measure, or leave --persist out".into(),
+            TuneError::GoneAfterRun { option } => {
+                format!("name the disk to measure, or leave {option} out")
+            }
+            TuneError::NothingToKeep => {
+                "leave --persist out; --apply leaves the answer inside as long as the disk is there"
+                    .into()
+            }
             TuneError::NoSuchUser { .. } => {
                 "`getent passwd` lists the users of this machine".into()
             }
@@ -566,7 +595,8 @@ impl Failure for TuneError {
     fn exit_code(&self) -> u8 {
         match self {
             TuneError::Missing { .. } => exit::MISSING,
-            TuneError::NothingToKeep
+            TuneError::GoneAfterRun { .. }
+            | TuneError::NothingToKeep
             | TuneError::NoSuchUser { .. }
             | TuneError::FixedByRecord { .. } => exit::USAGE,
             TuneError::UnknownUser { .. } => exit::FAILURE,

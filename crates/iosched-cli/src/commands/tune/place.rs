@@ -6,6 +6,7 @@ use iosched_emulate::{self as emulate, EmulatedDisk, Spec};
 use iosched_experiment::load::fio;
 use iosched_experiment::load::simulated::SimulatedDisk;
 use iosched_experiment::plan::{self, OwnDisk, Plan};
+use iosched_machine::device::loop_number;
 use iosched_machine::failure::Failure;
 use iosched_machine::host::Host;
 use iosched_sim::units::Bytes;
@@ -170,7 +171,7 @@ fn any_loop_device(host: &Host) -> String {
     let sysfs = host.sysfs();
     let devices = sysfs.block_devices().unwrap_or_default().into_iter();
     let loops = devices.filter_map(|device| {
-        let number: u32 = device.strip_prefix("loop")?.parse().ok()?;
+        let number = loop_number(&device)?;
         let is_used = sysfs
             .read_if_present(&device, "loop/backing_file")
             .is_some();

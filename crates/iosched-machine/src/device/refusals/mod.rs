@@ -35,7 +35,7 @@ use super::openers::{Openers, openers, openers_of_file};
 use super::users::{Usage, User, swap_files};
 use super::{Blocks, Device, DeviceNumber, FileNumber, Signature, content};
 use crate::host::Host;
-use crate::lock::{self, Holder};
+use crate::lock;
 use crate::regular_file;
 
 /// How those have a device whom only our own exclusive open finds.
@@ -139,13 +139,7 @@ impl fmt::Display for Refusal {
                 device,
                 command,
                 pid,
-            } => {
-                let holder = Holder {
-                    pid: pid.unsigned_abs(),
-                    command: command.clone(),
-                };
-                f.write_str(&lock::in_use(device, Some(&holder), "open for writing"))
-            }
+            } => f.write_str(&lock::in_use_by(device, command, *pid, "open for writing")),
             Refusal::Busy { device } => {
                 f.write_str(&lock::in_use(device, None, OPENED_EXCLUSIVELY))
             }
