@@ -10,7 +10,7 @@ use iosched_sim::scheduler;
 use rustix::io::Errno;
 
 use super::blk_mq::ToBlkMq;
-use super::names::{is_of_other_layer, is_single_queue, modern_name, old_name};
+use super::names::{is_of_other_layer, is_single_queue, modern_name, predecessor};
 
 /// Why a state could not be set.
 #[derive(Debug, thiserror::Error)]
@@ -292,13 +292,14 @@ fn not_offered(
                 format!("{scheduler} is for disks on blk-mq; this one is on the single-queue path")
             }
         };
-        return match old_name(scheduler) {
-            // The others are the same under another name; this one does more than what it descends from.
-            Some(old) if scheduler == "bfq" && offered.iter().any(|name| name == old) => {
-                format!("{of_blk_mq}; {old}, from which {scheduler} descends, is offered")
-            }
-            Some(old) if scheduler != "bfq" => {
+        return match predecessor(scheduler) {
+            Some(old) if !old.is_outdone => {
+                let old = old.name;
                 format!("the disk is on the single-queue path, where {old} does that")
+            }
+            Some(old) if offered.iter().any(|name| name == old.name) => {
+                let old = old.name;
+                format!("{of_blk_mq}; {old}, from which {scheduler} descends, is offered")
             }
             _ if is_of_other_layer(scheduler, offered) => of_blk_mq,
             _ => "choose one of those it offers".into(),

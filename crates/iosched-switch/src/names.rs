@@ -1,7 +1,7 @@
 //! What schedulers are called, before Linux 5.0 and since, and on which path of the kernel they are. Which there are, and
 //! what took their place, each says of itself ([`scheduler::SchedulerInfo`]).
 
-use iosched_sim::scheduler::{self, BlockLayer};
+use iosched_sim::scheduler::{self, BlockLayer, SchedulerInfo};
 
 /// A scheduler of the single-queue path that is not simulated: Linux had it until 2.6.33.
 const ANTICIPATORY: &str = "anticipatory";
@@ -16,11 +16,15 @@ pub fn is_alias(name: &str, of: &str) -> bool {
     scheduler::info(of).is_ok_and(|info| info.alias == Some(name))
 }
 
-/// The name that a scheduler's forerunner had on the single-queue path, if it had one.
-pub fn old_name(modern: &str) -> Option<&'static str> {
+/// What a scheduler was on the single-queue path, if it was there.
+pub(crate) fn predecessor(modern: &str) -> Option<&'static SchedulerInfo> {
     let mut infos = scheduler::schedulers().iter();
-    let old = infos.find(|info| info.successor == Some(modern))?;
-    Some(old.name)
+    infos.find(|info| info.successor == Some(modern))
+}
+
+/// The name that a scheduler's predecessor had on the single-queue path, if it had one.
+pub fn old_name(modern: &str) -> Option<&'static str> {
+    Some(predecessor(modern)?.name)
 }
 
 /// True of a scheduler of the single-queue path.

@@ -1,7 +1,7 @@
 //! Zoned disks, whose zones take writes in their order only.
 
 use iosched_machine::host::Host;
-use iosched_sim::scheduler::KernelVersion;
+use iosched_sim::scheduler::{self, KernelVersion, SchedulerInfo};
 
 use super::SwitchError;
 
@@ -9,10 +9,12 @@ use super::SwitchError;
 /// From Linux 4.16 to 6.9 that is mq-deadline, which locks zones; since 6.10 the block layer keeps the order itself
 /// (`block/blk-zoned.c`).
 pub fn only_in_order(zoned: Option<&str>, kernel: Option<KernelVersion>) -> Option<&'static str> {
-    let is_zoned = zoned.is_some_and(|model| model.starts_with("host-"));
-    let locks_zones = KernelVersion::new(4, 16)..KernelVersion::new(6, 10);
-    let is_kept_by_it = kernel.is_some_and(|kernel| locks_zones.contains(&kernel));
-    (is_zoned && is_kept_by_it).then_some("mq-deadline")
+    let kernel = kernel.filter(|_| zoned.is_some_and(|model| model.starts_with("host-")))?;
+    let keeps_order = |info: &&SchedulerInfo| {
+        let kernels = info.locks_zones;
+        kernels.is_some_and(|[first, end]| (first..end).contains(&kernel))
+    };
+    Some(scheduler::schedulers().iter().find(keeps_order)?.name)
 }
 
 /// Refuses a scheduler under which writes to a zoned disk would lose their order.

@@ -491,6 +491,10 @@ pub struct SchedulerInfo {
     pub block_layer: BlockLayer,
     /// The scheduler of the multi-queue block layer that took its place in Linux 5.0, if it has gone.
     pub successor: Option<&'static str>,
+    /// The successor does more than the same under another name.
+    pub is_outdone: bool,
+    /// The kernels on which it alone keeps the order of writes to a zoned disk: from the first on, before the second.
+    pub locks_zones: Option<[KernelVersion; 2]>,
     /// Its tunables in the kernel's order.
     pub tunables: &'static [TunableInfo],
     /// State that can be given to it at the beginning, for following a recording.
@@ -528,6 +532,8 @@ impl SchedulerInfo {
         summary: "",
         block_layer: BlockLayer::MultiQueue,
         successor: None,
+        is_outdone: false,
+        locks_zones: None,
         tunables: &[],
         initial: &[],
         phase_search: PhaseSearch::Unneeded,

@@ -14,6 +14,7 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     block_layer: BlockLayer::SingleQueue,
     build: |tunables, kernel, initial| Box::new(Cfq::new(tunables, kernel, initial)),
     successor: Some("bfq"),
+    is_outdone: true,
     tunables: &[
         TunableInfo::new("back_seek_max", "KiB", 16 * 1024, 0, MAX)
             .what("so far behind the head a request still counts as near"),

@@ -26,6 +26,7 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     name: "mq-deadline",
     summary: "deadline for today's kernels, with priority classes",
     block_layer: BlockLayer::MultiQueue,
+    locks_zones: Some([KernelVersion::new(4, 16), KernelVersion::new(6, 10)]),
     build: |tunables, kernel, _| Box::new(MqDeadline::new(tunables, kernel)),
     tunables: &[
         TunableInfo::new("async_depth", "requests", 256, 1, MAX).what(
