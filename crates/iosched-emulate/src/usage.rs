@@ -269,7 +269,7 @@ mod tests {
             let process = root.path().join("proc").join(pid.to_string());
             fs::create_dir_all(process.join("fd")).unwrap();
             fs::write(process.join("comm"), format!("{name}\n")).unwrap();
-            let stat = format!("{pid} ({name}) S {parent} 1 1 0 -1\n");
+            let stat = format!("{pid} ({name}) S {parent} 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9\n");
             fs::write(process.join("stat"), stat).unwrap();
             symlink("/dev/loop8", process.join("fd/3")).unwrap();
         }
