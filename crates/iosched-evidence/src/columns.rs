@@ -18,7 +18,7 @@ use parquet::schema::parser::parse_message_type;
 use crate::row::{LONGEST_TEXT, Text};
 
 /// A row group of a file that is written to a `W`.
-pub type Group<'a, W> = SerializedRowGroupWriter<'a, W>;
+pub(crate) type Group<'a, W> = SerializedRowGroupWriter<'a, W>;
 
 /// A Parquet file of this schema, in its textual form, with what is said of the file as a whole.
 pub fn parquet_file<W: Write + Send>(

@@ -40,7 +40,7 @@ use crate::row::{P99Counted, Row, Source};
 pub const DEFAULT: &str = "/var/lib/iosched/evidence";
 
 /// The version of the columns that this program writes. Newer ones are refused.
-pub const SCHEMA: u32 = 2;
+pub(crate) const SCHEMA: u32 = 2;
 
 /// What a file says of itself.
 const KIND: &str = "iosched-evidence";

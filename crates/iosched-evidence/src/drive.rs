@@ -25,7 +25,7 @@ const LONGEST: usize = 64;
 /// `Samsung SSD 970 EVO Plus 1TB` → `Samsung SSD 970 EVO Plus`; `ST4000DM004-2CV104` → `ST#DM#`; `WDC WD40EFRX-68N32N0` →
 /// `WDC WD#EFRX`. A number that stands alone is a name, one within a word is a code. It is a guess by the habits of the
 /// makers, and shown with what it says.
-pub fn family(model: &str) -> String {
+pub(crate) fn family(model: &str) -> String {
     let words = model.split_whitespace().filter(|word| !is_capacity(word));
     let mut family: Vec<String> = Vec::new();
     for word in words {

@@ -25,7 +25,7 @@ pub const MARGIN: f64 = 1.05;
 pub const CONFIDENCE: f64 = 0.95;
 
 /// A number beside the one that decides is told from this ratio on, even where it is not proven.
-pub const LARGE: f64 = 1.5;
+pub(crate) const LARGE: f64 = 1.5;
 
 /// How much alike drives are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -33,7 +33,7 @@ pub const LARGE: f64 = 1.5;
 pub enum Level {
     /// One model, attached in one way: the same drive behind a USB bridge is another.
     Model,
-    /// Models that differ in capacity and revision ([`drive::family`]).
+    /// Models that differ in capacity and revision (`drive::family`).
     Family,
     /// All that are attached in one way and rotate, or do not.
     Class,
@@ -217,7 +217,7 @@ pub struct Price {
 }
 
 impl Price {
-    /// Whether the number is surely at least [`LARGE`] times the other arm's.
+    /// Whether the number is surely at least `LARGE` times the other arm's.
     pub fn is_surely_large(&self) -> bool {
         self.interval.is_some_and(|interval| interval.lower > LARGE)
     }

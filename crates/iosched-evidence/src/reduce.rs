@@ -38,7 +38,7 @@ pub struct Pseudonyms {
 
 impl Pseudonyms {
     /// With this secret.
-    pub fn new(key: &str) -> Pseudonyms {
+    pub(crate) fn new(key: &str) -> Pseudonyms {
         Pseudonyms {
             key: key.to_owned(),
         }
@@ -563,7 +563,7 @@ fn arm_text(label: &str) -> Text {
 
 /// Two arms of a load.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Pair {
+pub(crate) struct Pair {
     /// Index of the arm.
     pub arm: usize,
     /// Index of what it is compared with: the baseline, if it is one of the two.
@@ -581,7 +581,11 @@ pub struct Pair {
 /// A handful of rounds says little of its own spread, and a pair that is quiet by chance would weigh most of all when
 /// machines are pooled. So the variance of each pair is drawn towards that of all pairs of the load, which counts as
 /// `PRIOR_ROUNDS` rounds (G. K. Smyth, *Linear models and empirical Bayes methods*, 2004, with a fixed weight).
-pub fn compare(table: &[Vec<Option<f64>>], higher_is_better: bool, baseline: usize) -> Vec<Pair> {
+pub(crate) fn compare(
+    table: &[Vec<Option<f64>>],
+    higher_is_better: bool,
+    baseline: usize,
+) -> Vec<Pair> {
     let arms = table.first().map_or(0, Vec::len);
     let sign = if higher_is_better { 1.0 } else { -1.0 };
     let mut found = Vec::new();

@@ -62,7 +62,7 @@ pub enum Source {
 
 impl Source {
     /// All of them.
-    pub const ALL: [Source; 3] = [Source::Measured, Source::Emulated, Source::Simulated];
+    pub(crate) const ALL: [Source; 3] = [Source::Measured, Source::Emulated, Source::Simulated];
 
     /// As it is written.
     pub fn name(self) -> &'static str {
@@ -95,7 +95,7 @@ pub enum P99Counted {
 
 impl P99Counted {
     /// All of them.
-    pub const ALL: [P99Counted; 4] = [
+    pub(crate) const ALL: [P99Counted; 4] = [
         P99Counted::Completed,
         P99Counted::All,
         P99Counted::Mixed,
@@ -103,7 +103,7 @@ impl P99Counted {
     ];
 
     /// As it is written.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             P99Counted::Completed => "completed",
             P99Counted::All => "all",
@@ -184,7 +184,7 @@ pub const OWN: &str = "own";
 const LARGEST_ERROR: f64 = 2.0;
 
 /// Texts are no longer than this.
-pub const LONGEST_TEXT: usize = 200;
+pub(crate) const LONGEST_TEXT: usize = 200;
 
 impl Row {
     /// The kernel's series: `6.12` of `6.12.48`; empty where no kernel took part.

@@ -116,7 +116,7 @@ const NULL_SIZE: f64 = 0.05;
 
 /// How far it is: steps done, steps in all. The number of steps grows when the search for the fixed
 /// design begins.
-pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
+pub(crate) type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 
 /// Runs the calibration.
 pub fn calibrate(settings: &CalibrationSettings, progress: Progress<'_>) -> Calibration {

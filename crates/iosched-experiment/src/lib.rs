@@ -6,15 +6,15 @@
 //! - [`objective`], [`load`]: what decides, and what a trial runs
 //! - [`journal`]: what a run changes, written down before, so that it can be put back
 //! - [`schedule`], [`run`], [`event`]: which trial is next, the trial loop, what it says meanwhile
-//! - [`measure`], [`split`], [`course`], [`metrics`], [`trial`], [`record`]: what was measured, kept on disk
-//! - [`length`]: how long trials should be, by what they say of themselves
+//! - [`measure`], [`split`], `course`, [`metrics`], [`trial`], [`record`]: what was measured, kept on disk
+//! - `length`: how long trials should be, by what they say of themselves
 //! - [`analysis`]: from the record to the answer
 //! - [`simulate`]: schedulers and disks in virtual time, with files and threads around them
 //! - [`calibrate`]: do the answers keep what they promise? Whole tunes over simulated trials
 
 pub mod analysis;
 pub mod calibrate;
-pub mod course;
+mod course;
 pub mod event;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
@@ -23,7 +23,7 @@ pub mod fixture;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod journal;
-pub mod length;
+mod length;
 pub mod load;
 pub mod measure;
 pub mod metrics;

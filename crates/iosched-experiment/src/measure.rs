@@ -153,7 +153,7 @@ fn busy_from_schedstat(text: &str) -> Option<u64> {
 /// CPU time outside of the kernel, at one moment: of the whole machine, and of what is ours of it. What the kernel
 /// does for the load is nobody's process, so its time is left out on both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UserTime {
+pub(crate) struct UserTime {
     machine: u64,
     ours: u64,
 }
@@ -161,7 +161,7 @@ pub struct UserTime {
 impl UserTime {
     /// Reads it; ours are this process with the children that it has waited for, and these (the servers of emulated
     /// disks). None where one of them cannot be read.
-    pub fn read(host: &Host, servers: &[i32]) -> Option<UserTime> {
+    pub(crate) fn read(host: &Host, servers: &[i32]) -> Option<UserTime> {
         let machine = user_from_stat(&fs::read_to_string(host.proc("stat")).ok()?)?;
         let of = |process: String| {
             let stat = lossy::read(host.proc(&format!("{process}/stat"))).ok()?;

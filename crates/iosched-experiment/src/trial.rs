@@ -202,7 +202,7 @@ impl std::fmt::Display for VoidReason {
 impl Metrics {
     /// Works the numbers out of what the load and the kernel saw. Where the load counts no I/O of
     /// its own, rates are those of the disk.
-    pub fn of(outcome: &Outcome, measured: &Measured, elapsed: Duration) -> Metrics {
+    pub(crate) fn of(outcome: &Outcome, measured: &Measured, elapsed: Duration) -> Metrics {
         let flows = |pick: fn(&JobResult) -> Vec<&Flow>| -> Vec<&Flow> {
             outcome.jobs.iter().flat_map(pick).collect()
         };

@@ -213,7 +213,7 @@ impl Directory {
         self.clear_directory_until(&Stop::new(), name)
     }
 
-    /// The same, until we are asked to stop: not before [`REMOVED_REGARDLESS`] names are gone, so that what loads usually
+    /// The same, until we are asked to stop: not before `REMOVED_REGARDLESS` names are gone, so that what loads usually
     /// leave goes in any case.
     ///
     /// # Errors
@@ -297,7 +297,7 @@ impl Directory {
 const MOST_NAMED: usize = 20;
 
 /// So many names are removed before a stop is heard.
-pub const REMOVED_REGARDLESS: u64 = 10_000;
+pub(crate) const REMOVED_REGARDLESS: u64 = 10_000;
 
 /// Names of directories that are held at a time, on all levels together; on each level one at the least.
 const MOST_HELD: usize = 10_000;

@@ -64,7 +64,7 @@ pub fn counters_of(text: &str, device: &str) -> Option<DiskCounters> {
 }
 
 /// Every device, by kernel name.
-pub fn all(text: &str) -> BTreeMap<String, DiskCounters> {
+pub(crate) fn all(text: &str) -> BTreeMap<String, DiskCounters> {
     text.lines()
         .filter_map(|line| Some((name_of_line(line)?.to_owned(), counters_of_line(line)?)))
         .collect()

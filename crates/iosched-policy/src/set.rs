@@ -252,7 +252,7 @@ pub fn settle(host: &Host, disks: &[String]) -> Result<Vec<Settled>, SetError> {
         })
         .collect();
     for Settled { leftover, undone } in &mut settled {
-        let rest = leftover.undo_rest(host, Parts::All, undone);
+        let rest = leftover.undo(host, Parts::All, undone);
         undone.extend(rest);
     }
     Ok(settled)

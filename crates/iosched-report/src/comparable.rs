@@ -88,7 +88,7 @@ pub fn sentence(differences: &[Difference]) -> String {
 }
 
 /// A row for each difference, a column for each record.
-pub fn table(differences: &[Difference], names: &[String]) -> Table {
+pub(crate) fn table(differences: &[Difference], names: &[String]) -> Table {
     let mut table = Table::new([("what differs", Align::Left)]);
     for name in names {
         table.column(name, Align::Left);

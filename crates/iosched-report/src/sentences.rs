@@ -976,8 +976,8 @@ fn confound_sentence(analysis: &Analysis, confound: &Confound) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use iosched_experiment::analysis::TrialLength;
     use iosched_experiment::fixture;
-    use iosched_experiment::length::TrialLength;
     use iosched_experiment::objective::Objective;
     use iosched_experiment::schedule::{Next, next};
     use iosched_experiment::trial::Trial;

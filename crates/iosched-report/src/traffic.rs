@@ -93,7 +93,7 @@ impl From<Op> for RequestKind {
 
 impl Traffic {
     /// An empty recording.
-    pub fn new(name: String, format: String) -> Traffic {
+    pub(crate) fn new(name: String, format: String) -> Traffic {
         Traffic {
             name,
             format,
@@ -102,7 +102,7 @@ impl Traffic {
     }
 
     /// Takes the next record in.
-    pub fn take(&mut self, record: &Record) {
+    pub(crate) fn take(&mut self, record: &Record) {
         let clock = record.time.as_nanos();
         let time_ns = clock.saturating_sub(*self.begin_ns.get_or_insert(clock));
         self.length_ns = self.length_ns.max(time_ns);

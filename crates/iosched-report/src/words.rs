@@ -61,7 +61,7 @@ pub(super) fn percent_up(share: f64) -> String {
 }
 
 /// A ratio with three significant digits: `1.62`, `0.954`, `12.3`; near 1 with one more.
-pub fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         _ if !value.is_finite() => "∞".into(),
         a if a >= 1000.0 => ">1000".into(),

@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader};
 
 use flate2::read::GzDecoder;
 use iosched_sim::conform::Report;
-use iosched_sim::conform::multi_queue::{Recording, follow};
+use iosched_sim::conform::multi_queue::{Recording, Until, follow};
 use iosched_sim::scheduler::{Kernel, SchedulerSpec, build_followed, parse_settings};
 use iosched_sim::units::Nanos;
 
@@ -31,7 +31,14 @@ fn follow_at(recording: &Recording, scheduler: &str, phase: Option<Nanos>) -> Re
     };
     let spec = SchedulerSpec::parse(scheduler).unwrap();
     let scheduler = build_followed(&spec, &kernel, &Vec::new()).unwrap();
-    follow(recording, scheduler, &kernel, recording.device()).0
+    follow(
+        Until::End,
+        recording,
+        scheduler,
+        &kernel,
+        recording.device(),
+    )
+    .0
 }
 
 macro_rules! golden {
@@ -126,7 +133,14 @@ fn follow_bfq(recording: &Recording, scheduler: &str, edge_us: u64, initial: &st
     let spec = SchedulerSpec::parse(scheduler).unwrap();
     let initial = parse_settings(initial).unwrap();
     let scheduler = build_followed(&spec, &kernel, &initial).unwrap();
-    follow(recording, scheduler, &kernel, recording.device()).0
+    follow(
+        Until::End,
+        recording,
+        scheduler,
+        &kernel,
+        recording.device(),
+    )
+    .0
 }
 
 macro_rules! bfq {

@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 
 use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::conform::Report;
-use iosched_sim::conform::multi_queue::{Recording, follow};
+use iosched_sim::conform::multi_queue::{Recording, Until, follow};
 use iosched_sim::disk::{self, ModelOptions};
 use iosched_sim::request::{IoPriority, PriorityClass, ProcessId};
 use iosched_sim::scheduler::{Kernel, KernelVersion, SchedulerSpec, build, build_followed};
@@ -425,7 +425,14 @@ fn followed(
     };
     let spec = SchedulerSpec::parse(scheduler).unwrap();
     let scheduler = build_followed(&spec, &kernel, &Vec::new()).unwrap();
-    follow(&recording, scheduler, &kernel, recording.device()).0
+    follow(
+        Until::End,
+        &recording,
+        scheduler,
+        &kernel,
+        recording.device(),
+    )
+    .0
 }
 
 #[test]

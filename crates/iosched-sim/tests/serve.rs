@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use iosched_sim::block_layer::MergeLimits;
 use iosched_sim::conform::Report;
-use iosched_sim::conform::multi_queue::{Recording, follow};
+use iosched_sim::conform::multi_queue::{Recording, Until, follow};
 use iosched_sim::conform::single_queue::Follower;
 use iosched_sim::disk::{self, Command, Completion, DiskOp, ModelOptions};
 use iosched_sim::request::{IoPriority, PriorityClass, ProcessId};
@@ -421,7 +421,14 @@ fn followed(scheduler: &str, settings: &QueueSettings, text: &Text) -> Report {
     if multi_queue {
         let mut recording = Recording::default();
         lines.try_for_each(|line| recording.line(line)).unwrap();
-        follow(&recording, scheduler, &kernel(), recording.device()).0
+        follow(
+            Until::End,
+            &recording,
+            scheduler,
+            &kernel(),
+            recording.device(),
+        )
+        .0
     } else {
         let mut follower = Follower::new(scheduler, settings.limits, depth);
         lines.try_for_each(|line| follower.line(line)).unwrap();

@@ -45,7 +45,7 @@ pub fn interval(values: &[f64], level: f64, resolution: f64) -> Option<Interval>
 }
 
 /// Half the width of the interval after `rounds` observations with standard deviation `sd`.
-pub fn half_width(rounds: usize, sd: f64, level: f64) -> f64 {
+pub(crate) fn half_width(rounds: usize, sd: f64, level: f64) -> f64 {
     let t = critical_t(rounds, level);
     if t.is_infinite() {
         return f64::INFINITY;

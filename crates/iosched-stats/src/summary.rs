@@ -17,7 +17,7 @@ use crate::interval::{Interval, Moments};
 pub(crate) const RESAMPLES: usize = 4000;
 
 /// Fewest values of which a bootstrap is made; below, the interval is `None`.
-pub const FEWEST: usize = 5;
+pub(crate) const FEWEST: usize = 5;
 
 /// Ratios of one arm to the baseline over the rounds, seen robustly.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

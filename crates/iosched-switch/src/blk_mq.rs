@@ -25,7 +25,7 @@ pub enum Module {
 
 impl Module {
     /// As the kernel spells it.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Module::ScsiMod => "scsi_mod",
             Module::DmMod => "dm_mod",

@@ -132,7 +132,7 @@ pub(crate) fn run(args: &RestoreArgs, output: &Output) -> Outcome {
         .collect();
     for (run, leftover) in runs.iter_mut().zip(&leftovers) {
         if !run.still_running {
-            let rest = leftover.undo_rest(&host, parts, &run.undone);
+            let rest = leftover.undo(&host, parts, &run.undone);
             run.undone.extend(rest);
         }
     }

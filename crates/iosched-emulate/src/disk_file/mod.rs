@@ -1,7 +1,7 @@
 //! Disk models as TOML files: whoever knows a drive describes it, and uses it wherever a model's
 //! name is taken.
 //!
-//! [`find`] takes a name or a file, [`parse`] and [`to_toml`] are each other's inverse. Units are part
+//! [`find`] takes a name or a file, `parse` and [`to_toml`] are each other's inverse. Units are part
 //! of the keys' names; `docs/disk-models.md` lists all keys. What cannot be is refused with its line
 //! and column.
 
@@ -115,7 +115,7 @@ fn load(path: &Path) -> Result<Model, DiskFileError> {
 }
 
 /// The model that a text describes; `path` is what errors call it.
-pub fn parse(text: &str, path: &Path) -> Result<Model, DiskFileError> {
+pub(crate) fn parse(text: &str, path: &Path) -> Result<Model, DiskFileError> {
     let failed = |at: Option<Range<usize>>, message: &str| {
         let (line, column) = line_and_column(text, at.map_or(0, |at| at.start));
         DiskFileError::Content {
@@ -131,7 +131,7 @@ pub fn parse(text: &str, path: &Path) -> Result<Model, DiskFileError> {
         .map_err(|wrong| failed(place_of(text, &wrong.key), &wrong.to_string()))
 }
 
-/// The text from which [`parse`] makes this model.
+/// The text from which `parse` makes this model.
 pub fn to_toml(model: &Model) -> String {
     let text = toml::to_string(&keys::File::of(model)).expect("tables come after values");
     let mut folded = String::with_capacity(text.len());

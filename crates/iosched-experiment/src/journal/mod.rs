@@ -295,7 +295,7 @@ impl Journal {
     }
 
     /// Puts the disks back. Those that could not be are tried once more with the rest ([`Journal::undo`]).
-    pub fn undo_disks(&mut self) -> Vec<Undone> {
+    pub(crate) fn undo_disks(&mut self) -> Vec<Undone> {
         let (settled, left) = self.entry.undo_disks(&self.host);
         if !settled.is_empty() {
             self.entry.disks = left;
@@ -314,7 +314,7 @@ impl Journal {
     }
 
     /// The same, but once we are asked to stop, what is left of very many files in our directories stays for `restore`.
-    pub fn undo_until(mut self, stop: &Stop) -> Vec<Undone> {
+    pub(crate) fn undo_until(mut self, stop: &Stop) -> Vec<Undone> {
         self.is_open = false;
         undo_file(&self.host, &self.path, &self.entry, (Parts::All, stop))
     }
@@ -540,7 +540,7 @@ pub(crate) fn put_disks_back_of_dead_runs(host: &Host, disks: &[String]) {
 }
 
 /// The commands of other runs that are alive and do more than wait to put something back.
-pub fn others(host: &Host) -> Vec<String> {
+pub(crate) fn others(host: &Host) -> Vec<String> {
     let us = Owner::this_process(host);
     let others = leftovers(host).into_iter();
     others
@@ -671,13 +671,9 @@ impl Leftover {
 
     /// Puts back what the dead run left, and removes the file when that worked. One command at a time: what another
     /// has put back since the entry was read is not put back again, and may have been changed on purpose by now.
-    pub fn undo(&self, host: &Host, parts: Parts) -> Vec<Undone> {
-        self.undo_rest(host, parts, &[])
-    }
-
-    /// The same after [`Leftover::undo_disks`], which settled these: they are left alone, even where the entry could not
-    /// be written without them.
-    pub fn undo_rest(&self, host: &Host, parts: Parts, settled: &[Undone]) -> Vec<Undone> {
+    ///
+    /// What [`Leftover::undo_disks`] has settled before is left alone, even where the entry could not be written without it.
+    pub fn undo(&self, host: &Host, parts: Parts, settled: &[Undone]) -> Vec<Undone> {
         let is_settled = |disk: &SavedDisk| {
             let mut devices = settled.iter().filter_map(Undone::settled_disk);
             devices.any(|device| device == disk.device)
@@ -1114,7 +1110,7 @@ impl Identity {
     ///
     /// # Errors
     /// One that is there cannot be read.
-    pub fn read(sysfs: &Sysfs, device: &str) -> io::Result<Identity> {
+    pub(crate) fn read(sysfs: &Sysfs, device: &str) -> io::Result<Identity> {
         let diskseq = sysfs.read_or_absent(device, "diskseq")?;
         let size = if diskseq.is_some() {
             None
@@ -1192,7 +1188,7 @@ mod tests {
             RunState::Dead,
             "this /proc knows no such process"
         );
-        let undone = found[0].undo(&host, Parts::All);
+        let undone = found[0].undo(&host, Parts::All, &[]);
         assert!(
             matches!(&undone[..], [Undone::Restored { .. }]),
             "{undone:?}"
@@ -1244,7 +1240,7 @@ mod tests {
         host.sysfs()
             .write("sda", "queue/nr_requests", "32")
             .unwrap();
-        assert_eq!(leftovers(&host)[0].undo(&host, Parts::All), []);
+        assert_eq!(leftovers(&host)[0].undo(&host, Parts::All, &[]), []);
         assert_eq!(host.sysfs().read("sda", "queue/nr_requests").unwrap(), "32");
     }
 
@@ -1254,9 +1250,9 @@ mod tests {
         let host = machine(dir.path());
         killed(Journal::open(&host, &["sda".into()], &[], OwnedResources::default()).unwrap());
         let read = leftovers(&host);
-        leftovers(&host)[0].undo(&host, Parts::All);
+        leftovers(&host)[0].undo(&host, Parts::All, &[]);
         host.sysfs().write("sda", "queue/nr_requests", "8").unwrap(); // and is to stay so
-        assert_eq!(read[0].undo(&host, Parts::All), []);
+        assert_eq!(read[0].undo(&host, Parts::All, &[]), []);
         assert_eq!(host.sysfs().read("sda", "queue/nr_requests").unwrap(), "8");
     }
 
@@ -1412,7 +1408,7 @@ mod tests {
         killed(Journal::open(&host, &["sda".into()], &[], OwnedResources::default()).unwrap());
         host.sysfs().write("sda", "diskseq", "8").unwrap();
         host.sysfs().write("sda", "queue/nr_requests", "8").unwrap();
-        let undone = leftovers(&host)[0].undo(&host, Parts::All);
+        let undone = leftovers(&host)[0].undo(&host, Parts::All, &[]);
         assert_eq!(
             undone,
             [Undone::As(Resolution::Gone {
@@ -1464,7 +1460,7 @@ mod tests {
         };
         killed(Journal::open(&host, &["sda".into()], &[], made).unwrap());
         fs::write(host.proc("sys/kernel/random/boot_id"), "boot-2\n").unwrap();
-        let undone = leftovers(&host)[0].undo(&host, Parts::All);
+        let undone = leftovers(&host)[0].undo(&host, Parts::All, &[]);
         assert!(matches!(
             &undone[..],
             [
@@ -1584,7 +1580,7 @@ mod tests {
         let journal = Journal::open(&host, &["sda".into()], &[], ours).unwrap();
         let path = journal.path().to_owned();
         killed(journal);
-        let undone = leftovers(&host)[0].undo(&host, Parts::All);
+        let undone = leftovers(&host)[0].undo(&host, Parts::All, &[]);
         assert!(
             matches!(
                 &undone[..],

@@ -25,7 +25,7 @@ use super::{Kept, Load, LoadError, Outcome, Turn, Workplace, files, lacks_if_unt
 use crate::objective::Objective;
 
 /// The name of the load, and of its directory on the target.
-pub const NAME: &str = "build";
+pub(crate) const NAME: &str = "build";
 
 /// The settings that it has.
 const KNOWN: &[&str] = &["files", "jobs"];
@@ -120,13 +120,13 @@ impl BuildSettings {
 
 /// The load.
 #[derive(Debug)]
-pub struct Build {
+pub(crate) struct Build {
     settings: BuildSettings,
 }
 
 impl Build {
     /// Makes it of its settings.
-    pub fn new(settings: &BuildSettings) -> Build {
+    pub(crate) fn new(settings: &BuildSettings) -> Build {
         Build {
             settings: settings.clone(),
         }

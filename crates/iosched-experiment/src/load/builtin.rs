@@ -56,7 +56,7 @@ pub const BUILT_IN: &[BuiltIn] = &[
 ];
 
 /// The built-in load of this name.
-pub fn find(name: &str) -> Option<&'static BuiltIn> {
+pub(crate) fn find(name: &str) -> Option<&'static BuiltIn> {
     BUILT_IN.iter().find(|load| load.name == name)
 }
 

@@ -25,14 +25,14 @@ const LONGEST: Duration = Duration::from_secs(3600);
 const SHOWN_LINES: usize = 3;
 
 /// The variable that names the target: a directory or a device.
-pub const TARGET: &str = "IOSCHED_TARGET";
+pub(crate) const TARGET: &str = "IOSCHED_TARGET";
 /// The variable that names a directory on the target that is removed after the run; none with a
 /// raw device.
 pub(crate) const SCRATCH: &str = "IOSCHED_SCRATCH";
 /// The variable with the arm: `bfq:low_latency=0`. Not there in the set-up, as those below.
-pub const ARM: &str = "IOSCHED_ARM";
+pub(crate) const ARM: &str = "IOSCHED_ARM";
 /// The variable with the arm's scheduler: `bfq`.
-pub const SCHEDULER: &str = "IOSCHED_SCHEDULER";
+pub(crate) const SCHEDULER: &str = "IOSCHED_SCHEDULER";
 /// The variable with the round, counted from 1.
 pub(crate) const ROUND: &str = "IOSCHED_ROUND";
 /// The variable with a number that is the same for all arms of a round, and for no two rounds.
@@ -68,7 +68,6 @@ pub enum Metric {
 
 /// Why a command cannot be a load.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum CommandSpecError {
     #[error("cannot read the command {line:?}: {cause}")]
     Line {
@@ -104,7 +103,6 @@ impl Failure for CommandSpecError {
 
 /// Why a command gave no number.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum CommandError {
     /// It is not there, hung, or we were interrupted.
     #[error(transparent)]
@@ -188,7 +186,7 @@ impl Failure for CommandError {
 
 impl CommandSettings {
     /// A name for the load: the program's.
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         let line = self.line.trim_start();
         if line.starts_with(SHELL) {
             return "sh".into();
@@ -248,7 +246,7 @@ fn check_line(line: &str) -> Result<(), CommandError> {
 
 /// A program as a load.
 #[derive(Debug)]
-pub struct CommandLoad {
+pub(crate) struct CommandLoad {
     settings: CommandSettings,
     pattern: Option<Regex>,
     has_worked: bool,
@@ -256,7 +254,7 @@ pub struct CommandLoad {
 
 impl CommandLoad {
     /// Checks the command lines and the regular expression.
-    pub fn new(settings: &CommandSettings) -> Result<CommandLoad, CommandSpecError> {
+    pub(crate) fn new(settings: &CommandSettings) -> Result<CommandLoad, CommandSpecError> {
         let CommandSettings {
             line,
             setup,

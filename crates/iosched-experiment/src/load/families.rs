@@ -13,7 +13,7 @@ use crate::objective::Objective;
 
 /// A load of a family.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Member {
+pub(crate) struct Member {
     /// Its name in the plan.
     pub name: String,
     /// The name of its test in the sweep's log, where that is another.
@@ -32,7 +32,7 @@ pub struct Member {
 
 /// What a member of a family is.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Work {
+pub(crate) enum Work {
     /// A job file that runs for a time.
     Timed(&'static str),
     /// A job file with an end.
@@ -51,7 +51,10 @@ const DATABASE: [&str; 4] = [
 
 /// The members that the user means; `None` if this is no family. `buffer` is that of the drive, where
 /// it is known.
-pub fn read(text: &str, buffer: Option<&Buffer>) -> Option<Result<Vec<Member>, SettingError>> {
+pub(crate) fn read(
+    text: &str,
+    buffer: Option<&Buffer>,
+) -> Option<Result<Vec<Member>, SettingError>> {
     let (family, settings) = text.split_once(':').unwrap_or((text, ""));
     Some(match family {
         "five-tests" => five_tests(settings, buffer),
@@ -63,7 +66,7 @@ pub fn read(text: &str, buffer: Option<&Buffer>) -> Option<Result<Vec<Member>, S
 }
 
 /// How many rounds the sweep is to have, if one of the loads says so: it calls them runs.
-pub fn runs(loads: &[String]) -> Option<u32> {
+pub(crate) fn runs(loads: &[String]) -> Option<u32> {
     let settings = loads
         .iter()
         .filter_map(|load| load.strip_prefix("five-tests:"));

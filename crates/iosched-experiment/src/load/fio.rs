@@ -6,7 +6,7 @@
 //!
 //! **The end.** When a worker's time is over, fio waits for all that it has under way, and takes them as done when the last
 //! one is (`do_io` in backend.c): their latencies are too long. fio is asked to print what it has counted shortly before, too
-//! (`--status-interval`), and percentiles are those of what was completed until then ([`CountedWindow`]). Rates and means are those of
+//! (`--status-interval`), and percentiles are those of what was completed until then (`CountedWindow`). Rates and means are those of
 //! all: the drain makes up for the beginning, when nothing can have been completed yet (docs/statistics.md).
 //!
 //! Older versions: 3.x before 3.11 shows the bins below `clat_ns`; 2.x counts bytes in KiB and times in µs, and has bins of
@@ -127,7 +127,7 @@ fn numbers(version: &str) -> Option<(u32, u32)> {
 
 /// How fio is run.
 #[derive(Debug, Clone, Copy)]
-pub struct Running<'a> {
+pub(crate) struct Running<'a> {
     /// How long the load lasts by its own words.
     pub duration: Duration,
     /// fio's own guard against writes, beside our check of the job file.
@@ -144,7 +144,7 @@ pub struct Running<'a> {
 
 /// What fio measured.
 #[derive(Debug)]
-pub struct Measurement {
+pub(crate) struct Measurement {
     /// What each job did.
     pub jobs: Vec<JobResult>,
     /// How long the job took that ended last, by fio's clock: its start and end are not in it.
@@ -154,7 +154,7 @@ pub struct Measurement {
 }
 
 /// Runs a composed job file. `tick` is called while it runs.
-pub fn run(
+pub(crate) fn run(
     job_file: &str,
     running: &Running<'_>,
     tick: &mut dyn FnMut(Duration),

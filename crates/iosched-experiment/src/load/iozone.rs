@@ -87,7 +87,6 @@ pub struct IozoneSettings {
 
 /// Why iozone gave no result.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum IozoneError {
     /// It is not there, hung, or we were interrupted.
     #[error(transparent)]
@@ -139,25 +138,25 @@ impl Failure for IozoneError {
 }
 
 /// True if it is on PATH.
-pub fn is_installed() -> bool {
+pub(crate) fn is_installed() -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|place| place.join(PROGRAM).is_file())
 }
 
 /// True if it can work with records of this size.
-pub fn takes(record: u64) -> bool {
+pub(crate) fn takes(record: u64) -> bool {
     record.is_multiple_of(PAGE) && record <= LARGEST_RECORD
 }
 
 /// A test, and iozone to run it.
 #[derive(Debug)]
-pub struct IozoneLoad {
+pub(crate) struct IozoneLoad {
     settings: IozoneSettings,
 }
 
 impl IozoneLoad {
     /// The load of these settings.
-    pub fn new(settings: &IozoneSettings) -> IozoneLoad {
+    pub(crate) fn new(settings: &IozoneSettings) -> IozoneLoad {
         IozoneLoad {
             settings: settings.clone(),
         }

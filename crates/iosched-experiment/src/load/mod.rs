@@ -1,23 +1,23 @@
 //! Loads: what a trial runs.
 //!
 //! A [`Spec`] is what plan and record know of a load: data, from which the load can be made again.
-//! `Spec::open` makes the [`Load`] itself, which answers the planner's questions (does it write,
+//! `Spec::open` makes the `Load` itself, which answers the planner's questions (does it write,
 //! how long does it take, which numbers has it?) and does the work: once before the first trial,
 //! before each trial, the trial, and the end.
 //!
-//! - `job_file`: a fio job file, one of the [`builtin`] ones or the user's own; [`fio_job`] reads
+//! - `job_file`: a fio job file, one of the [`builtin`] ones or the user's own; `fio_job` reads
 //!   and checks it, [`fio`] runs it
-//! - [`command`]: any program, its time or a number that it prints; [`words`] cuts its command line
-//! - [`simulated`]: the same job files, run by the simulator over a disk model; [`scenario`]: loads that start
+//! - `command`: any program, its time or a number that it prints; `words` cuts its command line
+//! - [`simulated`]: the same job files, run by the simulator over a disk model; `scenario`: loads that start
 //!   programs or work on files, for the simulator
 //! - [`pgbench`]: PostgreSQL with a database of our own
 //! - `fixed_work`: a job file with an end, judged by its time; [`families`] makes those of the
 //!   sweep, the document server and the database server
-//! - [`responsiveness`]: how long a program takes to start beside readers and writers
-//! - [`desktop`]: starts, a video, a package, a browser and small reads beside a copy
-//! - [`build`]: many small files read and written by several processes
-//! - [`iozone`]: the sweep's tests by the program that it was made with
-//! - [`settings`]: what stands after a load's name
+//! - `responsiveness`: how long a program takes to start beside readers and writers
+//! - `desktop`: starts, a video, a package, a browser and small reads beside a copy
+//! - `build`: many small files read and written by several processes
+//! - `iozone`: the sweep's tests by the program that it was made with
+//! - `settings`: what stands after a load's name
 //! - `files`: what we do to a load's files, with the rights of its user
 
 use std::collections::BTreeMap;
@@ -34,22 +34,22 @@ use crate::measure::Measured;
 use crate::metrics::{JobResult, Metrics};
 use crate::objective::Objective;
 
-pub mod build;
+pub(crate) mod build;
 pub mod builtin;
-pub mod command;
-pub mod desktop;
+pub(crate) mod command;
+pub(crate) mod desktop;
 pub mod families;
 pub mod fio;
-pub mod fio_job;
+pub(crate) mod fio_job;
 mod fixed_work;
-pub mod iozone;
+pub(crate) mod iozone;
 mod job_file;
 pub mod pgbench;
-pub mod responsiveness;
-pub mod scenario;
-pub mod settings;
+pub(crate) mod responsiveness;
+pub(crate) mod scenario;
+pub(crate) mod settings;
 pub mod simulated;
-pub mod words;
+pub(crate) mod words;
 
 pub(crate) mod files;
 
@@ -166,7 +166,7 @@ impl Spec {
 
 /// Where a load works, and under which conditions. The same for all its trials.
 #[derive(Debug, Clone, Copy)]
-pub struct Workplace<'a> {
+pub(crate) struct Workplace<'a> {
     /// A device, a file, or a directory of our own.
     pub place: &'a JobTarget,
     /// Whose rights it has, and where its processes are kept together.
@@ -208,7 +208,7 @@ impl Workplace<'_> {
 
 /// Which trial it is.
 #[derive(Debug, Clone, Copy)]
-pub struct Turn<'a> {
+pub(crate) struct Turn<'a> {
     /// The scheduler with its tunables.
     pub arm: &'a Arm,
     /// What the arm is called.
@@ -221,7 +221,7 @@ pub struct Turn<'a> {
 
 /// What a load gave in one trial.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// What each of its workers saw; empty for a load that does not count its own I/O.
     pub jobs: Vec<JobResult>,
     /// True if these workers are only a part of the load: then rates are those of the disk.
@@ -252,7 +252,7 @@ impl Outcome {
 
 /// Files that a load keeps in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub(crate) struct Kept {
     /// Other loads that keep files of this name keep the same ones; none if they are this load's own.
     pub name: Option<String>,
     /// How much they take.
@@ -305,7 +305,7 @@ impl OutsideResource {
 ///
 /// Of the actions only `run` must be there. An error in one of them makes the trial void, unless
 /// `LoadError::ends_the_run`.
-pub trait Load {
+pub(crate) trait Load {
     /// True if it writes to a raw device, or to the file that is the target, or may, as far as is known.
     fn writes(&self) -> bool {
         true

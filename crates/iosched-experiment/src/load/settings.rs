@@ -13,7 +13,6 @@ const SECOND: u64 = 1_000_000_000;
 
 /// Why a load's settings cannot be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum SettingError {
     /// Not `name=value`.
     #[error("{load}: {text:?} is not a setting")]
@@ -58,7 +57,7 @@ impl Failure for SettingError {
 
 /// The settings of one load, each to be taken once.
 #[derive(Debug)]
-pub struct GivenSettings<'a> {
+pub(crate) struct GivenSettings<'a> {
     load: &'a str,
     values: BTreeMap<&'a str, &'a str>,
 }

@@ -158,7 +158,7 @@ pub(crate) fn check_arm(arm: &Arm, disk: &SimulatedDisk) -> Result<(), Simulatio
 
 /// A job file that runs in virtual time over a disk model.
 #[derive(Debug)]
-pub struct SimulatedLoad {
+pub(crate) struct SimulatedLoad {
     file: JobFile,
     jobs: Vec<Job>,
     disk: SimulatedDisk,
@@ -166,7 +166,7 @@ pub struct SimulatedLoad {
 
 impl SimulatedLoad {
     /// Reads and checks job file and disk. `name` is what errors call the load.
-    pub fn new(
+    pub(crate) fn new(
         name: &str,
         text: &str,
         disk: &SimulatedDisk,

@@ -16,7 +16,7 @@ pub enum WordsError {
 
 /// Cuts at blanks. Between `'` everything stands for itself; between `"` a backslash before `"` or
 /// `\` takes its meaning away; outside, a backslash does so before anything. Nothing is expanded.
-pub fn split(text: &str) -> Result<Vec<String>, WordsError> {
+pub(crate) fn split(text: &str) -> Result<Vec<String>, WordsError> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut characters = text.chars().peekable();

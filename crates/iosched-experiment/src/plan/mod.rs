@@ -249,7 +249,7 @@ pub struct PlannedLoad {
     /// `None`: they are of all accesses, also of those that end later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted_s: Option<f64>,
-    /// From the second round on its trials run for as long as those before ask for ([`crate::length`]); `runtime_s` is that of the first.
+    /// From the second round on its trials run for as long as those before ask for (`crate::length`); `runtime_s` is that of the first.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_runtime_auto: bool,
     /// Its trials wait until it has become steady.

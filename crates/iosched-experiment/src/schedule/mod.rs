@@ -293,7 +293,7 @@ impl<'a> RunProgress<'a> {
     }
 
     /// How long the next trials of a load run, where that is chosen as the run goes on.
-    pub fn runtime(&self, load: usize) -> Option<Duration> {
+    pub(crate) fn runtime(&self, load: usize) -> Option<Duration> {
         self.lengths[load].map(seconds)
     }
 

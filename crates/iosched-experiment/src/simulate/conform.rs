@@ -619,7 +619,7 @@ fn multi_queue(
     device.attachment = settings.attachment.unwrap_or(device.attachment);
     let start = Start::of(before, told);
     let (report, left, phase) = best_phase(&settings, |settings, until| {
-        Ok::<_, ConformError>(multi_queue::follow_until(
+        Ok::<_, ConformError>(multi_queue::follow(
             until,
             &recording,
             scheduler_with(before, settings, &start.values),

@@ -54,7 +54,7 @@ impl Failure for FileError {
 
 /// Opens a file and decompresses it on the way: gzip and Zstandard are recognised by their first
 /// bytes.
-pub fn open(path: &Path) -> Result<Box<dyn BufRead + Send>, FileError> {
+pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead + Send>, FileError> {
     let failed = |cause| FileError::Open {
         path: path.to_owned(),
         cause,

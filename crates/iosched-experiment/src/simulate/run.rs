@@ -62,7 +62,7 @@ impl Load {
     }
 
     /// What the user calls it.
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         match self {
             Load::BuiltIn(load) => load.name.to_owned(),
             Load::Scenario(scenario) => scenario.name().to_owned(),

@@ -91,7 +91,7 @@ pub struct SchedulerRequest {
 
 /// Settings, checked: a scheduler can be made from them as often as needed.
 #[derive(Debug, Clone)]
-pub struct Checked {
+pub(crate) struct Checked {
     /// The scheduler with all that is set.
     pub spec: SchedulerSpec,
     /// HZ and rotational.
@@ -112,7 +112,7 @@ pub struct Checked {
 
 impl Checked {
     /// Looks at everything that is wanted.
-    pub fn new(wanted: &SchedulerRequest) -> Result<Checked, SettingsError> {
+    pub(crate) fn new(wanted: &SchedulerRequest) -> Result<Checked, SettingsError> {
         let mut spec = SchedulerSpec::parse(&wanted.scheduler)?;
         let info = scheduler::info(&spec.name)?;
         let mut kernel = spec.usual_kernel()?;

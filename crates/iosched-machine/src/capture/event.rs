@@ -36,7 +36,7 @@ pub(super) const EXIT_EVENT: &str = "sched_process_exit";
 
 /// Reads the records of one tracing instance.
 #[derive(Debug, Clone, Default)]
-pub struct Decoder {
+pub(crate) struct Decoder {
     kinds: Vec<EventLayout>,
     is_nameless: bool,
 }

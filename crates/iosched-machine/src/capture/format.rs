@@ -5,7 +5,6 @@
 
 /// Why a description cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum FormatError {
     #[error("{what} has no {field}")]
     Missing { what: String, field: &'static str },
@@ -38,7 +37,7 @@ enum Kept {
 
 /// A field of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Field {
+pub(crate) struct Field {
     offset: usize,
     size: usize,
     signed: bool,
@@ -171,7 +170,7 @@ fn fields(what: &str, text: &str) -> Result<Vec<(String, Field)>, FormatError> {
 
 /// The layout of a page of the ring buffer (`events/header_page`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PageFormat {
+pub(crate) struct PageFormat {
     pub(super) timestamp: Field,
     pub(super) commit: Field,
     /// Where records begin.
@@ -207,7 +206,7 @@ impl PageFormat {
 
 /// The header of a record in a page (`events/header_event`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HeaderFormat {
+pub(crate) struct HeaderFormat {
     pub(super) type_bits: u32,
     pub(super) delta_bits: u32,
     pub(super) padding: u32,

@@ -30,8 +30,8 @@
 //! ```
 
 pub(crate) mod event;
-pub mod format;
-pub mod page;
+pub(crate) mod format;
+pub(crate) mod page;
 mod recorder;
 mod tracefs;
 mod waits;
@@ -39,7 +39,6 @@ mod waits;
 use std::io;
 use std::path::PathBuf;
 
-pub use self::event::Decoder;
 pub use self::recorder::{Losses, Recorder};
 pub use self::waits::{Took, Waits};
 use crate::failure::{Failure, exit};

@@ -17,7 +17,6 @@ const STAMP_BITS: u32 = 59;
 
 /// Why a page cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum PageError {
     /// It is shorter than its header, or than it says.
     #[error("a page of {length} bytes says that it holds {said}")]
@@ -28,7 +27,7 @@ pub enum PageError {
 
 /// A record: an event as the kernel wrote it down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Raw<'a> {
+pub(crate) struct Raw<'a> {
     /// When, in nanoseconds of the trace's clock.
     pub time_ns: u64,
     /// Its fields.
@@ -37,7 +36,7 @@ pub struct Raw<'a> {
 
 /// The records of a page, one after the other.
 #[derive(Debug, Clone)]
-pub struct Page<'a> {
+pub(crate) struct Page<'a> {
     header: HeaderFormat,
     data: &'a [u8],
     at: usize,
@@ -47,7 +46,7 @@ pub struct Page<'a> {
 
 impl<'a> Page<'a> {
     /// Looks at the page's header.
-    pub fn new(
+    pub(crate) fn new(
         bytes: &'a [u8],
         format: &PageFormat,
         header: HeaderFormat,

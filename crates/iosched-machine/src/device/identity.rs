@@ -78,7 +78,7 @@ pub struct BackingFile {
 
 /// What became of a device that was known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Recognition {
+pub(crate) enum Recognition {
     /// It is the same.
     Same,
     /// It is another one: in what they differ.
@@ -89,7 +89,7 @@ pub enum Recognition {
 
 impl Identity {
     /// Of a device of this machine.
-    pub fn of(host: &Host, device: &Device) -> Identity {
+    pub(crate) fn of(host: &Host, device: &Device) -> Identity {
         let whole = match &device.disk {
             Some(disk) => Device::read(host, disk).ok(),
             None => None,

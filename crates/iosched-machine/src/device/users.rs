@@ -91,7 +91,7 @@ pub struct Usage {
 
 impl Usage {
     /// Reads mounts, swap and loop devices. What cannot be read has no users.
-    pub fn read(host: &Host) -> Usage {
+    pub(crate) fn read(host: &Host) -> Usage {
         let sysfs = host.sysfs();
         let loops: Vec<Device> = sysfs
             .block_devices()

@@ -1,12 +1,12 @@
 //! What each disk should have, said without measuring: from what was measured on this machine before, from what other
-//! machines measured of such drives ([`elsewhere`]), and from [`rules`] of thumb. Nothing is changed.
+//! machines measured of such drives ([`elsewhere`]), and from `rules` of thumb. Nothing is changed.
 //!
 //! The answers are kept apart, because they are worth different things: a measurement here holds for this disk under its
 //! load, one elsewhere for drives that are alike, with a prediction interval; a rule of thumb is what others say of such
 //! disks. What simulations say ([`simulated`]) stands beside them and decides nothing.
 
 pub mod elsewhere;
-pub mod rules;
+pub(crate) mod rules;
 pub mod simulated;
 
 use std::collections::{BTreeMap, HashMap};
@@ -25,7 +25,8 @@ pub use iosched_evidence::load_class::LoadClass;
 
 use self::elsewhere::Elsewhere;
 pub use self::elsewhere::Evidence;
-pub use self::rules::{Rule, Says, Seen, Source};
+pub use self::rules::Source;
+pub(crate) use self::rules::{Rule, Says, Seen};
 use self::simulated::Simulated;
 use crate::policy::evidence::{self, Stale};
 use crate::policy::file::{self, Policy};

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 /// What a rule says for a load class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Says {
+pub(crate) enum Says {
     /// Take this one.
     Take(&'static str),
     /// Take no other: with another one, writes fail.
@@ -35,7 +35,7 @@ pub struct Source {
 
 /// A rule of thumb.
 #[derive(Debug)]
-pub struct Rule {
+pub(crate) struct Rule {
     /// What it is called in `--json` and in docs/advice.md.
     pub name: &'static str,
     /// For which disks.
@@ -55,7 +55,7 @@ pub struct Rule {
 
 /// What is known of a disk without measuring.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen<'a> {
+pub(crate) struct Seen<'a> {
     /// As sysfs describes it.
     pub device: &'a Device,
     /// Version of the kernel.
@@ -64,7 +64,7 @@ pub struct Seen<'a> {
 
 impl Rule {
     /// The rule for a disk.
-    pub fn of(seen: &Seen<'_>) -> &'static Rule {
+    pub(crate) fn of(seen: &Seen<'_>) -> &'static Rule {
         let rule = RULES.iter().find(|rule| (rule.holds)(seen));
         rule.expect("the last rule holds for every disk")
     }
@@ -130,7 +130,7 @@ const ZONE_PLUGS: Source = Source {
 };
 
 /// All rules, in the order in which they are asked.
-pub static RULES: &[Rule] = &[
+pub(crate) static RULES: &[Rule] = &[
     Rule {
         name: "zoned-write-order",
         of: "zoned disks, Linux 4.16 to 6.9",

@@ -226,7 +226,7 @@ impl Failure for HistoryError {
 
 /// A change that is being made.
 #[derive(Debug)]
-pub struct Change {
+pub(crate) struct Change {
     path: PathBuf,
     entry: Entry,
 }
@@ -257,7 +257,7 @@ fn refuse_links(host: &Host) -> io::Result<()> {
 
 /// Writes down a change of disks alone that was just made. A loop device counts as a disk until it is detached:
 /// its `diskseq` tells it from the next one of its name.
-pub fn remember(
+pub(crate) fn remember(
     turn: &Turn,
     why: Option<String>,
     changed: Vec<(SavedDisk, QueueState)>,

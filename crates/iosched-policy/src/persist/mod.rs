@@ -1,12 +1,12 @@
 //! Making a choice last over reboots.
 //!
-//! - [`tuned`]: a profile of TuneD that agrees with our rules
+//! - `tuned`: a profile of TuneD that agrees with our rules
 //! - [`choice`]: from "this disk, that scheduler" to rules of the policy
-//! - [`from_policy`]: all files that are made from a policy
+//! - `from_policy`: all files that are made from a policy
 //! - [`deploy`]: all of it together: planned, shown, done, read back, taken back if it does not hold
 
 pub mod choice;
 pub mod deploy;
-pub mod error;
-pub mod from_policy;
-pub mod tuned;
+pub(crate) mod error;
+pub(crate) mod from_policy;
+pub(crate) mod tuned;

@@ -18,7 +18,11 @@ use crate::system_config::tuned::{PROFILE, path, regex};
 const ACTIVE: &str = "/etc/tuned/active_profile";
 
 /// What must change in TuneD's files; with `wish`, although the active profile does not disagree.
-pub fn files(host: &Host, wanted: &[WantedDisk], wish: bool) -> Result<Vec<FileChange>, FileError> {
+pub(crate) fn files(
+    host: &Host,
+    wanted: &[WantedDisk],
+    wish: bool,
+) -> Result<Vec<FileChange>, FileError> {
     let Some(active) = files::read(host, Path::new(ACTIVE))? else {
         return Ok(Vec::new());
     };

@@ -35,7 +35,7 @@ pub struct Deviation {
 }
 
 /// The order in which rules are asked: those that name a disk before those for a sort of disks.
-pub fn order(policy: &Policy) -> Vec<usize> {
+pub(crate) fn order(policy: &Policy) -> Vec<usize> {
     let mut order: Vec<usize> = (0..policy.rules.len()).collect();
     order.sort_by_key(|&index| !policy.rules[index].matching.is_of_identity());
     order
@@ -153,7 +153,11 @@ impl WantedDisk {
 }
 
 /// What of a disk is not as an arm wants it.
-pub fn deviations(sysfs: &Sysfs, device: &str, arm: &Arm) -> Result<Vec<Deviation>, SwitchError> {
+pub(crate) fn deviations(
+    sysfs: &Sysfs,
+    device: &str,
+    arm: &Arm,
+) -> Result<Vec<Deviation>, SwitchError> {
     let active = switch::active(sysfs, device)?;
     if active != arm.scheduler {
         return Ok(vec![Deviation {

@@ -58,7 +58,7 @@ impl Properties {
     ///
     /// # Errors
     /// There is one, and it cannot be read.
-    pub fn read(host: &Host, device: &Device) -> io::Result<Properties> {
+    pub(crate) fn read(host: &Host, device: &Device) -> io::Result<Properties> {
         let file = host.run(&format!("udev/data/b{}", device.number));
         match regular_file::read(file) {
             Ok(bytes) => Ok(Properties::parse(&String::from_utf8_lossy(&bytes))),

@@ -51,7 +51,7 @@ pub struct Axis {
 }
 
 /// A place of an axis with its name.
-pub type Tick = (f64, String);
+pub(crate) type Tick = (f64, String);
 
 /// How values lie along an axis.
 #[derive(Debug, Clone, PartialEq)]
@@ -138,7 +138,7 @@ pub enum Mark {
 
 impl Axis {
     /// An axis with this title and scale.
-    pub fn new(title: impl Into<String>, scale: Scale) -> Axis {
+    pub(crate) fn new(title: impl Into<String>, scale: Scale) -> Axis {
         Axis {
             title: title.into(),
             scale,
@@ -154,7 +154,7 @@ impl Axis {
     }
 
     /// Names from top to bottom, at 0, -1, -2, …
-    pub fn names<'a>(names: impl IntoIterator<Item = &'a str>) -> Axis {
+    pub(crate) fn names<'a>(names: impl IntoIterator<Item = &'a str>) -> Axis {
         let places = names.into_iter().enumerate();
         let places = places.map(|(index, name)| (-(index as f64), name.to_owned()));
         Axis::new("", Scale::Named(places.collect()))
@@ -163,7 +163,7 @@ impl Axis {
 
 impl Point {
     /// A point without an interval.
-    pub fn new(x: f64, y: f64, words: impl Into<String>) -> Point {
+    pub(crate) fn new(x: f64, y: f64, words: impl Into<String>) -> Point {
         Point {
             x,
             y,
@@ -222,7 +222,7 @@ impl Chart {
     }
 
     /// `trials 1-13, 15`, or nothing.
-    pub fn source(&self) -> String {
+    pub(crate) fn source(&self) -> String {
         let mut numbers = self.trials.clone();
         numbers.sort_unstable();
         numbers.dedup();

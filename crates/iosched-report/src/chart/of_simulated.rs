@@ -149,7 +149,7 @@ fn latency(simulated: &Simulated) -> Chart {
 }
 
 /// The recordings by their paths, without the folders that all of them are in.
-pub fn names(conformances: &[Conformance]) -> Vec<String> {
+pub(crate) fn names(conformances: &[Conformance]) -> Vec<String> {
     let traces = conformances.iter().map(|one| one.trace.as_str());
     without_common_folders(&traces.collect::<Vec<_>>())
 }

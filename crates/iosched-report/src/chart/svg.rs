@@ -52,7 +52,7 @@ pub fn file(chart: &Chart) -> String {
 
 /// How wide the drawing of a chart in the page is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Width {
+pub(crate) enum Width {
     /// Half of the page on a desk.
     Wide,
     /// A phone, or one of three columns.
@@ -60,7 +60,7 @@ pub enum Width {
 }
 
 /// A part of a page, which has the title, the legend and the paper.
-pub fn inline(chart: &Chart, width: Width) -> String {
+pub(crate) fn inline(chart: &Chart, width: Width) -> String {
     let (format, class) = match width {
         Width::Wide => (Format::WIDE, "wide"),
         Width::Narrow => (Format::NARROW, "narrow"),

@@ -7,7 +7,7 @@
 use crate::random::Random;
 use crate::units::Nanos;
 
-/// The times at [`WorkerDelay::PERCENT`]; between them it is as likely everywhere.
+/// The times at `WorkerDelay::PERCENT`; between them it is as likely everywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkerDelay {
     /// Of 100 times so many are at most as long.
@@ -16,7 +16,7 @@ pub struct WorkerDelay {
 
 impl WorkerDelay {
     /// At which parts of all times the quantiles are.
-    pub const PERCENT: [u64; 6] = [0, 25, 50, 75, 90, 100];
+    pub(crate) const PERCENT: [u64; 6] = [0, 25, 50, 75, 90, 100];
 
     /// The queue is run within the completion.
     pub const ZERO: WorkerDelay = WorkerDelay {
@@ -26,7 +26,7 @@ impl WorkerDelay {
     /// Around an emulated disk: from a completion while requests waited and the disk was full until the worker issued the
     /// next, medians of the quantiles of 33 recordings of bfq on Linux 6.18 with two processors (*think-time*,
     /// *stream-and-random*), where it was the first. On a busy machine it takes milliseconds now and then: cut off.
-    pub const EMULATED: WorkerDelay = WorkerDelay {
+    pub(crate) const EMULATED: WorkerDelay = WorkerDelay {
         quantiles: [
             Nanos::from_micros(3),
             Nanos::from_micros(8),

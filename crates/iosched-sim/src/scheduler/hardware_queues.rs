@@ -22,7 +22,7 @@ impl HardwareQueues {
     }
 
     /// How many there are.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.queues
     }
 

@@ -29,7 +29,7 @@ use device::Device;
 use host::{Host, ServedEvent};
 
 /// Processes that are told apart at a time, process 0 among them.
-pub const MOST_PROCESSES: usize = 1024;
+pub(crate) const MOST_PROCESSES: usize = 1024;
 
 /// What a served block layer is like.
 #[derive(Debug, Clone, Copy)]

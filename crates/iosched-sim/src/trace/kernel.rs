@@ -99,7 +99,7 @@ impl Reader {
     }
 
     /// Lines read.
-    pub fn lines(&self) -> u64 {
+    pub(crate) fn lines(&self) -> u64 {
         self.fields.line
     }
 

@@ -65,7 +65,7 @@ impl<R: Read> Records<R> {
     }
 
     /// Records given.
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.count
     }
 

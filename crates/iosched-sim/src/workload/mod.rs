@@ -1,7 +1,7 @@
 //! Loads: what processes ask of a disk.
 //!
 //! [`fio_job`] reads the field's own description, a fio job file, as far as it can be simulated.
-//! [`Stream`] turns a job into one access after the other. [`replay`] is for accesses that were recorded;
+//! `Stream` turns a job into one access after the other. [`replay`] is for accesses that were recorded;
 //! [`recorded`] makes closed loops of them.
 
 mod distribution;
@@ -15,7 +15,7 @@ mod stream;
 pub use distribution::Distribution;
 pub use playback::{FRAME_BYTES, Playback};
 pub use sizes::Sizes;
-pub use stream::Stream;
+pub(crate) use stream::Stream;
 
 use std::sync::Arc;
 

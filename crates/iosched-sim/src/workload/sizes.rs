@@ -42,7 +42,7 @@ impl Sizes {
     }
 
     /// The longest.
-    pub fn most(&self) -> Sectors {
+    pub(crate) fn most(&self) -> Sectors {
         self.all().max().expect("there is one")
     }
 

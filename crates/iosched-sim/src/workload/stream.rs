@@ -9,7 +9,7 @@ use crate::units::{Sector, Sectors};
 
 /// The accesses of a job, one after the other, as chance has it.
 #[derive(Debug, Clone)]
-pub struct Stream {
+pub(crate) struct Stream {
     places: Random,
     kinds: Random,
     sizes: Random,
@@ -52,7 +52,7 @@ impl Stream {
 
     /// The next access, which is to do this.
     #[inline]
-    pub fn next(&mut self, job: &Job, op: Op) -> Access {
+    pub(crate) fn next(&mut self, job: &Job, op: Op) -> Access {
         let sizes = job.sizes(op);
         let length = sizes.draw(&mut self.sizes);
         let start = match job.pattern {

@@ -32,7 +32,7 @@ use crate::objective::Objective;
 pub(super) use self::activity::{BETWEEN_COMMITS, BETWEEN_READS, CHUNK, FILES_OF_A_PACKAGE, PAGE};
 
 /// The name of the load, and of its directory on the target.
-pub const NAME: &str = "desktop";
+pub(crate) const NAME: &str = "desktop";
 
 /// The settings that it has.
 const KNOWN: &[&str] = &["starts", "seconds", "size"];
@@ -95,7 +95,7 @@ impl DesktopSettings {
 
 /// The load.
 #[derive(Debug)]
-pub struct Desktop {
+pub(crate) struct Desktop {
     settings: DesktopSettings,
     program: Option<Program>,
 }
@@ -120,7 +120,7 @@ struct Files {
 
 impl Desktop {
     /// Makes it of its settings.
-    pub fn new(settings: &DesktopSettings) -> Desktop {
+    pub(crate) fn new(settings: &DesktopSettings) -> Desktop {
         Desktop {
             settings: settings.clone(),
             program: None,

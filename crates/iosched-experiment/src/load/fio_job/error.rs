@@ -4,7 +4,6 @@ use iosched_machine::failure::{Failure, exit};
 
 /// Why a job file cannot be a load.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum JobFileError {
     /// A line that is neither a section, an option nor a comment.
     #[error("{file}:{line}: cannot read {text:?}: {cause}")]

@@ -26,11 +26,11 @@ mod error;
 mod read;
 mod room;
 
-pub use error::JobFileError;
+pub(crate) use error::JobFileError;
 
 /// A job file whose every option may be run against a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JobFile {
+pub(crate) struct JobFile {
     jobs: Vec<Job>,
 }
 
@@ -51,7 +51,7 @@ struct Assignment {
 
 /// Where a composed job file sends its I/O.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum JobTarget {
+pub(crate) enum JobTarget {
     /// One block device or existing file, shared by all jobs.
     Path(String),
     /// A directory of our own, in which fio makes one file per job of the given size in bytes
@@ -66,7 +66,7 @@ pub enum JobTarget {
 
 /// What `JobFile::compose` puts into each job, over whatever the file says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TrialSettings {
+pub(crate) struct TrialSettings {
     /// Where the I/O goes.
     pub place: JobTarget,
     /// Run time of each job; `None` keeps what the file says.
@@ -88,7 +88,7 @@ const MOST_ACCOUNTED: u64 = 64;
 
 /// What of a trial percentiles are of: fio prints an account at its end, while the load still runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CountedWindow {
+pub(crate) struct CountedWindow {
     /// Time before counting starts.
     pub ramp: Duration,
     /// How long is counted.

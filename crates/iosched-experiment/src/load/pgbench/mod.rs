@@ -205,7 +205,7 @@ trait Database: std::fmt::Debug {
 
 /// pgbench, and a database for it.
 #[derive(Debug)]
-pub struct PgbenchLoad {
+pub(crate) struct PgbenchLoad {
     settings: PgbenchSettings,
     database: Option<Box<dyn Database>>,
     /// What is, or will be, on an external server.
@@ -214,7 +214,7 @@ pub struct PgbenchLoad {
 
 impl PgbenchLoad {
     /// Checks the settings.
-    pub fn new(settings: &PgbenchSettings) -> Result<PgbenchLoad, PgbenchSpecError> {
+    pub(crate) fn new(settings: &PgbenchSettings) -> Result<PgbenchLoad, PgbenchSpecError> {
         settings.check()?;
         Ok(PgbenchLoad {
             settings: settings.clone(),

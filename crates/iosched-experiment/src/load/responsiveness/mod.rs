@@ -27,7 +27,7 @@ use super::{Kept, Load, LoadError, Outcome, Turn, Workplace, files, lacks_if_unt
 use crate::objective::Objective;
 
 /// The name of the load, and of its directory on the target.
-pub const NAME: &str = "responsiveness";
+pub(crate) const NAME: &str = "responsiveness";
 
 /// The settings that it has.
 const KNOWN: &[&str] = &[
@@ -160,7 +160,7 @@ impl ResponsivenessSettings {
 
 /// The load.
 #[derive(Debug)]
-pub struct Responsiveness {
+pub(crate) struct Responsiveness {
     settings: ResponsivenessSettings,
     streams: Option<JobFile>,
     program: Option<Program>,
@@ -171,7 +171,7 @@ impl Responsiveness {
     ///
     /// # Errors
     /// Never with settings that were parsed: a record may be anybody's.
-    pub fn new(settings: &ResponsivenessSettings) -> Result<Responsiveness, JobFileError> {
+    pub(crate) fn new(settings: &ResponsivenessSettings) -> Result<Responsiveness, JobFileError> {
         let text = settings.job_file();
         let streams = (!text.is_empty()).then(|| JobFile::parse(NAME, &text));
         Ok(Responsiveness {

@@ -33,7 +33,7 @@ use super::{build as real_build, desktop as real_desktop, responsiveness as real
 use crate::objective::Objective;
 
 /// A run ends here at the latest.
-pub const LONGEST: Nanos = Nanos::from_secs(3600);
+pub(crate) const LONGEST: Nanos = Nanos::from_secs(3600);
 
 /// Which load it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,7 +49,6 @@ pub enum Scenario {
 
 /// Why it cannot be simulated.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum ScenarioError {
     /// The disk or the scheduler.
     #[error(transparent)]
@@ -126,14 +125,14 @@ impl Scenario {
     }
 
     /// The names of all of them.
-    pub const NAMES: [&str; 3] = [
+    pub(crate) const NAMES: [&str; 3] = [
         real_responsiveness::NAME,
         real_desktop::NAME,
         real_build::NAME,
     ];
 
     /// What the user calls it.
-    pub fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Scenario::Responsiveness(_) => real_responsiveness::NAME,
             Scenario::Desktop(_) => real_desktop::NAME,

@@ -69,9 +69,6 @@ pub enum LiveError {
         #[source]
         source: io::Error,
     },
-    /// Nothing was decided in it.
-    #[error("nothing was recorded of {load} under {scheduler}: no request was issued")]
-    Nothing { load: String, scheduler: String },
 }
 
 impl Failure for LiveError {
@@ -92,7 +89,6 @@ impl Failure for LiveError {
             LiveError::NotSimulated { .. } => {
                 Some("docs/simulation.md lists what is simulated".into())
             }
-            LiveError::Nothing { .. } => Some("let it run longer: --runtime 10s".into()),
             _ => self.passes_on()?.hint(),
         }
     }
@@ -108,7 +104,6 @@ impl Failure for LiveError {
                 exit::USAGE
             }
             LiveError::NoSuchKernel { .. } => exit::NOT_OFFERED,
-            LiveError::Nothing { .. } => exit::LOAD_FAILED,
             _ => self.passes_on().map_or(exit::FAILURE, Failure::exit_code),
         }
     }

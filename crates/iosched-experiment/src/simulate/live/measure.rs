@@ -219,7 +219,7 @@ impl Measured {
         let (report, _, phase) = best_phase(&settings, |settings, until| {
             let scheduler = settings.build();
             let kernel = &settings.kernel;
-            let followed = multi_queue::follow_until(until, &recording, scheduler, kernel, device);
+            let followed = multi_queue::follow(until, &recording, scheduler, kernel, device);
             Ok::<_, LiveError>(followed)
         })?;
         Ok(Conformance::of(&of.name, &settings, report, phase))

@@ -64,7 +64,7 @@ pub enum ReplayError {
 /// What went wrong while accesses were taken from a trace: known only after the run, which then ended
 /// early.
 #[derive(Debug, Clone, Default)]
-pub struct Failed(Arc<Mutex<Option<ReplayError>>>);
+pub(crate) struct Failed(Arc<Mutex<Option<ReplayError>>>);
 
 impl Failed {
     pub(super) fn set(&self, error: ReplayError) {
@@ -72,7 +72,7 @@ impl Failed {
     }
 
     /// What went wrong, if anything did.
-    pub fn take(&self) -> Option<ReplayError> {
+    pub(crate) fn take(&self) -> Option<ReplayError> {
         self.lock().take()
     }
 

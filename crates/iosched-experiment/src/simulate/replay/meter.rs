@@ -13,7 +13,7 @@ pub struct Meter {
 
 impl Meter {
     /// So much more is to be done.
-    pub fn expect(&self, bytes: u64) {
+    pub(crate) fn expect(&self, bytes: u64) {
         self.total.fetch_add(bytes, Ordering::Relaxed);
     }
 

@@ -28,7 +28,8 @@ use iosched_sim::workload::replay::{Arrival, Replay, Step};
 use iosched_sim::workload::{Access, Job};
 use serde::{Deserialize, Serialize};
 
-pub use error::{Failed, ReplayError};
+pub(crate) use error::Failed;
+pub use error::ReplayError;
 use files::{Files, Source};
 pub use meter::Meter;
 use place::Placement;
@@ -95,7 +96,7 @@ pub struct TraceReport {
 
 /// A trace, looked through: it can be replayed as often as needed.
 #[derive(Debug)]
-pub struct Trace {
+pub(crate) struct Trace {
     options: TraceOptions,
     files: Files,
     placement: Arc<Placement>,
@@ -113,7 +114,7 @@ const YEAR: u64 = 365 * 86_400 * 1_000_000_000;
 
 impl Trace {
     /// Looks through a trace that is to be replayed on a disk of this size.
-    pub fn new(
+    pub(crate) fn new(
         options: TraceOptions,
         capacity: Sectors,
         meter: &Arc<Meter>,

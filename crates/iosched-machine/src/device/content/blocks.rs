@@ -37,7 +37,7 @@ pub enum Blocks {
 }
 
 /// Reads samples of the device or file at `path`.
-pub fn blocks(path: &Path) -> io::Result<Blocks> {
+pub(crate) fn blocks(path: &Path) -> io::Result<Blocks> {
     let mut file = open(path)?;
     let size = file.seek(SeekFrom::End(0))?;
     let image = Image { file: &file, size };

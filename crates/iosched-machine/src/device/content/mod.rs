@@ -24,7 +24,8 @@ use std::process::{Command, Stdio};
 use serde::{Deserialize, Serialize};
 
 use self::SignatureClass::{FileSystem, Member, PartitionTable, Swap};
-pub use self::blocks::{Blocks, blocks};
+pub use self::blocks::Blocks;
+pub(crate) use self::blocks::blocks;
 use self::image::Image;
 use self::signatures::{FIXED, PROBES};
 

@@ -253,7 +253,7 @@ pub(crate) fn culprit<'a>(writers: &'a [Writer], target: &str, found: &str) -> O
 
 /// True if writing `value` leads to `found`: the same value in any spelling; blk-mq knows mq-deadline by its old name, too,
 /// and no other; TuneD's `>4096` leaves what is more.
-pub fn means(value: &str, found: &str) -> bool {
+pub(crate) fn means(value: &str, found: &str) -> bool {
     let number = |text: &str| text.parse::<u64>().ok();
     let is_at_least = |least: &str| {
         number(least)

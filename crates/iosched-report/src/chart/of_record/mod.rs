@@ -18,7 +18,7 @@ pub use ratio::compared;
 
 /// Charts that answer one question, or are of one load.
 #[derive(Debug)]
-pub struct Group {
+pub(crate) struct Group {
     /// Anchor on the page.
     pub id: String,
     /// The question, or the load.
@@ -31,7 +31,7 @@ pub struct Group {
 pub(crate) const MANY_LOADS: usize = 5;
 
 /// Every chart that the record has data for, group by group.
-pub fn groups(record: &Record, analysis: &Analysis) -> Vec<Group> {
+pub(crate) fn groups(record: &Record, analysis: &Analysis) -> Vec<Group> {
     let of = Source { record, analysis };
     let groups = match analysis.loads.len() {
         2..MANY_LOADS => by_load(&of),

@@ -69,18 +69,8 @@ pub enum Until {
     Disagreement,
 }
 
-/// Follows a recording with this scheduler, which ends in the state that the recording left.
+/// Follows a recording so far with this scheduler, which ends in the state that the recording left.
 pub fn follow(
-    recording: &Recording,
-    scheduler: Box<dyn Followed>,
-    kernel: &Kernel,
-    device: Device,
-) -> (Report, Box<dyn Followed>) {
-    follow_until(Until::End, recording, scheduler, kernel, device)
-}
-
-/// The same, perhaps not to its end.
-pub fn follow_until(
     until: Until,
     recording: &Recording,
     scheduler: Box<dyn Followed>,

@@ -21,7 +21,7 @@ fn followed(scheduler: &str, queue_depth: usize, attachment: Attachment, text: &
         queue_depth,
         attachment,
     };
-    follow(&recording, scheduler, &kernel, device).0
+    follow(Until::End, &recording, scheduler, &kernel, device).0
 }
 
 /// All decisions must agree.

@@ -152,7 +152,7 @@ struct Member {
 }
 
 /// A RAID array behind a controller.
-pub struct Array {
+pub(crate) struct Array {
     parameters: ArrayParameters,
     layout: Layout,
     members: Vec<Member>,

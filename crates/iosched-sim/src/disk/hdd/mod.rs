@@ -142,7 +142,7 @@ struct Waiting {
 
 /// A hard disk.
 #[derive(Debug)]
-pub struct Hdd {
+pub(crate) struct Hdd {
     parameters: HddParameters,
     mechanics: Mechanics,
     read_pace: Pace,

@@ -208,7 +208,7 @@ struct Slot {
 
 /// A flash disk.
 #[derive(Debug)]
-pub struct Ssd {
+pub(crate) struct Ssd {
     parameters: SsdParameters,
     page: Divisor,
     read_wire: Wire,
