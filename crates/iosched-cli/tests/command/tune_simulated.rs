@@ -357,6 +357,7 @@ fn a_simulated_trial_ends_when_its_budget_is_spent_or_somebody_wants_it() {
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     let cause = "the budget of 1 s was spent before the first trial";
     assert!(stderr.contains(cause), "{stderr}");
+    assert!(stderr.contains("shorter trials (--runtime)"), "{stderr}");
 
     let record = dir.path().join("b");
     let arguments: Vec<&str> = endless.split(' ').collect();

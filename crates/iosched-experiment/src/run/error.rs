@@ -140,7 +140,7 @@ impl Failure for RunError {
             | RunError::Vanished { resume, .. }
             | RunError::TargetFailed { resume, .. } => Some(format!("go on with: {resume}")),
             RunError::NoTimeLeft { .. } => {
-                Some("give more time (--budget), or less to prepare (--file-size, scale=, --size of an emulated disk)".into())
+                Some("give more time (--budget), shorter trials (--runtime) or less to prepare (--file-size, scale=, --size of an emulated disk)".into())
             }
             RunError::LoadFails { .. } => Some("run the load by hand to see more".into()),
             RunError::InUse { device } => Some(format!(
