@@ -25,8 +25,10 @@ use crate::trial::{Metrics, Slot, VoidReason};
 
 mod below;
 mod budget;
+mod disks;
 mod error;
 mod loads;
+mod make;
 mod own_disk;
 mod served;
 mod simulated;
@@ -34,11 +36,11 @@ mod target;
 mod wanted;
 
 pub(crate) use budget::{STEADY_SHARE, TRIAL_OVERHEAD};
+pub use disks::disks_below;
 pub use error::PlanError;
 pub use own_disk::OwnDisk;
 pub use served::{scheduler_for_own_disk, served_disks};
-pub(crate) use wanted::disks_to_switch;
-pub use wanted::{CommandOptions, PlanRequest, RunTime, Steady, disks_below};
+pub use wanted::{CommandOptions, PlanRequest, RunTime, Steady};
 
 /// Rounds after which a run gives up, where the user does not say.
 pub const DEFAULT_MAX_ROUNDS: u32 = 30;

@@ -10,7 +10,8 @@ use iosched_machine::host::Host;
 use iosched_sim::scheduler;
 use iosched_switch::{self as switch, Arm, Layer, QueueState, SwitchError};
 
-use super::{PlanError, PlanRequest, disks_to_switch};
+use super::disks::disks_to_switch;
+use super::{PlanError, PlanRequest};
 
 /// What stands inside these disks; `None` if they have the kernel's schedulers alone.
 ///

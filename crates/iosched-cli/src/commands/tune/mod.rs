@@ -4,6 +4,7 @@
 mod answer;
 mod args;
 mod place;
+mod request;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -33,8 +34,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub(crate) use self::args::TuneArgs;
-use self::args::{consent, wanted};
+use self::args::consent;
 use self::place::{RunPlace, check_can_emulate, end_disk, make, named_disk, say_emulated};
+use self::request::wanted;
 use super::{Outcome, answer_code, boxed, persist, stop_on_signals, take_turn, undo};
 use crate::io_priority;
 use crate::output::Output;
