@@ -1064,6 +1064,16 @@ mod tests {
         assert_eq!(*spec, Spec::JobFile("[a]\nrw=randread\n".into()));
     }
 
+    /// `--resume` compares trials that were read back with those measured since.
+    #[test]
+    fn a_number_is_read_back_to_its_last_bit() {
+        for number in [403_187_455.801_394_76_f64, 0.1 + 0.2, 1.0 / 3.0, 5e-324] {
+            let text = serde_json::to_string(&number).unwrap();
+            let read: f64 = serde_json::from_str(&text).unwrap();
+            assert_eq!(read.to_bits(), number.to_bits(), "{text}");
+        }
+    }
+
     #[test]
     fn a_record_that_is_a_link_is_not_gone_on_with() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,8 @@
 //! Places of an axis that get a number.
 
+/// Steps that lie between zero and a place of an axis, at the most: to one more would make no difference (2⁵³).
+const MOST_STEPS: f64 = 9e15;
+
 /// Round numbers within a range, at most about `wanted` of them: multiples of 1, 2 or 5 by a power of
 /// ten.
 pub(super) fn linear(from: f64, to: f64, wanted: usize) -> Vec<f64> {
@@ -16,6 +19,9 @@ pub(super) fn linear(from: f64, to: f64, wanted: usize) -> Vec<f64> {
         .unwrap_or(power * 10.0);
     let first = (from / step - 1e-9).ceil();
     let last = (to / step + 1e-9).floor();
+    if first.abs().max(last.abs()) > MOST_STEPS {
+        return vec![from]; // steps from zero are too many to be told from one another
+    }
     let mut ticks = Vec::new();
     let mut index = first;
     while index <= last {
@@ -105,6 +111,14 @@ mod tests {
             prop_assert!(ticks.len() <= 8, "{ticks:?}");
             let slack = span * 1e-6 + from.abs() * 1e-9;
             prop_assert!(ticks.iter().all(|t| *t >= from - slack && *t <= from + span + slack));
+        }
+
+        /// What was measured twice and differs in its last digit has an axis, too.
+        #[test]
+        fn an_axis_as_short_as_numbers_allow_has_few_ticks(from in 1e-9f64..1e12, steps in 1u64..100_000) {
+            let to = f64::from_bits(from.to_bits() + steps);
+            prop_assert!(linear(from, to, 6).len() <= 9);
+            prop_assert!(log(from, to, 6).len() <= 9);
         }
 
         #[test]
