@@ -843,9 +843,20 @@ impl Recorder {
 
     /// Removes a record in which nothing was recorded; what else is in its directory stays, and so does that.
     pub fn remove_if_empty(self) {
-        if !self.record.entries.is_empty() {
-            return;
+        if self.record.entries.is_empty() {
+            self.remove_what_is_there();
         }
+    }
+
+    /// Removes a record that says no more than that a trial could have begun, too.
+    pub fn remove_if_only_prepared(self) {
+        let is_prepared = |entry: &Entry| matches!(entry, Entry::Prepared { .. });
+        if self.record.entries.iter().all(is_prepared) {
+            self.remove_what_is_there();
+        }
+    }
+
+    fn remove_what_is_there(&self) {
         // What cannot be removed is a record without a trial, and is read as one.
         let _ = self.remove();
     }

@@ -358,6 +358,7 @@ fn a_simulated_trial_ends_when_its_budget_is_spent_or_somebody_wants_it() {
     let cause = "the budget of 1 s was spent before the first trial";
     assert!(stderr.contains(cause), "{stderr}");
     assert!(stderr.contains("shorter trials (--runtime)"), "{stderr}");
+    assert!(!dir.path().join("a").exists(), "the remedy makes it");
 
     let record = dir.path().join("b");
     let arguments: Vec<&str> = endless.split(' ').collect();

@@ -17,7 +17,7 @@ use iosched_experiment::event::{Observer, Silent};
 use iosched_experiment::load::Spec;
 use iosched_experiment::plan::{self, OwnDisk, Plan, PlanRequest, PlannedLoad, Target};
 use iosched_experiment::record::{self, Entry, Header, Record, Recorder, StopReason};
-use iosched_experiment::run::{self, RunOptions};
+use iosched_experiment::run::{self, RunError, RunOptions};
 use iosched_experiment::schedule::RunProgress;
 use iosched_machine::clock::unix_time;
 use iosched_machine::command_line::{Remedy, quoted_path};
@@ -341,8 +341,13 @@ impl Session<'_> {
                     output.widths(),
                 ));
             }
-            if error.exit_code() != exit::INTERRUPTED {
-                recorder.remove_if_empty();
+            match error {
+                // The remedy is the same command with more time, which needs the directory's name.
+                RunError::NoTimeLeft { .. } if self.args.resume.is_none() => {
+                    recorder.remove_if_only_prepared();
+                }
+                _ if error.exit_code() == exit::INTERRUPTED => {}
+                _ => recorder.remove_if_empty(),
             }
             return Err(boxed(error));
         }
