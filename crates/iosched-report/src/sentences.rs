@@ -302,7 +302,11 @@ fn undecided(analysis: &Analysis, plan: &Plan) -> Option<Undecided> {
             name(rival)
         ),
     };
-    let mut standing = format!("{} leads, {lead}", name(leader));
+    let mut standing = if analysis.rounds == 0 {
+        "no round was complete".to_owned()
+    } else {
+        format!("{} leads, {lead}", name(leader))
+    };
     let is_over = analysis.stop.is_some();
     let more = is_over && needed.is_none_or(|rounds| !is_too_many(rounds, plan));
     let baseline = analysis.baseline;
@@ -1201,6 +1205,16 @@ mod tests {
             at_least,
         });
         plan
+    }
+
+    #[test]
+    fn nobody_leads_before_a_round_is_complete() {
+        let plan = fixture::plan(2);
+        let mut record = run_to_the_end(&plan, &[1.0, 1.01], loud, |_, _, _| {});
+        record.entries.truncate(1);
+        let answer = choice(&Analysis::of(&record), &plan);
+        assert!(answer.starts_with("Answer: undecided"), "{answer}");
+        assert!(!answer.contains("leads"), "{answer}");
     }
 
     #[test]
