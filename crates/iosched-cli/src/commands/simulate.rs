@@ -219,7 +219,7 @@ pub(crate) fn run(args: &SimulateArgs, output: &Output) -> Outcome {
     } else {
         output.text(&table(&simulated, output.table_width()));
         if let Some(at) = simulated.cut_at_ns {
-            output.note(&format!(
+            output.warn(&format!(
                 "The runs were ended after {} s, before their jobs had ended: --until TIME lets them go on.",
                 at as f64 / 1e9
             ));

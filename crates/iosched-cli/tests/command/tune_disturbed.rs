@@ -228,6 +228,8 @@ fn fio_missing_and_fio_hanging_are_said_so() {
             &disk.name,
             "--arms",
             "none,bfq",
+            "--runtime",
+            "100ms",
             "--timeout",
             "300ms",
             "--out",

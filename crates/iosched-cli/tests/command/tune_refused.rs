@@ -328,6 +328,11 @@ fn bad_input_gets_one_clear_error_and_its_exit_code() {
         (vec![name, "--arms", "nonesuch"], 5, "does not offer it"),
         (vec![name, "--arms", "none"], 2, "nothing to compare"),
         (
+            vec![name, "--timeout", "1s"],
+            2,
+            "ends every trial of random-read",
+        ),
+        (
             vec![name, "--arms", "none,bfq:nonsense=1"],
             6,
             "no tunable nonsense",

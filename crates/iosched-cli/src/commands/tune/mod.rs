@@ -9,7 +9,7 @@ mod request;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use iosched_emulate::{Condition, EmulatedDisk};
 use iosched_experiment::analysis::Analysis;
@@ -41,6 +41,7 @@ use super::{Outcome, answer_code, boxed, persist, stop_on_signals, take_turn, un
 use crate::io_priority;
 use crate::output::Output;
 use crate::progress::{JsonLines, Progress};
+use crate::values::Span;
 
 /// What every step of the command needs.
 struct Session<'a> {
@@ -110,6 +111,7 @@ impl Session<'_> {
         plan.own_disk = place.own_disk().filter(|_| args.emulate.is_some()).cloned();
         let programs = plan.programs().map_err(boxed)?;
         self.check_can_leave(&plan)?;
+        self.check_timeout(&plan)?;
         if args.out.is_none() {
             let directory = new_directory(place.name(), unix_time());
             record::check_can_make(&directory).map_err(boxed)?;
@@ -156,6 +158,23 @@ impl Session<'_> {
             return Err(boxed(TuneError::NothingToKeep));
         }
         persist::check_can_keep(plan, &self.host)
+    }
+
+    /// Only what hangs is ended by `--timeout`.
+    fn check_timeout(&self, plan: &Plan) -> Result<(), Box<dyn Failure>> {
+        let Some(Span(timeout)) = self.args.timeout else {
+            return Ok(());
+        };
+        for (at, load) in plan.loads.iter().enumerate() {
+            if let Some(takes) = plan.trial_duration(at).filter(|&takes| timeout <= takes) {
+                return Err(boxed(TuneError::EndsEachTrial {
+                    load: load.name.clone(),
+                    timeout,
+                    takes,
+                }));
+            }
+        }
+        Ok(())
     }
 
     /// Goes on with a record, or says what that would be.
@@ -523,6 +542,16 @@ enum TuneError {
         "--persist keeps the answer of a disk for later boots, and an emulated disk is gone by then"
     )]
     NothingToKeep,
+    #[error(
+        "--timeout {} ends every trial of {load}, which takes {}",
+        report::words::span(*timeout),
+        report::words::span(*takes)
+    )]
+    EndsEachTrial {
+        load: String,
+        timeout: Duration,
+        takes: Duration,
+    },
     #[error("there is no user {name:?}")]
     NoSuchUser { name: String },
     #[error("{} cannot be changed: the run in {} has what it began with", option_names(options), directory.display())]
@@ -566,6 +595,9 @@ impl Failure for TuneError {
                 "leave --persist out; --apply leaves the answer inside as long as the disk is there"
                     .into()
             }
+            TuneError::EndsEachTrial { .. } => {
+                "--timeout is for a load that hangs: give it more, give trials less (--runtime), or leave it out".into()
+            }
             TuneError::NoSuchUser { .. } => {
                 "`getent passwd` lists the users of this machine".into()
             }
@@ -604,6 +636,7 @@ impl Failure for TuneError {
             TuneError::Missing { .. } => exit::MISSING,
             TuneError::GoneAfterRun { .. }
             | TuneError::NothingToKeep
+            | TuneError::EndsEachTrial { .. }
             | TuneError::NoSuchUser { .. }
             | TuneError::FixedByRecord { .. } => exit::USAGE,
             TuneError::UnknownUser { .. } => exit::FAILURE,
