@@ -23,6 +23,16 @@ fn read(compressed: &[u8]) -> Recording {
 }
 
 fn follow_at(recording: &Recording, scheduler: &str, phase: Option<Nanos>) -> Report {
+    follow_from("", recording, scheduler, phase)
+}
+
+/// The same, from what the scheduler had learnt before the recording.
+fn follow_from(
+    initial: &str,
+    recording: &Recording,
+    scheduler: &str,
+    phase: Option<Nanos>,
+) -> Report {
     let kernel = Kernel {
         hz: 250,
         tick_phase: phase.or(recording.tick_phase(250)).unwrap_or_default(),
@@ -30,15 +40,10 @@ fn follow_at(recording: &Recording, scheduler: &str, phase: Option<Nanos>) -> Re
         ..Kernel::default()
     };
     let spec = SchedulerSpec::parse(scheduler).unwrap();
-    let scheduler = build_followed(&spec, &kernel, &Vec::new()).unwrap();
-    follow(
-        Until::End,
-        recording,
-        scheduler,
-        &kernel,
-        recording.device(),
-    )
-    .0
+    let initial = parse_settings(initial).unwrap();
+    let scheduler = build_followed(&spec, &kernel, &initial).unwrap();
+    let device = recording.device();
+    follow(Until::End, recording, scheduler, &kernel, device).0
 }
 
 macro_rules! golden {
@@ -124,23 +129,8 @@ golden!(
 
 /// What bfq had learnt before a recording, and where its ticks began (microseconds after the first bio).
 fn follow_bfq(recording: &Recording, scheduler: &str, edge_us: u64, initial: &str) -> Report {
-    let kernel = Kernel {
-        hz: 250,
-        tick_phase: Nanos::from_micros(4000 - edge_us),
-        version: recording.version().unwrap(),
-        ..Kernel::default()
-    };
-    let spec = SchedulerSpec::parse(scheduler).unwrap();
-    let initial = parse_settings(initial).unwrap();
-    let scheduler = build_followed(&spec, &kernel, &initial).unwrap();
-    follow(
-        Until::End,
-        recording,
-        scheduler,
-        &kernel,
-        recording.device(),
-    )
-    .0
+    let phase = Nanos::from_micros(4000 - edge_us);
+    follow_from(initial, recording, scheduler, Some(phase))
 }
 
 macro_rules! bfq {

@@ -106,16 +106,12 @@ pub(super) fn caveats(plan: &Plan, record: &Record) -> Vec<Caveat> {
 
 /// The trial of a load with the fewest accesses, if these are too few.
 fn few_accesses(plan: &Plan, record: &Record, load: usize) -> Option<Caveat> {
-    let Fewest {
-        accesses,
-        arm,
-        ran_s,
-    } = fewest_accesses(plan, record, load, |_| true)?;
-    (accesses < ENOUGH_ACCESSES).then(|| Caveat::FewAccesses {
+    let fewest = fewest_accesses(plan, record, load, |_| true)?;
+    (fewest.accesses < ENOUGH_ACCESSES).then(|| Caveat::FewAccesses {
         load,
-        arm,
-        accesses,
-        runtime_s: runtime_for(plan, load, ran_s, (accesses, ENOUGH_ACCESSES)),
+        arm: fewest.arm,
+        accesses: fewest.accesses,
+        runtime_s: fewest.runtime_for(plan, load, ENOUGH_ACCESSES),
     })
 }
 
@@ -126,21 +122,18 @@ fn under_way_at_the_end(plan: &Plan, record: &Record, load: usize) -> Option<Cav
         return None;
     };
     let counts_before_the_end = |trial: &Trial| trial.counted_s.is_some();
-    let Fewest {
-        accesses,
-        arm,
-        ran_s,
-    } = fewest_accesses(plan, record, load, |trial| !counts_before_the_end(trial))?;
+    let fewest = fewest_accesses(plan, record, load, |trial| !counts_before_the_end(trial))?;
+    let accesses = fewest.accesses;
     let under_way = JobFile::parse(&plan.loads[load].name, text)
         .ok()?
         .under_way_at_the_end();
     let enough = under_way.saturating_mul(100);
     (accesses >= ENOUGH_ACCESSES && accesses < enough).then(|| Caveat::UnderWayAtTheEnd {
         load,
-        arm,
+        arm: fewest.arm,
         under_way,
         accesses,
-        runtime_s: runtime_for(plan, load, ran_s, (accesses, enough)),
+        runtime_s: fewest.runtime_for(plan, load, enough),
     })
 }
 
@@ -150,6 +143,14 @@ struct Fewest {
     arm: usize,
     /// How long it ran, where that was given, s.
     ran_s: Option<f64>,
+}
+
+impl Fewest {
+    /// The run time in which there would be `enough` accesses, s; none of a load with an end of its own, which takes none.
+    fn runtime_for(&self, plan: &Plan, load: usize, enough: u64) -> Option<f64> {
+        let ran_s = self.ran_s.filter(|_| plan.trial_duration(load).is_some())?;
+        Some((ran_s * enough as f64 / self.accesses.max(1) as f64).ceil())
+    }
 }
 
 /// The fewest accesses that a trial of a load has, of the trials that this `concerns`; none of a control, and where nothing counts them.
@@ -173,18 +174,6 @@ fn fewest_accesses(
         })
     });
     counted.min_by_key(|fewest| (fewest.accesses, fewest.arm))
-}
-
-/// The run time in which there would be `enough` accesses, s, where a trial that ran for so long had so many; none of a load with an
-/// end of its own, which takes none.
-fn runtime_for(
-    plan: &Plan,
-    load: usize,
-    ran_s: Option<f64>,
-    (accesses, enough): (u64, u64),
-) -> Option<f64> {
-    let ran_s = ran_s.filter(|_| plan.trial_duration(load).is_some())?;
-    Some((ran_s * enough as f64 / accesses.max(1) as f64).ceil())
 }
 
 /// Accesses that the workers of a trial counted; none where they count none.

@@ -145,7 +145,8 @@ impl Analysis {
         let mut loads: Vec<LoadAnalysis> = loads
             .into_iter()
             .enumerate()
-            .map(|(load, contest)| LoadAnalysis {
+            .map(|(load, contest)| (load, contest, study(plan, record, load)))
+            .map(|(load, contest, study)| LoadAnalysis {
                 name: plan.loads[load].name.clone(),
                 objective: plan.loads[load].objective,
                 arms: (0..plan.arms.len())
@@ -157,8 +158,8 @@ impl Analysis {
                     rounds,
                     plan.loads[load].objective,
                 )),
-                runtimes: runtimes(plan, record, load, rounds),
-                trial_length: trial_length(plan, record, load, rounds),
+                runtimes: runtimes(plan, record, load, rounds, study.as_ref()),
+                trial_length: trial_length(plan, record, rounds, study.as_ref()),
                 control: None,
                 turns_left_out: 0,
                 contest,
@@ -223,12 +224,15 @@ pub struct RunTimeFrom {
 }
 
 /// Each change of a load's run time in the rounds that count, if that was chosen as the run went on.
-fn runtimes(plan: &Plan, record: &Record, load: usize, rounds: u32) -> Vec<RunTimeFrom> {
-    let study = study(plan, record, load).filter(|_| plan.rules.time_budget_s.is_some());
-    let is_cut = |round: u32| {
-        let study = study.as_ref();
-        round > 0 && study.is_some_and(|study| study.is_cut_in(plan, round))
-    };
+fn runtimes(
+    plan: &Plan,
+    record: &Record,
+    load: usize,
+    rounds: u32,
+    study: Option<&LengthStudy>,
+) -> Vec<RunTimeFrom> {
+    let study = study.filter(|_| plan.rules.time_budget_s.is_some());
+    let is_cut = |round: u32| round > 0 && study.is_some_and(|study| study.is_cut_in(plan, round));
     let mut changes: Vec<RunTimeFrom> = Vec::new();
     let mut judged = None;
     let counts = |slot: &Slot| slot.load == load && slot.round < rounds;
@@ -255,11 +259,15 @@ fn runtimes(plan: &Plan, record: &Record, load: usize, rounds: u32) -> Vec<RunTi
 }
 
 /// What its trials say of their length; of a control, nothing.
-fn trial_length(plan: &Plan, record: &Record, load: usize, rounds: u32) -> Option<TrialLength> {
-    let study = study(plan, record, load)?;
+fn trial_length(
+    plan: &Plan,
+    record: &Record,
+    rounds: u32,
+    study: Option<&LengthStudy>,
+) -> Option<TrialLength> {
     let arms = 0..plan.arms.len();
     let measured: Vec<usize> = arms.filter(|&arm| record.arm_left(arm).is_none()).collect();
-    study.judge(plan, rounds, &measured)
+    study?.judge(plan, rounds, &measured)
 }
 
 /// All that its trials say of their length; of a control, nothing.
