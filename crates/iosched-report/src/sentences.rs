@@ -10,6 +10,7 @@ use iosched_experiment::analysis::{
 };
 use iosched_experiment::plan::{Plan, Requirement, Target};
 use iosched_experiment::record::{Entry, Record, StopReason};
+use iosched_experiment::schedule::RunProgress;
 use iosched_machine::command_line;
 use iosched_machine::visible;
 use iosched_stats::Interval;
@@ -463,6 +464,9 @@ pub(super) fn notes(record: &Record, analysis: &Analysis) -> Vec<String> {
             ""
         };
         lines.push(format!("It stopped because {}{resume}.", stop_reason(stop)));
+        if stop == StopReason::TimeSpent && analysis.rounds == 0 {
+            lines.extend(longest_trial(plan));
+        }
     }
     if analysis.is_running {
         lines.push("The run goes on: this is what is known so far.".into());
@@ -470,6 +474,20 @@ pub(super) fn notes(record: &Record, analysis: &Analysis) -> Vec<String> {
         lines.push("The run was interrupted: this is what is known so far.".into());
     }
     lines
+}
+
+/// What made a first round longer than the budget, where trials have a run time.
+fn longest_trial(plan: &Plan) -> Option<String> {
+    let run_times = plan.loads.iter().filter_map(|load| load.runtime_s);
+    let longest = run_times.reduce(f64::max)?;
+    let virtual_time = match plan.target {
+        Target::Simulated(_) => " of virtual time",
+        _ => "",
+    };
+    let longest = span(Duration::from_secs_f64(longest));
+    Some(format!(
+        "A trial runs for {longest}{virtual_time}; with shorter ones (--runtime) a round takes less."
+    ))
 }
 
 /// A fixed design that had its rounds has had its one look: more would make it something else. And nobody is told to go on
@@ -489,18 +507,14 @@ fn may_go_on(plan: &Plan, analysis: &Analysis, stop: StopReason) -> bool {
     }
 }
 
-/// The command that goes on with a run that has not decided: with twice the budget that is spent.
+/// The command that goes on with a run that has not decided: with twice what ended it, and more of what would end it next.
 pub fn going_on(record: &Record, directory: &Path) -> Option<String> {
     let plan = &record.header.plan;
     let analysis = Analysis::of(record);
     let more = match record.stop_reason() {
         Some(stop) if !may_go_on(plan, &analysis, stop) => return None,
-        Some(StopReason::TimeSpent) => {
-            let budget = plan.rules.time_budget_s.unwrap_or_default();
-            Some(format!("--budget={}s", (2.0 * budget).ceil()))
-        }
-        Some(_) => Some(format!("--rounds={}", more_rounds(plan, &analysis))),
-        None => None,
+        Some(stop) => more_of(record, &analysis, stop),
+        None => Vec::new(),
     };
     let allowed = plan.destroys().map(|_| "--destroy-data".to_owned());
     let resume = "iosched tune --resume".to_owned();
@@ -509,9 +523,31 @@ pub fn going_on(record: &Record, directory: &Path) -> Option<String> {
     Some(words.join(" "))
 }
 
-/// Twice as many as there may be, or as many as are said to be needed.
-fn more_rounds(plan: &Plan, analysis: &Analysis) -> usize {
-    let twice = 2 * plan.rules.max_rounds as usize;
+/// The options that give a run more of what ended it, and time for that where its time is bounded.
+fn more_of(record: &Record, analysis: &Analysis, stop: StopReason) -> Vec<String> {
+    let plan = &record.header.plan;
+    let progress = RunProgress::of(plan, record);
+    let spent = progress.spent().as_secs_f64();
+    let a_few_rounds = spent + 3.0 * progress.round_time().as_secs_f64();
+    let budget = plan.rules.time_budget_s;
+    let seconds = |seconds: f64| format!("--budget={}s", seconds.ceil());
+    if stop == StopReason::TimeSpent {
+        let twice = 2.0 * budget.unwrap_or_default().max(spent);
+        return vec![seconds(twice.max(a_few_rounds))];
+    }
+    let rounds = more_rounds(plan, analysis, &progress);
+    let each = spent / f64::from(progress.rounds().max(1));
+    let needed = (each * rounds as f64).max(a_few_rounds);
+    let time = budget.filter(|&budget| budget < needed);
+    let rounds = format!("--rounds={rounds}");
+    std::iter::once(rounds)
+        .chain(time.map(|_| seconds(needed)))
+        .collect()
+}
+
+/// Twice as many as there may be or have been, or as many as are said to be needed.
+fn more_rounds(plan: &Plan, analysis: &Analysis, progress: &RunProgress) -> usize {
+    let twice = 2 * plan.rules.max_rounds.max(progress.rounds()) as usize;
     match analysis.decisive().verdict {
         Verdict::Undecided {
             rounds_needed: Some(needed),
@@ -985,6 +1021,69 @@ mod tests {
     use iosched_experiment::objective::Objective;
     use iosched_experiment::schedule::{Next, next};
     use iosched_experiment::trial::Trial;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Whatever ended a run, and however little it was given when it was gone on with: the command that is printed does not end at once.
+        #[test]
+        fn the_command_to_go_on_leads_to_a_trial(
+            factor in 0.95f64..1.05,
+            max_rounds in 2u32..12,
+            first_budget in prop::option::of(20.0f64..600.0),
+            later_budget in prop::option::of(1.0f64..300.0),
+            later_rounds in prop::option::of(2u32..5),
+        ) {
+            let mut plan = fixture::plan(2);
+            plan.rules.max_rounds = max_rounds;
+            plan.rules.time_budget_s = first_budget;
+            let mut record = fixture::record(&plan);
+            measure_until_done(&mut record, factor);
+            let resumed = |max_rounds, time_budget_s| Entry::Resumed {
+                given_up: None,
+                at_unix_s: 0.0,
+                max_rounds,
+                time_budget_s,
+            };
+            for (rounds, budget) in [(None, None), (later_rounds, later_budget)] {
+                if (rounds, budget) != (None, None) {
+                    record.push(resumed(rounds, budget));
+                    measure_until_done(&mut record, factor);
+                }
+                let Some(command) = going_on(&record, Path::new("r")) else {
+                    break;
+                };
+                let value = |option: &str| {
+                    let words = command.split(' ').find_map(|word| word.strip_prefix(option));
+                    words.map(|value| value.trim_end_matches('s').parse::<f64>().unwrap())
+                };
+                let mut went_on = record.clone();
+                went_on.push(resumed(value("--rounds=").map(|rounds| rounds as u32), value("--budget=")));
+                let comes = next(&went_on.header.plan, &went_on);
+                prop_assert!(matches!(comes, Next::Trial(_)), "{command}: {comes:?}");
+            }
+        }
+    }
+
+    /// Trials of two arms, the second so many times as fast, until the record's plan has enough.
+    fn measure_until_done(record: &mut Record, factor: f64) {
+        let stop = loop {
+            match next(&record.header.plan, record) {
+                Next::Trial(slot) => {
+                    let speed = [1.0, factor][slot.arm];
+                    let noise = loud(slot.round as usize, slot.arm);
+                    record.push(fixture::trial(slot, 1e6 * speed * (1.0 + noise)));
+                }
+                Next::Done(stop) => break stop,
+            }
+        };
+        record.push(Entry::Finished {
+            is_cut: false,
+            at_unix_s: 0.0,
+            stop,
+        });
+    }
 
     fn run_times(lengths: &[(u32, f64)]) -> Vec<RunTimeFrom> {
         let from = lengths.iter().map(|&(round, runtime_s)| RunTimeFrom {

@@ -319,6 +319,17 @@ fn a_run_in_a_directory_goes_on_only_if_there_is_room_for_its_files_again() {
     assert!(wait_until(has_trial), "no trial ran");
     signal(tune.id(), Signal::INT);
     assert_eq!(tune.wait().unwrap().code(), Some(130));
+    let mut ends_each = iosched();
+    ends_each
+        .args(["tune", "--timeout=20ms", "--resume"])
+        .arg(&out);
+    let output = ends_each.output().unwrap();
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(
+        stderr.contains("ends every trial of random-read"),
+        "{stderr}"
+    );
     let theirs = mounted.at.join("theirs");
     fs::write(&theirs, vec![7; 24 << 20]).unwrap();
     run("sync", &["-f", mounted.path()]);

@@ -358,6 +358,10 @@ fn a_simulated_trial_ends_when_its_budget_is_spent_or_somebody_wants_it() {
     let cause = "the budget of 1 s was spent before the first trial";
     assert!(stderr.contains(cause), "{stderr}");
     assert!(stderr.contains("shorter trials (--runtime)"), "{stderr}");
+    assert!(
+        !stderr.contains("--size"),
+        "simulations refuse it: {stderr}"
+    );
     assert!(!dir.path().join("a").exists(), "the remedy makes it");
 
     let record = dir.path().join("b");
@@ -405,6 +409,19 @@ fn a_dry_run_of_a_resumed_run_says_what_is_left_and_writes_nothing() {
     let json: Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(json["trials_at_most"], 4);
     assert_eq!(json["next"].as_array().map(Vec::len), Some(2), "{json}");
+    for (too_little, named) in [
+        (
+            ["--rounds", "2"],
+            "nothing is left of --rounds 2: 2 are complete",
+        ),
+        (["--budget", "1ms"], "nothing is left of --budget "),
+    ] {
+        let refused = resume(&too_little);
+        let stderr = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(named), "{stderr}");
+        assert!(stderr.contains("as in: iosched tune --resume"), "{stderr}");
+    }
     let complete = resume(&[]);
     assert!(!complete.status.success());
     assert!(text(&complete.stderr).contains("is complete"));

@@ -72,6 +72,7 @@ pub enum RunError {
     NoTimeLeft {
         /// The duration that the user asked for.
         budget: Duration,
+        is_simulated: bool,
     },
     #[error("{device} vanished during the run: the trials so far are saved in {}", resume.directory.display())]
     Vanished { device: String, resume: Resume },
@@ -139,6 +140,9 @@ impl Failure for RunError {
             RunError::Interrupted { resume }
             | RunError::Vanished { resume, .. }
             | RunError::TargetFailed { resume, .. } => Some(format!("go on with: {resume}")),
+            RunError::NoTimeLeft { is_simulated: true, .. } => {
+                Some("give more time (--budget) or shorter trials (--runtime)".into())
+            }
             RunError::NoTimeLeft { .. } => {
                 Some("give more time (--budget), shorter trials (--runtime) or less to prepare (--file-size, scale=, --size of an emulated disk)".into())
             }
@@ -164,7 +168,7 @@ impl Failure for RunError {
 
     fn remedy(&self) -> Option<Remedy> {
         match self {
-            RunError::NoTimeLeft { budget } => {
+            RunError::NoTimeLeft { budget, .. } => {
                 let twice = (2.0 * budget.as_secs_f64()).ceil();
                 Some(Remedy::With(format!("--budget={twice}s")))
             }

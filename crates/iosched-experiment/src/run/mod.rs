@@ -326,6 +326,7 @@ impl Runner<'_> {
         if self.recorder.record().trials().next().is_none() {
             return Err(RunError::NoTimeLeft {
                 budget: self.plan.rules.time_budget().unwrap_or_default(),
+                is_simulated: matches!(self.plan.target, Target::Simulated(_)),
             });
         }
         self.finish(StopReason::TimeSpent, true)

@@ -409,8 +409,8 @@ impl<'a> RunProgress<'a> {
         trials.sum()
     }
 
-    /// How long the next round takes.
-    fn round_time(&self) -> Duration {
+    /// How long the next round takes; none if there is none.
+    pub fn round_time(&self) -> Duration {
         self.round_time_with(|load| self.runtime(load))
     }
 
@@ -454,7 +454,7 @@ impl<'a> RunProgress<'a> {
     }
 
     /// Time that the trials took and what was run before and between them, over all sittings.
-    fn spent(&self) -> Duration {
+    pub fn spent(&self) -> Duration {
         let trials = self.took.iter().map(|(_, time)| *time);
         trials.sum::<Duration>() + self.steadying + self.besides
     }

@@ -242,14 +242,39 @@ impl Session<'_> {
     fn check_may_go_on(&self, record: &Record, directory: &Path) -> Result<(), Box<dyn Failure>> {
         let has_more = self.args.rounds.is_some() || self.args.budget.is_some();
         let may_go_on = |stop| has_more && stop != StopReason::Decided;
-        match record.stop_reason().filter(|&stop| !may_go_on(stop)) {
-            None => self.check_can_leave(&record.header.plan),
-            Some(why) => Err(boxed(TuneError::Complete {
+        if let Some(why) = record.stop_reason().filter(|&stop| !may_go_on(stop)) {
+            return Err(boxed(TuneError::Complete {
                 directory: directory.to_owned(),
                 why: report::words::stop_reason(why),
                 going_on: report::text::going_on(record, directory),
-            })),
+            }));
         }
+        self.check_more_than_spent(record, directory)?;
+        self.check_can_leave(&record.header.plan)?;
+        self.check_timeout(&record.header.plan)
+    }
+
+    /// A budget counts from the beginning of the run, not from now.
+    fn check_more_than_spent(
+        &self,
+        record: &Record,
+        directory: &Path,
+    ) -> Result<(), Box<dyn Failure>> {
+        let progress = RunProgress::of(&record.header.plan, record);
+        let spent = progress.spent();
+        let given = if let Some(Span(budget)) = self.args.budget.filter(|span| span.0 <= spent) {
+            let (budget, spent) = (report::words::span(budget), report::words::span(spent));
+            format!("--budget {budget}: the trials so far took {spent}")
+        } else if let Some(rounds) = self.args.rounds.filter(|&n| n <= progress.rounds()) {
+            let done = progress.rounds();
+            format!("--rounds {rounds}: {done} are complete")
+        } else {
+            return Ok(());
+        };
+        Err(boxed(TuneError::SpentAlready {
+            given,
+            going_on: report::text::going_on(record, directory),
+        }))
     }
 
     /// Trials of another disk or kernel are not to be mixed with those of the record.
@@ -573,6 +598,12 @@ enum TuneError {
         /// The command that goes on with it all the same, with a larger budget.
         going_on: Option<String>,
     },
+    #[error("nothing is left of {given}")]
+    SpentAlready {
+        given: String,
+        /// The command that has something left.
+        going_on: Option<String>,
+    },
     #[error("the record in {} is of another machine or kernel: {difference}", directory.display())]
     OtherMachine {
         directory: PathBuf,
@@ -618,6 +649,10 @@ impl Failure for TuneError {
                  else start a new run"
                     .into()
             }
+            TuneError::SpentAlready { going_on, .. } => {
+                let example = going_on.as_ref().map_or(String::new(), |command| format!(", as in: {command}"));
+                format!("what was run before counts: give more{example}")
+            }
             TuneError::OtherMachine { .. } => {
                 "its trials cannot be continued here: start a new run".into()
             }
@@ -638,6 +673,7 @@ impl Failure for TuneError {
             | TuneError::NothingToKeep
             | TuneError::EndsEachTrial { .. }
             | TuneError::NoSuchUser { .. }
+            | TuneError::SpentAlready { .. }
             | TuneError::FixedByRecord { .. } => exit::USAGE,
             TuneError::UnknownUser { .. } => exit::FAILURE,
             TuneError::Complete { .. } | TuneError::OtherMachine { .. } => exit::BAD_RECORD,
