@@ -976,7 +976,8 @@ fn begin_file(directory: &Path, first: &[u8]) -> io::Result<File> {
         .prefix(UNFINISHED)
         .append(true)
         .permissions(Permissions::from_mode(0o666)) // but for the umask, as any new file
-        .tempfile_in(directory)?;
+        .tempfile_in(directory)
+        .map_err(|error| io::Error::from(error.kind()))?; // without the name of an unfinished file
     file.write_all(first)?;
     file.as_file().sync_all()?;
     let file = file.persist_noclobber(directory.join(FILE))?;
@@ -1083,6 +1084,12 @@ mod tests {
             let read: f64 = serde_json::from_str(&text).unwrap();
             assert_eq!(read.to_bits(), number.to_bits(), "{text}");
         }
+    }
+
+    #[test]
+    fn why_no_record_could_be_begun_does_not_name_a_file_that_nobody_knows() {
+        let error = begin_file(Path::new("/nonexistent"), b"").unwrap_err();
+        assert_eq!(error.to_string(), "entity not found");
     }
 
     #[test]

@@ -1056,10 +1056,10 @@ mod tests {
                 };
                 let value = |option: &str| {
                     let words = command.split(' ').find_map(|word| word.strip_prefix(option));
-                    words.map(|value| value.trim_end_matches('s').parse::<f64>().unwrap())
+                    words.map(|value| value.trim_end_matches('s').parse::<u32>().unwrap())
                 };
                 let mut went_on = record.clone();
-                went_on.push(resumed(value("--rounds=").map(|rounds| rounds as u32), value("--budget=")));
+                went_on.push(resumed(value("--rounds="), value("--budget=").map(f64::from)));
                 let comes = next(&went_on.header.plan, &went_on);
                 prop_assert!(matches!(comes, Next::Trial(_)), "{command}: {comes:?}");
             }

@@ -89,11 +89,17 @@ pub(super) fn bound(value: f64) -> String {
     format!("{value:.*}", decimals.unsigned_abs() as usize)
 }
 
+/// A number with three significant digits: `1620`, `12.3`, `0.0153`, `1.53e-7`.
 pub(super) fn significant(value: f64) -> String {
     match value.abs() {
         a if a >= 100.0 => format!("{value:.0}"),
         a if a >= 10.0 => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
+        a if a >= 1.0 => format!("{value:.2}"),
+        a if a >= 0.1 => format!("{value:.3}"),
+        a if a >= 0.01 => format!("{value:.4}"),
+        a if a >= 0.001 => format!("{value:.5}"),
+        0.0 => "0".to_owned(),
+        _ => format!("{value:.2e}"),
     }
 }
 
@@ -165,6 +171,23 @@ pub(super) fn enumerate_plain(names: impl Iterator<Item = String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_have_three_significant_digits_however_small() {
+        let cases = [
+            (1620.4, "1620"),
+            (12.34, "12.3"),
+            (1.234, "1.23"),
+            (-0.4567, "-0.457"),
+            (0.0153, "0.0153"),
+            (0.00153, "0.00153"),
+            (1.234e-5, "1.23e-5"),
+            (0.0, "0"),
+        ];
+        for (value, shown) in cases {
+            assert_eq!(significant(value), shown);
+        }
+    }
 
     #[test]
     fn numbers_have_three_digits_that_mean_something() {

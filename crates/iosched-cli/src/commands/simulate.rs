@@ -116,7 +116,7 @@ pub(crate) struct SimulateArgs {
     ))]
     hz: Option<u32>,
 
-    /// Time since the last timer tick when the run begins; a bare number counts µs
+    /// Time since the last timer tick when the run begins, whole ticks not counted; a bare number counts µs
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = parse_micros)]
     tick_phase: f64,
 

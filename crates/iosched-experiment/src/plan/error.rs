@@ -190,6 +190,9 @@ impl Failure for PlanError {
                     .collect::<Vec<_>>()
                     .join(", ")
             )),
+            PlanError::NotSimulated { .. } => {
+                Some("let a disk be made for the run: --emulate in place of --simulate; or name one".into())
+            }
             PlanError::LoadTwice { name } => Some(format!(
                 "give each load once, with a weight: --load {}",
                 quoted(&format!("{name}:2"))
@@ -233,7 +236,7 @@ impl Failure for PlanError {
             )),
             PlanError::OddPath { .. } => Some("give it a plainer name".into()),
             PlanError::NotWritable { .. } => {
-                Some("measure reads only, or name a target that may be written".into())
+                Some("name a target that may be written; a device or file may be measured with reads alone".into())
             }
             PlanError::Moved { path, was, .. } => Some(format!(
                 "mount {was} where it was; what {} is on now is for a new run",

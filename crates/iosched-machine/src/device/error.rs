@@ -81,6 +81,7 @@ impl fmt::Display for BadName {
 
 impl Failure for DeviceError {
     fn hint(&self) -> Option<String> {
+        // No ready command: which disk is meant is a guess, and most commands change it.
         let did_you_mean = |near: &[String]| {
             (!near.is_empty()).then(|| format!("did you mean {}?", near.join(" or ")))
         };
@@ -136,21 +137,6 @@ impl Failure for DeviceError {
                 io::ErrorKind::NotFound if path.starts_with("/proc") => Some(NO_PROC.to_owned()),
                 _ => None,
             },
-        }
-    }
-
-    fn remedy(&self) -> Option<Remedy> {
-        let (given, near) = match self {
-            DeviceError::NoSuch { target, near } => (target.clone(), near),
-            DeviceError::NotBlock { path, near, .. } => (path.display().to_string(), near),
-            _ => return None,
-        };
-        match near.as_slice() {
-            [meant] => Some(Remedy::Instead {
-                given,
-                meant: meant.clone(),
-            }),
-            _ => None,
         }
     }
 

@@ -168,8 +168,6 @@ impl Failure for DeployError {
 
 #[cfg(test)]
 mod tests {
-    use iosched_machine::command_line::Remedy;
-
     use super::*;
 
     #[test]
@@ -178,19 +176,13 @@ mod tests {
             target: "sdx".into(),
             near: vec!["sda".into()],
         };
-        let remedy = Remedy::Instead {
-            given: "sdx".into(),
-            meant: "sda".into(),
-        };
         for error in [
             DeployError::Device(mistyped()),
             DeployError::Set(SetError::Device(mistyped())),
         ] {
             assert_eq!(error.hint(), mistyped().hint());
-            assert_eq!(error.remedy(), Some(remedy.clone()));
             assert_eq!(error.exit_code(), exit::NO_SUCH_DEVICE);
         }
         assert_eq!(DeployError::NoTuned.exit_code(), exit::MISSING);
-        assert_eq!(DeployError::NoTuned.remedy(), None);
     }
 }

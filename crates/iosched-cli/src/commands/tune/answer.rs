@@ -61,7 +61,7 @@ pub(super) fn apply(
         let made = change.make(host).map_err(boxed)?;
         made.keep(&turn, Some(why.clone())).map_err(boxed)?;
         output.note(&format!(
-            "{disk}: {} is active until the next reboot",
+            "{disk}: {} is active, and not kept over reboots",
             plan.arm_label(arm)
         ));
     }

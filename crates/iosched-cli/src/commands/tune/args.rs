@@ -49,8 +49,8 @@ pub(crate) struct TuneArgs {
     /// Device, directory or file to measure on; none: an emulated hdd-7200
     pub(super) target: Option<String>,
 
-    /// Use no device: run the loads on this disk model under our own schedulers, in virtual time
-    /// (the default if no target is given and no emulated disk can be created)
+    /// Use no device: run the loads on this disk model (a name of `iosched emulate models`, or a .toml file) under our own
+    /// schedulers, in virtual time (the default if no target is given and no emulated disk can be created)
     #[arg(
         long,
         value_name = "MODEL",
@@ -147,14 +147,16 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "N", conflicts_with = "rounds")]
     pub(super) fixed_rounds: Option<u32>,
 
-    /// Time limit for all measuring, preparation included (10m, 2h). Trials are shortened to fit, unless
-    /// --runtime sets their length; reaching a steady state takes at most half of it
+    /// Time that all measuring may take at most, preparation included (10m, 2h). Trials are made shorter to fit several
+    /// rounds, unless --runtime sets their length: then the run ends after as many as fit. Reaching a steady state takes at
+    /// most half of it
     /// [default: none; 3m on the emulated disk]
     #[arg(long, value_name = "TIME")]
     pub(super) budget: Option<Span>,
 
     /// Run time of each trial. auto: 10s in the first round (2s on the emulated disk), then as long as is worth it, chosen
-    /// from how well a trial knows its own mean and from how much trials differ; for loads decided by throughput or iops
+    /// from how well a trial knows its own mean and from how much trials differ; only for loads decided by throughput or iops
+    /// whose jobs all run at the same time, and not with --fixed-rounds
     /// [default: the job file's, or 10s; 2s on the emulated disk]
     #[arg(long, value_name = "TIME|auto", value_parser = parse_runtime)]
     pub(super) runtime: Option<RunTime>,
@@ -198,11 +200,13 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "NAME")]
     pub(super) user: Option<String>,
 
-    /// Switch to the winner when there is one (until the next reboot)
+    /// Switch to the winner when there is one, until the next reboot: on a disk that is there after the run (not with
+    /// --simulate or --emulate)
     #[arg(long)]
     pub(super) apply: bool,
 
-    /// Keep the winner when there is one, over reboots: a rule in the policy, with a link to the record
+    /// Keep the winner when there is one, over reboots: a rule in the policy, with a link to the record (not for simulated
+    /// or emulated disks)
     #[arg(long)]
     pub(super) persist: bool,
 

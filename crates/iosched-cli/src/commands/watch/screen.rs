@@ -220,7 +220,10 @@ fn draw_processes(processes: &Processes, frame: &mut Frame, area: Rect) {
         rows.push(Line::from("no process has done any I/O since the last look").dim());
     }
     if processes.hidden > 0 {
-        let hidden = format!("{} more may only be looked at by root", processes.hidden);
+        let hidden = format!(
+            "{} more may not be looked at: root may, unless a container forbids it",
+            processes.hidden
+        );
         rows.push(Line::from(hidden).dim());
     }
     frame.render_widget(Text::from(rows), inside);
