@@ -1,6 +1,7 @@
 //! What options take as values: times, margins, lists of schedulers; and the schedulers that help names. (Sizes are read by
 //! [`iosched_emulate::spec::parse_size`].)
 
+use std::num::{IntErrorKind, ParseIntError};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -19,6 +20,15 @@ pub(crate) fn tree() -> impl TypedValueParser<Value = PathBuf> {
             Err("there is no such directory")
         }
     })
+}
+
+/// How many of something: a whole number from 1 on.
+pub(crate) fn parse_count<T: FromStr<Err = ParseIntError>>(text: &str) -> Result<T, &'static str> {
+    text.parse()
+        .map_err(|error: ParseIntError| match error.kind() {
+            IntErrorKind::PosOverflow => "that is too many",
+            _ => "a whole number is wanted, 1 or more",
+        })
 }
 
 /// A length of time: `90`, `90s`, `10m`, `1.5h`, `500ms`.

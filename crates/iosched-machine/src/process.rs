@@ -102,6 +102,12 @@ impl Stop {
         self.asked.store(true, Ordering::SeqCst);
     }
 
+    /// Asks when what is returned goes, however that comes: what has begun beside then ends, and who waits for it goes on.
+    #[must_use]
+    pub fn ask_at_end(&self) -> AskAtEnd<'_> {
+        AskAtEnd(self)
+    }
+
     /// Nobody wants us to stop any more: what puts things back goes on until somebody asks again.
     pub fn forget(&self) {
         self.asked.store(false, Ordering::SeqCst);
@@ -120,6 +126,16 @@ impl Stop {
     /// True after the deadline.
     pub(crate) fn is_time_over(&self) -> bool {
         self.deadline.is_some_and(|at| Instant::now() >= at)
+    }
+}
+
+/// Asks for the end when it goes.
+#[derive(Debug)]
+pub struct AskAtEnd<'a>(&'a Stop);
+
+impl Drop for AskAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.ask();
     }
 }
 

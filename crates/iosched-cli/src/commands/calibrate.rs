@@ -11,6 +11,7 @@ use iosched_experiment::plan;
 use iosched_machine::failure::exit;
 
 use crate::output::Output;
+use crate::values::parse_count;
 
 /// Arguments of `iosched calibrate`.
 #[derive(Debug, Args)]
@@ -26,7 +27,7 @@ people use instead, name a wrong winner or miss the right one. No disk is
 touched. docs/statistics.md explains the tables.")]
 pub(crate) struct CalibrateArgs {
     /// Simulated tunes of each method in each case
-    #[arg(long, default_value = "1000", value_name = "N")]
+    #[arg(long, default_value = "1000", value_name = "N", value_parser = parse_count::<NonZeroUsize>)]
     pub(crate) runs: NonZeroUsize,
 
     /// Where all chance comes from: the same seed gives the same tables
@@ -34,7 +35,7 @@ pub(crate) struct CalibrateArgs {
     pub(crate) seed: u64,
 
     /// Worker threads [default: one per processor]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_count::<NonZeroUsize>)]
     pub(crate) threads: Option<NonZeroUsize>,
 }
 

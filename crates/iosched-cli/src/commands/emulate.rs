@@ -25,6 +25,7 @@ use serde_json::json;
 
 use super::Outcome;
 use crate::output::Output;
+use crate::values::parse_count;
 
 /// Arguments of `iosched emulate`.
 #[derive(Debug, Args)]
@@ -168,7 +169,7 @@ struct CreateArgs {
 
     /// Let all that the disk does take N times as long, to see what schedulers do on a disk that is
     /// too fast for this machine
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_count::<NonZeroU32>)]
     slow_down: Option<NonZeroU32>,
 
     /// Put this scheduler of ours inside, over the model: any that `iosched simulate` has, also noop, deadline and

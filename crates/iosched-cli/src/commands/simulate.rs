@@ -27,7 +27,8 @@ use super::{Outcome, boxed};
 use crate::meter::watched;
 use crate::output::Output;
 use crate::values::{
-    Span, is_multi_queue, parse_micros, schedulers_in_words, split_arms, usual_hz_in_words,
+    Span, is_multi_queue, parse_count, parse_micros, schedulers_in_words, split_arms,
+    usual_hz_in_words,
 };
 
 /// Arguments of `iosched simulate`.
@@ -94,10 +95,10 @@ pub(crate) struct SimulateArgs {
     write_cache: Option<String>,
 
     /// Make the disk N times slower
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_count::<NonZeroU32>)]
     slow_down: Option<NonZeroU32>,
 
-    #[arg(long, value_name = "N", help = format!(
+    #[arg(long, value_name = "N", value_parser = parse_count::<NonZeroUsize>, help = format!(
         "Requests of each kind that may be queued (`queue/nr_requests`) [default: 128; {}, and {direct} with --scsi: \
          twice the queue depth, at most 256]. Without --scsi, {direct} always has as many as the disk's queue depth",
         schedulers_in_words(|info| is_multi_queue(info) && !info.direct),

@@ -8,7 +8,6 @@ use thiserror::Error;
 
 use super::DeviceNumber;
 use super::near::near_names;
-use crate::command_line::Remedy;
 use crate::failure::{Failure, NO_PROC, exit};
 use crate::host::Host;
 

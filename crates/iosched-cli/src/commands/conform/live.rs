@@ -20,7 +20,7 @@ use iosched_report::words;
 use super::super::{Outcome, boxed, stop_on_signals};
 use super::{ConformArgs, EAGER, OUT_OF_ORDER, UNEXPLAINED, told};
 use crate::output::Output;
-use crate::values::{Span, split_arms};
+use crate::values::{Span, parse_count, split_arms};
 
 /// Arguments that only `--live` has.
 #[derive(Debug, Args)]
@@ -37,7 +37,7 @@ pub(super) struct LiveArgs {
 
     /// With --live: let all that the disk does take N times as long, 1 being the model's own speed
     /// [default: so much that this machine is well faster than the disk]
-    #[arg(long, value_name = "N", requires = "live")]
+    #[arg(long, value_name = "N", requires = "live", value_parser = parse_count::<NonZeroU32>)]
     slow_down: Option<NonZeroU32>,
 
     /// With --live: a built-in load or a fio job file; may be given several times [default:

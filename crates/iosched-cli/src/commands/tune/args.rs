@@ -12,7 +12,7 @@ use iosched_machine::device::Consent;
 use iosched_machine::file_system;
 use iosched_sim::units::Bytes;
 
-use crate::values::{Margin, Span};
+use crate::values::{Margin, Span, parse_count};
 
 /// Arguments of `iosched tune`.
 #[derive(Debug, Args)]
@@ -86,7 +86,8 @@ pub(crate) struct TuneArgs {
         long,
         value_name = "N",
         requires = "emulate",
-        conflicts_with = "simulate"
+        conflicts_with = "simulate",
+        value_parser = parse_count::<NonZeroU32>
     )]
     pub(super) slow_down: Option<NonZeroU32>,
 

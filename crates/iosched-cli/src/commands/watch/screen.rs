@@ -298,13 +298,21 @@ fn scaled(value: f64, largest: f64) -> u64 {
 fn draw_marks(device: &History, frame: &mut Frame, area: Rect) {
     let width = usize::from(area.width);
     let mut row = vec![' '; width];
-    let newest_first = device.points.iter().rev().take(width).enumerate();
-    for (age, Point { became, .. }) in newest_first {
+    let oldest_first = device.points.iter().rev().take(width).enumerate().rev();
+    let mut free_from = 0;
+    for (age, Point { became, .. }) in oldest_first {
         let Some(name) = became else { continue };
-        let mark: Vec<char> = format!("{name}\u{25bc}").chars().collect();
-        let end = width - age;
-        let start = end.saturating_sub(mark.len());
-        row[start..end].copy_from_slice(&mark[mark.len() - (end - start)..]);
+        let mark = width - 1 - age;
+        row[mark] = '\u{25bc}';
+        // Its name, where that does not cover the mark before.
+        let name: Vec<char> = name.chars().collect();
+        if let Some(start) = mark
+            .checked_sub(name.len())
+            .filter(|&start| start >= free_from)
+        {
+            row[start..mark].copy_from_slice(&name);
+        }
+        free_from = mark + 1;
     }
     let row: String = row.into_iter().collect();
     frame.render_widget(Line::from(row).fg(Color::Yellow), area);
@@ -404,6 +412,22 @@ mod tests {
         let mut state = state();
         state.is_apart = true;
         insta::assert_snapshot!(drawn(&state, 80, 24));
+    }
+
+    #[test]
+    fn each_switch_has_its_mark_and_a_name_covers_none() {
+        let mut state = State::new("box, Linux 6.12".into(), Duration::from_secs(1));
+        let switches = ["none"; 9].into_iter().chain(["bfq"; 2]).chain(["none"; 6]);
+        for scheduler in switches.chain(["kyber"; 1]) {
+            state.add(sample("sda", scheduler, 10.0));
+        }
+        let screen = drawn(&state, 80, 24);
+        let marks = screen.lines().find(|line| line.contains('\u{25bc}'));
+        let marks = marks.expect(&screen).trim_end_matches(['"', '\u{2502}']);
+        assert!(
+            marks.ends_with("bfq\u{25bc} \u{25bc}kyber\u{25bc}"),
+            "{marks}"
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use iosched_machine::beneath::Directory;
@@ -84,7 +85,7 @@ pub(super) fn play(video: &File, end: &Stop) -> io::Result<f64> {
 pub(super) fn read_here_and_there(
     file: &File,
     seed: u64,
-    settled: Instant,
+    settled: &OnceLock<Instant>,
     end: &Stop,
 ) -> io::Result<Vec<Duration>> {
     fadvise(file, 0, None, Advice::Random)?;
@@ -97,7 +98,8 @@ pub(super) fn read_here_and_there(
         let at = stream.random_range(0..pages) * PAGE as u64;
         let begun = Instant::now();
         file.read_exact_at(&mut page, at)?;
-        if begun >= settled || is_last {
+        let has_settled = settled.get().is_some_and(|settled| begun >= *settled);
+        if has_settled || is_last {
             took.push(begun.elapsed());
         }
         if is_last {

@@ -11,6 +11,8 @@ mod activity;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
@@ -177,16 +179,12 @@ impl Desktop {
         let files = Files::open(&directory, self.settings.size, at).map_err(FioError::Files)?;
         let package = directory.join(PACKAGE);
         let end = Stop::new();
-        let begun = Instant::now();
-        let (files, package, ends) = (&files, &package, &end);
+        let settled = OnceLock::new();
+        let (files, package, ends, settled) = (&files, &package, &end, &settled);
         std::thread::scope(|threads| {
             // Whatever happens here, what has begun ends: the scope waits for it.
-            let _ends = AskAtEnd(&end);
-            let all = Beside {
-                threads,
-                user: at.user(),
-            };
-            let settled = begun + SETTLING;
+            let _ends = end.ask_at_end();
+            let all = Beside::new(threads, at.user());
             let copy = all.begin(|| activity::copy(&files.copied, &files.copy, ends))?;
             let video = all.begin(|| activity::play(&files.video, ends))?;
             let reads = all.begin(move || {
@@ -194,6 +192,9 @@ impl Desktop {
             })?;
             let commits = all.begin(move || activity::commit(&files.profile, seed, ends))?;
             let package = all.begin(|| activity::unpack(package, ends))?;
+            all.wait_until_begun();
+            let begun = Instant::now();
+            settled.get_or_init(|| begun + SETTLING);
             let is_over = || {
                 copy.is_finished()
                     || video.is_finished()
@@ -220,31 +221,45 @@ impl Desktop {
     }
 }
 
-/// Asks for the end when it goes.
-struct AskAtEnd<'a>(&'a Stop);
-
-impl Drop for AskAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.ask();
-    }
-}
-
 /// Where what goes on beside the starts runs, and with whose file rights.
 struct Beside<'scope, 'env> {
     threads: &'scope Scope<'scope, 'env>,
     user: Option<&'scope User>,
+    /// Goes with the last that has begun.
+    begins: Sender<()>,
+    begun: Receiver<()>,
 }
 
-impl<'scope> Beside<'scope, '_> {
+impl<'scope, 'env> Beside<'scope, 'env> {
+    fn new(threads: &'scope Scope<'scope, 'env>, user: Option<&'scope User>) -> Self {
+        let (begins, begun) = channel();
+        Beside {
+            threads,
+            user,
+            begins,
+            begun,
+        }
+    }
+
     /// Begins something. With the user's rights its files grow as the user's do: no further than into what the file
     /// system keeps for root.
     fn begin<T: Send + 'scope>(
         &self,
         work: impl FnOnce() -> io::Result<T> + Send + 'scope,
     ) -> Result<ScopedJoinHandle<'scope, io::Result<T>>, LoadError> {
-        let user = self.user;
+        let (user, begins) = (self.user, self.begins.clone());
+        let work = move || {
+            drop(begins);
+            work()
+        };
         let thread = Builder::new().spawn_scoped(self.threads, move || as_user(user, work));
         Ok(thread.map_err(FioError::Files)?)
+    }
+
+    /// Waits until everything runs, or has failed to: on a busy machine a thread begins late.
+    fn wait_until_begun(self) {
+        drop(self.begins);
+        self.begun.iter().for_each(drop);
     }
 }
 
@@ -471,11 +486,8 @@ mod tests {
     fn what_has_begun_ends_where_the_next_cannot_begin() {
         let end = Stop::new();
         let begun: Result<(), LoadError> = std::thread::scope(|threads| {
-            let _ends = AskAtEnd(&end);
-            let all = Beside {
-                threads,
-                user: None,
-            };
+            let _ends = end.ask_at_end();
+            let all = Beside::new(threads, None);
             all.begin(|| {
                 while !end.is_wanted() {
                     std::thread::sleep(Duration::from_millis(1));
@@ -488,6 +500,26 @@ mod tests {
     }
 
     #[test]
+    fn what_has_begun_is_waited_for_no_longer() {
+        let end = Stop::new();
+        let ran = std::thread::scope(|threads| {
+            let _ends = end.ask_at_end();
+            let all = Beside::new(threads, None);
+            let runs = all.begin(|| {
+                while !end.is_wanted() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Ok(())
+            });
+            all.wait_until_begun();
+            let still_runs = !runs.as_ref().unwrap().is_finished();
+            end.ask();
+            still_runs && joined(runs.unwrap()).is_ok()
+        });
+        assert!(ran);
+    }
+
+    #[test]
     fn what_goes_on_beside_the_starts_has_the_users_file_rights() {
         if !iosched_testing::is_root() {
             return;
@@ -495,10 +527,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let nobody = User::find("nobody").unwrap().unwrap();
         let made = std::thread::scope(|threads| {
-            let all = Beside {
-                threads,
-                user: Some(&nobody),
-            };
+            let all = Beside::new(threads, Some(&nobody));
             joined(all.begin(|| File::create(dir.path().join("x"))).unwrap())
         });
         assert_eq!(made.unwrap_err().kind(), io::ErrorKind::PermissionDenied);

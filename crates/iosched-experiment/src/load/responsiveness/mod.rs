@@ -307,6 +307,8 @@ impl Load for Responsiveness {
         let session = Session::default();
         let scope = at.scope.with_session(&session);
         let (took, ended) = std::thread::scope(|threads| {
+            // Whatever happens here, the streams end: the scope waits for them.
+            let _ends = enough.ask_at_end();
             let streams = composed.as_deref().map(|job_file| {
                 Builder::new().spawn_scoped(threads, || streams::run(job_file, &scope, &enough))
             });
