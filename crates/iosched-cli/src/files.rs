@@ -25,6 +25,9 @@ impl Failure for WriteError {
             io::ErrorKind::NotFound => {
                 Some(format!("make the directory {} first", parent.display()))
             }
+            io::ErrorKind::NotADirectory => {
+                Some(format!("{} is no directory: name one", parent.display()))
+            }
             io::ErrorKind::IsADirectory => Some("name a file in it".into()),
             io::ErrorKind::Other => {
                 Some("name a new file or a regular one; `-` is standard output".into())
@@ -133,4 +136,21 @@ pub(crate) fn one_on_standard_output(
 pub(crate) fn directory(path: &Path) -> Result<(), WriteError> {
     let made = user_files::make_directory(path);
     made.map(drop).map_err(|source| failed(path, source))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_no_file_can_be_the_way_there_is_named() {
+        for (path, named) in [
+            ("/dev/null/page.html", "/dev/null is no directory"),
+            ("/nonexistent/page.html", "make the directory /nonexistent"),
+        ] {
+            let error = write(Path::new(path), b"").unwrap_err();
+            let hint = error.hint().unwrap();
+            assert!(hint.contains(named), "{hint}");
+        }
+    }
 }

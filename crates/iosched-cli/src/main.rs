@@ -18,11 +18,13 @@ use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
 use args::{Cli, Command};
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser};
 use commands::{
     advise, apply, calibrate, check, completions, conform, emulate, evidence, list, log, manual,
     persist, report, restore, set, simulate, tune, undo, watch,
 };
+use iosched_machine::command_line::quoted;
 use iosched_machine::{process, program_path};
 
 fn main() -> ExitCode {
@@ -51,6 +53,14 @@ fn main() -> ExitCode {
 /// Prints help, the version, or what is wrong with the arguments.
 fn tell(told: &clap::Error) -> ExitCode {
     let written = told.print().and_then(|()| std::io::stdout().flush());
+    if let Some(ContextValue::String(given)) = told.get(ContextKind::InvalidArg)
+        && told.kind() == clap::error::ErrorKind::UnknownArgument
+        && given.ends_with(".fio")
+    {
+        let output = output::Output::new(false, false);
+        let load = quoted(given);
+        output.warn(&format!("hint: a job file is a load: --load {load}"));
+    }
     match written {
         Err(cause) if !told.use_stderr() && cause.kind() != ErrorKind::BrokenPipe => {
             let output = output::Output::new(false, false);

@@ -198,6 +198,11 @@ fn what_cannot_be_done_is_said_with_its_reason_and_code() {
         "line 3: `verify` is not simulated",
     );
     fails(
+        &["simulate", "my job.fio"],
+        2,
+        "hint: a job file is a load: --load 'my job.fio'",
+    );
+    fails(
         &["simulate", "--load", "/proc/nonexistent"],
         3,
         "cannot open /proc/nonexistent",
