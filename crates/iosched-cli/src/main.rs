@@ -15,6 +15,7 @@ mod undone;
 mod values;
 
 use std::io::{ErrorKind, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 
 use args::{Cli, Command};
@@ -55,7 +56,9 @@ fn tell(told: &clap::Error) -> ExitCode {
     let written = told.print().and_then(|()| std::io::stdout().flush());
     if let Some(ContextValue::String(given)) = told.get(ContextKind::InvalidArg)
         && told.kind() == clap::error::ErrorKind::UnknownArgument
-        && given.ends_with(".fio")
+        && Path::new(given)
+            .extension()
+            .is_some_and(|ending| ending == "fio")
     {
         let output = output::Output::new(false, false);
         let load = quoted(given);

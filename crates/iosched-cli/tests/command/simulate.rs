@@ -198,11 +198,6 @@ fn what_cannot_be_done_is_said_with_its_reason_and_code() {
         "line 3: `verify` is not simulated",
     );
     fails(
-        &["simulate", "my job.fio"],
-        2,
-        "hint: a job file is a load: --load 'my job.fio'",
-    );
-    fails(
         &["simulate", "--load", "/proc/nonexistent"],
         3,
         "cannot open /proc/nonexistent",
@@ -284,6 +279,17 @@ fn what_cannot_be_done_is_said_with_its_reason_and_code() {
         &["conform", "--scheduler", "kyber", &single_queue],
         2,
         "is a recording of the single-queue block layer, which has no kyber",
+    );
+}
+
+#[test]
+fn a_job_file_without_its_option_is_told_which() {
+    let output = answer(&["simulate", "my job.fio"]);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(
+        stderr.ends_with("hint: a job file is a load: --load 'my job.fio'\n"),
+        "{stderr}"
     );
 }
 

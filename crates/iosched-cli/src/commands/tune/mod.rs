@@ -3,13 +3,13 @@
 
 mod answer;
 mod args;
+mod error;
 mod place;
 mod request;
 
 use std::collections::BTreeSet;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use iosched_emulate::{Condition, EmulatedDisk};
 use iosched_experiment::analysis::Analysis;
@@ -20,7 +20,6 @@ use iosched_experiment::record::{self, Entry, Header, Record, Recorder, StopReas
 use iosched_experiment::run::{self, RunError, RunOptions};
 use iosched_experiment::schedule::RunProgress;
 use iosched_machine::clock::unix_time;
-use iosched_machine::command_line::{Remedy, quoted_path};
 use iosched_machine::device::GivenUp;
 use iosched_machine::facts::{self, MachineFacts};
 use iosched_machine::failure::{Failure, exit};
@@ -35,6 +34,7 @@ use serde_json::Value;
 
 pub(crate) use self::args::TuneArgs;
 use self::args::consent;
+use self::error::TuneError;
 use self::place::{RunPlace, check_can_emulate, end_disk, make, named_disk, say_emulated};
 use self::request::wanted;
 use super::{Outcome, answer_code, boxed, persist, stop_on_signals, take_turn, undo};
@@ -551,132 +551,4 @@ fn put_back(host: &Host, disks: &[String], output: &Output) -> Result<(), Box<dy
         output.warn(&format!("note: {note}"));
     }
     Ok(())
-}
-
-/// Something that `tune` cannot do here.
-#[derive(Debug, thiserror::Error)]
-enum TuneError {
-    #[error("this machine cannot measure: {}", missing.join("; "))]
-    Missing {
-        missing: Vec<String>,
-        hints: Vec<String>,
-    },
-    #[error("{option} is for a disk that is there after the run, and this one is not")]
-    GoneAfterRun { option: &'static str },
-    #[error(
-        "--persist keeps the answer of a disk for later boots, and an emulated disk is gone by then"
-    )]
-    NothingToKeep,
-    #[error(
-        "--timeout {} ends every trial of {load}, which takes {}",
-        report::words::span(*timeout),
-        report::words::span(*takes)
-    )]
-    EndsEachTrial {
-        load: String,
-        timeout: Duration,
-        takes: Duration,
-    },
-    #[error("there is no user {name:?}")]
-    NoSuchUser { name: String },
-    #[error("{} cannot be changed: the run in {} has what it began with", option_names(options), directory.display())]
-    FixedByRecord {
-        /// Each with whether it has a value.
-        options: Vec<(&'static str, bool)>,
-        directory: PathBuf,
-    },
-    #[error("cannot find out who {name:?} is")]
-    UnknownUser {
-        name: String,
-        #[source]
-        source: io::Error,
-    },
-    #[error("the record in {} is complete: it ended because {why}", directory.display())]
-    Complete {
-        directory: PathBuf,
-        why: &'static str,
-        /// The command that goes on with it all the same, with a larger budget.
-        going_on: Option<String>,
-    },
-    #[error("nothing is left of {given}")]
-    SpentAlready {
-        given: String,
-        /// The command that has something left.
-        going_on: Option<String>,
-    },
-    #[error("the record in {} is of another machine or kernel: {difference}", directory.display())]
-    OtherMachine {
-        directory: PathBuf,
-        difference: String,
-    },
-}
-
-fn option_names(options: &[(&'static str, bool)]) -> String {
-    report::words::enumerate(options.iter().map(|&(name, _)| name))
-}
-
-impl Failure for TuneError {
-    fn hint(&self) -> Option<String> {
-        Some(match self {
-            TuneError::Missing { hints, .. } => hints.join("; "),
-            TuneError::GoneAfterRun { option } => {
-                format!("name the disk to measure, or leave {option} out")
-            }
-            TuneError::NothingToKeep => {
-                "leave --persist out; --apply leaves the answer inside as long as the disk is there"
-                    .into()
-            }
-            TuneError::EndsEachTrial { .. } => {
-                "--timeout is for a load that hangs: give it more, give trials less (--runtime), or leave it out".into()
-            }
-            TuneError::NoSuchUser { .. } => {
-                "`getent passwd` lists the users of this machine".into()
-            }
-            TuneError::UnknownUser { name, .. } => format!("`id {name}` should say it"),
-            TuneError::Complete {
-                directory,
-                going_on,
-                ..
-            } => {
-                let directory = quoted_path(directory);
-                let larger = going_on.as_ref().map_or(String::new(), |command| {
-                    format!("; go on with a larger budget: {command}")
-                });
-                format!("see it with: iosched report {directory}{larger}")
-            }
-            TuneError::FixedByRecord { .. } => {
-                "--resume takes the plan from the record; --rounds and --budget may be larger; for anything \
-                 else start a new run"
-                    .into()
-            }
-            TuneError::SpentAlready { going_on, .. } => {
-                let example = going_on.as_ref().map_or(String::new(), |command| format!(", as in: {command}"));
-                format!("what was run before counts: give more{example}")
-            }
-            TuneError::OtherMachine { .. } => {
-                "its trials cannot be continued here: start a new run".into()
-            }
-        })
-    }
-
-    fn remedy(&self) -> Option<Remedy> {
-        match self {
-            TuneError::FixedByRecord { options, .. } => Some(Remedy::Without(options.clone())),
-            _ => None,
-        }
-    }
-
-    fn exit_code(&self) -> u8 {
-        match self {
-            TuneError::Missing { .. } => exit::MISSING,
-            TuneError::GoneAfterRun { .. }
-            | TuneError::NothingToKeep
-            | TuneError::EndsEachTrial { .. }
-            | TuneError::NoSuchUser { .. }
-            | TuneError::SpentAlready { .. }
-            | TuneError::FixedByRecord { .. } => exit::USAGE,
-            TuneError::UnknownUser { .. } => exit::FAILURE,
-            TuneError::Complete { .. } | TuneError::OtherMachine { .. } => exit::BAD_RECORD,
-        }
-    }
 }

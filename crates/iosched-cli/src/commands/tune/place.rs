@@ -11,7 +11,8 @@ use iosched_machine::failure::Failure;
 use iosched_machine::host::Host;
 use iosched_sim::units::Bytes;
 
-use super::{TuneArgs, TuneError, boxed};
+use super::error::TuneError;
+use super::{TuneArgs, boxed};
 use crate::output::Output;
 use crate::values::split_arms;
 
