@@ -8,7 +8,7 @@ use std::time::Duration;
 use iosched_experiment::analysis::{
     Analysis, Caveat, Confound, Control, LoadAnalysis, RunTimeFrom, undecided_yet,
 };
-use iosched_experiment::plan::{Plan, Requirement, Target};
+use iosched_experiment::plan::{MOST_ROUNDS, Plan, Requirement, Target};
 use iosched_experiment::record::{Entry, Record, StopReason};
 use iosched_experiment::schedule::RunProgress;
 use iosched_machine::command_line;
@@ -218,14 +218,14 @@ pub(super) fn next_best(contest: &Contest, winner: usize) -> Option<usize> {
     best(contest, winner, others)
 }
 
-/// The one of `others` that comes nearest to `arm`, or passes it, by estimate.
+/// The one of `others` that comes nearest to `arm`, or passes it, by estimate; none before two rounds, which have none.
 fn best(contest: &Contest, arm: usize, others: impl Iterator<Item = usize>) -> Option<usize> {
-    let estimate = |other: usize| contest.ratio(other, arm).map(|ratio| ratio.estimate);
-    let key = |arm: &usize| estimate(*arm).unwrap_or(0.0);
-    match contest.better {
-        Better::Higher => others.max_by(|a, b| key(a).total_cmp(&key(b))),
-        Better::Lower => others.min_by(|a, b| key(a).total_cmp(&key(b))),
-    }
+    let near = others.filter_map(|other| Some((other, contest.ratio(other, arm)?.estimate)));
+    let nearest = match contest.better {
+        Better::Higher => near.max_by(|a, b| a.1.total_cmp(&b.1)),
+        Better::Lower => near.min_by(|a, b| a.1.total_cmp(&b.1)),
+    };
+    nearest.map(|(other, _)| other)
 }
 
 /// What to do, and what it costs. Of a simulated disk, and of a scheduler that is served, it says so itself: the sentence is
@@ -295,13 +295,13 @@ fn undecided(analysis: &Analysis, plan: &Plan) -> Option<Undecided> {
     let name = |arm: usize| analysis.arms[arm].as_str();
     let leader = contest.leader.filter(|leader| arms.contains(leader))?;
     let rivals = arms.iter().copied().filter(|&arm| arm != leader);
-    let rival = best(contest, leader, rivals)?;
-    let lead = match contest.ratio(leader, rival) {
-        Some(ratio) if ratio.is_bounded() => times(ratio, name(rival), plan),
-        _ => format!(
-            "after too few rounds to say by how much over {}",
-            name(rival)
-        ),
+    let too_few = "after too few rounds to say by how much";
+    let lead = match best(contest, leader, rivals) {
+        None => too_few.to_owned(),
+        Some(rival) => match contest.ratio(leader, rival) {
+            Some(ratio) if ratio.is_bounded() => times(ratio, name(rival), plan),
+            _ => format!("{too_few} over {}", name(rival)),
+        },
     };
     let mut standing = if analysis.rounds == 0 {
         "no round was complete".to_owned()
@@ -493,11 +493,7 @@ fn longest_trial(plan: &Plan) -> Option<String> {
 /// A fixed design that had its rounds has had its one look: more would make it something else. And nobody is told to go on
 /// with what no budget would settle.
 fn may_go_on(plan: &Plan, analysis: &Analysis, stop: StopReason) -> bool {
-    let needed = match analysis.decisive().verdict {
-        Verdict::Undecided { rounds_needed, .. } => rounds_needed,
-        _ => None,
-    };
-    if needed.is_some_and(|rounds| is_too_many(rounds, plan)) {
+    if rounds_said(analysis).is_some_and(|rounds| is_too_many(rounds, plan)) {
         return false;
     }
     match stop {
@@ -528,15 +524,18 @@ fn more_of(record: &Record, analysis: &Analysis, stop: StopReason) -> Vec<String
     let plan = &record.header.plan;
     let progress = RunProgress::of(plan, record);
     let spent = progress.spent().as_secs_f64();
+    let rounds = more_rounds(plan, analysis, &progress);
+    let each = spent / f64::from(progress.rounds().max(1));
     let a_few_rounds = spent + 3.0 * progress.round_time().as_secs_f64();
     let budget = plan.rules.time_budget_s;
     let seconds = |seconds: f64| format!("--budget={}s", seconds.ceil());
     if stop == StopReason::TimeSpent {
         let twice = 2.0 * budget.unwrap_or_default().max(spent);
-        return vec![seconds(twice.max(a_few_rounds))];
+        let said = rounds_said(analysis).unwrap_or_default();
+        let more = (said > plan.rules.max_rounds as usize).then(|| format!("--rounds={rounds}"));
+        let enough = twice.max(a_few_rounds).max(each * said as f64);
+        return more.into_iter().chain([seconds(enough)]).collect();
     }
-    let rounds = more_rounds(plan, analysis, &progress);
-    let each = spent / f64::from(progress.rounds().max(1));
     let needed = (each * rounds as f64).max(a_few_rounds);
     let time = budget.filter(|&budget| budget < needed);
     let rounds = format!("--rounds={rounds}");
@@ -548,12 +547,15 @@ fn more_of(record: &Record, analysis: &Analysis, stop: StopReason) -> Vec<String
 /// Twice as many as there may be or have been, or as many as are said to be needed.
 fn more_rounds(plan: &Plan, analysis: &Analysis, progress: &RunProgress) -> usize {
     let twice = 2 * plan.rules.max_rounds.max(progress.rounds()) as usize;
+    let said = rounds_said(analysis).map_or(0, |rounds| rounds.next_multiple_of(10));
+    twice.max(said).min(MOST_ROUNDS as usize)
+}
+
+/// How many are said to settle what is undecided.
+fn rounds_said(analysis: &Analysis) -> Option<usize> {
     match analysis.decisive().verdict {
-        Verdict::Undecided {
-            rounds_needed: Some(needed),
-            ..
-        } => twice.max(needed.next_multiple_of(10)),
-        _ => twice,
+        Verdict::Undecided { rounds_needed, .. } => rounds_needed,
+        _ => None,
     }
 }
 

@@ -466,8 +466,11 @@ impl Plan {
         (MIN_FIXED_ROUNDS..=MOST_ROUNDS).contains(&rounds)
     }
 
-    /// Checks a plan that was read from a file: it may have been edited.
-    pub(crate) fn check(&self) -> Result<(), PlanError> {
+    /// Checks a plan that was read from a file, which may have been edited, or whose bounds were changed.
+    ///
+    /// # Errors
+    /// What it may not be.
+    pub fn check(&self) -> Result<(), PlanError> {
         check_rules(&self.rules)?;
         let out = |what, value: String, range| Err(PlanError::OutOfRange { what, value, range });
         if !(2..=MOST_ARMS).contains(&self.arms.len()) || self.baseline >= self.arms.len() {

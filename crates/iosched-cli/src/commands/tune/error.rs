@@ -53,9 +53,11 @@ pub(super) enum TuneError {
         /// The command that goes on with it all the same, with a larger budget.
         going_on: Option<String>,
     },
-    #[error("nothing is left of {given}")]
-    SpentAlready {
-        given: String,
+    #[error("with {} the run would not go on: {why} ({so_far})", given.join(" and "))]
+    EndsAtOnce {
+        given: Vec<String>,
+        why: &'static str,
+        so_far: String,
         /// The command that has something left.
         going_on: Option<String>,
     },
@@ -104,9 +106,9 @@ impl Failure for TuneError {
                  else start a new run"
                     .into()
             }
-            TuneError::SpentAlready { going_on, .. } => {
+            TuneError::EndsAtOnce { going_on, .. } => {
                 let example = going_on.as_ref().map_or(String::new(), |command| format!(", as in: {command}"));
-                format!("what was run before counts: give more{example}")
+                format!("what was measured before counts: give more{example}")
             }
             TuneError::OtherMachine { .. } => {
                 "its trials cannot be continued here: start a new run".into()
@@ -128,7 +130,7 @@ impl Failure for TuneError {
             | TuneError::NothingToKeep
             | TuneError::EndsEachTrial { .. }
             | TuneError::NoSuchUser { .. }
-            | TuneError::SpentAlready { .. }
+            | TuneError::EndsAtOnce { .. }
             | TuneError::FixedByRecord { .. } => exit::USAGE,
             TuneError::UnknownUser { .. } => exit::FAILURE,
             TuneError::Complete { .. } | TuneError::OtherMachine { .. } => exit::BAD_RECORD,

@@ -18,7 +18,7 @@ use iosched_experiment::load::Spec;
 use iosched_experiment::plan::{self, OwnDisk, Plan, PlanRequest, PlannedLoad, Target};
 use iosched_experiment::record::{self, Entry, Header, Record, Recorder, StopReason};
 use iosched_experiment::run::{self, RunError, RunOptions};
-use iosched_experiment::schedule::RunProgress;
+use iosched_experiment::schedule::{Next, RunProgress};
 use iosched_machine::clock::unix_time;
 use iosched_machine::device::GivenUp;
 use iosched_machine::facts::{self, MachineFacts};
@@ -249,30 +249,40 @@ impl Session<'_> {
                 going_on: report::text::going_on(record, directory),
             }));
         }
-        self.check_more_than_spent(record, directory)?;
+        self.check_goes_on(record, directory)?;
         self.check_can_leave(&record.header.plan)?;
         self.check_timeout(&record.header.plan)
     }
 
-    /// A budget counts from the beginning of the run, not from now.
-    fn check_more_than_spent(
-        &self,
-        record: &Record,
-        directory: &Path,
-    ) -> Result<(), Box<dyn Failure>> {
-        let progress = RunProgress::of(&record.header.plan, record);
-        let spent = progress.spent();
-        let given = if let Some(Span(budget)) = self.args.budget.filter(|span| span.0 <= spent) {
-            let (budget, spent) = (report::words::span(budget), report::words::span(spent));
-            format!("--budget {budget}: the trials so far took {spent}")
-        } else if let Some(rounds) = self.args.rounds.filter(|&n| n <= progress.rounds()) {
-            let done = progress.rounds();
-            format!("--rounds {rounds}: {done} are complete")
-        } else {
+    /// What is given now leaves something to do. A budget counts from the beginning of the run, not from now.
+    fn check_goes_on(&self, record: &Record, directory: &Path) -> Result<(), Box<dyn Failure>> {
+        let budget = self.args.budget.map(|Span(budget)| budget);
+        let given = [
+            self.args.rounds.map(|rounds| format!("--rounds {rounds}")),
+            budget.map(|budget| format!("--budget {}", report::words::span(budget))),
+        ];
+        let given: Vec<String> = given.into_iter().flatten().collect();
+        if given.is_empty() {
+            return Ok(());
+        }
+        let mut going_on = record.clone();
+        going_on.push(self.resumed(None));
+        let plan = &going_on.header.plan;
+        plan.check().map_err(boxed)?;
+        let progress = RunProgress::of(plan, &going_on);
+        let Next::Done(stop) = progress.next() else {
             return Ok(());
         };
-        Err(boxed(TuneError::SpentAlready {
+        let so_far = match stop {
+            StopReason::TimeSpent => {
+                format!("time so far: {}", report::words::span(progress.spent()))
+            }
+            _ => format!("complete rounds so far: {}", progress.rounds()),
+        };
+        Err(boxed(TuneError::EndsAtOnce {
             given,
+            why: report::words::stop_reason(stop),
+            so_far,
             going_on: report::text::going_on(record, directory),
         }))
     }
