@@ -23,7 +23,7 @@ pub(crate) struct Cli {
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
-    /// Print results, warnings and errors only: no progress, no remarks
+    /// Print results with what qualifies them, warnings and errors only: no progress, no notes on what is being done
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
 

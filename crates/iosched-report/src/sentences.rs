@@ -1312,10 +1312,17 @@ mod tests {
     fn nobody_leads_before_a_round_is_complete() {
         let plan = fixture::plan(2);
         let mut record = run_to_the_end(&plan, &[1.0, 1.01], loud, |_, _, _| {});
+        let one_round = Record {
+            entries: record.entries[..2].to_vec(),
+            ..record.clone()
+        };
         record.entries.truncate(1);
         let answer = choice(&Analysis::of(&record), &plan);
         assert!(answer.starts_with("Answer: undecided"), "{answer}");
         assert!(!answer.contains("leads"), "{answer}");
+        // One round has no interval: nobody is the one that comes nearest.
+        let answer = choice(&Analysis::of(&one_round), &plan);
+        assert!(answer.contains("to say by how much; "), "{answer}");
     }
 
     #[test]

@@ -185,6 +185,10 @@ impl Failure for SwitchError {
             SwitchError::Zoned { .. } => {
                 Some("leave it at mq-deadline, or use Linux 6.10 or later".into())
             }
+            SwitchError::BadName { name } if name.contains('=') => Some(format!(
+                "a setting stands behind its scheduler, the active one or another: `iosched set DEVICE SCHEDULER {name}`; \
+                 `iosched list` shows both"
+            )),
             SwitchError::BadName { .. } => {
                 Some("`iosched list` shows what each device offers".into())
             }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use iosched_experiment::journal::{self, RunState};
 use iosched_machine::command_line::quoted_path;
 use iosched_machine::device;
 use iosched_machine::failure::{Failure, exit};
@@ -109,6 +110,9 @@ pub(crate) fn run(args: &CheckArgs, output: &Output) -> Outcome {
         // Readers see the old file or the new one.
         files::write(path, metrics(&report).as_bytes()).map_err(boxed)?;
     }
+    if args.root.is_none() {
+        note_leftovers(&host, output);
+    }
     if output.is_json() {
         output.json(&report);
     } else if args.prometheus {
@@ -121,6 +125,23 @@ pub(crate) fn run(args: &CheckArgs, output: &Output) -> Outcome {
         Verdict::Warning => 1,
         Verdict::Bad => NOT_AS_WANTED,
     })
+}
+
+/// What a run that is dead changed is no deviation from any rule, and still not as it was.
+fn note_leftovers(host: &Host, output: &Output) {
+    let dead = journal::leftovers(host).into_iter();
+    for left in dead.filter(|left| left.run == RunState::Dead && !left.entry.disks.is_empty()) {
+        let disks: Vec<&str> = left
+            .entry
+            .disks
+            .iter()
+            .map(|disk| disk.device.as_str())
+            .collect();
+        output.warn(&format!(
+            "warning: what an interrupted run changed on {} is not put back yet: run `iosched restore`",
+            disks.join(", ")
+        ));
+    }
 }
 
 /// Says since when each disk is as it is. What is known of checks of the machine's own policy says nothing of

@@ -66,6 +66,7 @@ struct Report {
 }
 
 #[derive(Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of JSON")]
 struct RunReport {
     command: String,
     pid: u32,
@@ -76,6 +77,9 @@ struct RunReport {
     /// It runs in a pid namespace that we do not see into.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     out_of_sight: bool,
+    /// It waited to put something back (`set --for`), and did it now.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    put_back_itself: bool,
     journal: PathBuf,
     undone: Vec<Undone>,
 }
@@ -309,6 +313,7 @@ fn put_disks_back(host: &Host, leftover: &Leftover) -> RunReport {
         still_running,
         does_not_end,
         out_of_sight,
+        put_back_itself: is_to_end && !still_running,
         journal: leftover.path.clone(),
         undone: if still_running {
             Vec::new()
@@ -353,7 +358,11 @@ fn print(report: &Report, output: &Output) {
             output.line(&format!("  {}", describe(undone)));
         }
         if run.undone.is_empty() {
-            output.line("  nothing was left to put back");
+            output.line(if run.put_back_itself {
+                "  it has put back now what it was to put back later"
+            } else {
+                "  nothing was left to put back"
+            });
         }
         hint_at_mount(run, output);
     }

@@ -406,6 +406,13 @@ fn a_set_that_is_killed_before_it_hands_over_leaves_no_process() {
     assert_eq!(disk.scheduler(), "bfq");
     let waits = || processes_with(&format!("revert-after {JOURNAL}/{}", run.pid));
     assert!(wait_until(|| waits().is_empty()), "{:?}", waits());
+    let check = iosched().arg("check").output().unwrap();
+    let said = text(&check.stderr);
+    let left = format!(
+        "an interrupted run changed on {} is not put back",
+        disk.name
+    );
+    assert!(said.contains(&left), "{said}");
     iosched().arg("restore").assert().success();
     assert_eq!(disk.whole_queue(), before);
     assert_eq!(fs::read_dir(JOURNAL).unwrap().count(), 0);

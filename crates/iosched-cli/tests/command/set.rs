@@ -133,7 +133,13 @@ fn set_for_a_while_reverts_by_itself_and_at_once_on_restore() {
     assert!(wait_until(|| for_an_hour() == 0));
     let (code, _, stderr) = set(&[&disk.name, "kyber"]);
     assert_eq!(code, 9, "another command will put it back: {stderr}");
-    iosched().arg("restore").assert().success();
+    let restored = iosched().arg("restore").output().unwrap();
+    assert!(restored.status.success(), "{}", text(&restored.stderr));
+    let said = text(&restored.stdout);
+    assert!(
+        said.contains("has put back now what it was to put back later"),
+        "{said}"
+    );
     assert_eq!(disk.whole_queue(), before);
 }
 
@@ -192,6 +198,11 @@ fn bad_input_gets_one_clear_error_and_its_exit_code() {
         (vec!["../../etc/passwd", "bfq"], 3, "etc/passwd"),
         (vec!["a b", "bfq"], 3, "a b"),
         (vec![&*disk.name, "BFQ;rm"], 2, "is no scheduler name"),
+        (
+            vec![&*disk.name, "nr_requests=64"],
+            2,
+            "`iosched set DEVICE SCHEDULER nr_requests=64`",
+        ),
         (
             vec![&*disk.name, "nonesuch"],
             5,

@@ -136,7 +136,7 @@ pub(crate) struct TuneArgs {
     #[arg(long)]
     pub(super) margin: Option<Margin>,
 
-    /// Probability with which all intervals hold together: 95% or 0.95 [default: 95%]
+    /// Probability with which all intervals hold together: 95%, 95 or 0.95 [default: 95%]
     #[arg(long, value_parser = parse_confidence)]
     pub(super) confidence: Option<f64>,
 
@@ -312,15 +312,15 @@ fn parse_objective(text: &str) -> Result<Objective, String> {
 }
 
 fn parse_confidence(text: &str) -> Result<f64, String> {
-    let (number, scale) = match text.strip_suffix('%') {
-        Some(percent) => (percent, 100.0),
-        None => (text, 1.0),
-    };
-    let number: f64 = number
+    let percent = text.strip_suffix('%');
+    let number: f64 = percent
+        .unwrap_or(text)
         .trim()
         .parse()
         .map_err(|_| "a confidence looks like 95%".to_owned())?;
-    Ok(number / scale)
+    // A probability is at most 1: what is more counts per cent, as a bare --margin does.
+    let is_percent = percent.is_some() || number > 1.0;
+    Ok(if is_percent { number / 100.0 } else { number })
 }
 
 fn parse_file_system(text: &str) -> Result<file_system::FileSystemKind, String> {

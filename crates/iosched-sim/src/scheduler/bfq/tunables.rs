@@ -27,7 +27,8 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     tunables: &[
         tunable("back_seek_max", "KiB", 16 * 1024, 0)
             .what("so far behind the head a request still counts as near"),
-        tunable("back_seek_penalty", "", 2, 1).what("so many times as far counts a way backwards"),
+        tunable("back_seek_penalty", "", 2, 1)
+            .what("how many times its length a seek backwards counts"),
         tunable("fifo_expire_async", "ms", 250, 1).what(
             "a write that nobody waits for goes before nearer ones of its process \
                 once it has waited so long",

@@ -19,7 +19,7 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
         TunableInfo::new("back_seek_max", "KiB", 16 * 1024, 0, MAX)
             .what("so far behind the head a request still counts as near"),
         TunableInfo::new("back_seek_penalty", "", 2, 1, MAX)
-            .what("so many times as far counts a way backwards"),
+            .what("how many times its length a seek backwards counts"),
         TunableInfo::new("fifo_expire_async", "ms", 250, 1, MAX)
             .in_ticks()
             .what(
