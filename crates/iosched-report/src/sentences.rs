@@ -967,6 +967,15 @@ fn caveat_sentence(analysis: &Analysis, caveat: &Caveat) -> String {
              from the load is in the numbers. Nothing else should run while a disk is measured.",
             significant(*processors)
         ),
+        Caveat::OtherWrites {
+            trials,
+            of,
+            writes,
+            reads,
+        } => format!(
+            "The disk was written to during {trials} of {of} trials of loads that only read, {writes} writes beside \
+             {reads} reads in one: by somebody else, or by the file system itself. That is in the numbers."
+        ),
         Caveat::OtherRuns { trials, commands } => other_runs(*trials, commands),
     }
 }

@@ -66,6 +66,17 @@ pub enum Caveat {
         /// The most processors that they used, over a trial.
         processors: f64,
     },
+    /// The disk was written to during trials of loads that only read.
+    OtherWrites {
+        /// Trials of which this is true.
+        trials: usize,
+        /// Of so many of such loads.
+        of: usize,
+        /// The most writes of one trial.
+        writes: u64,
+        /// Reads of that trial.
+        reads: u64,
+    },
     /// Other runs of ours were at work during trials.
     OtherRuns {
         /// Trials of which this is true.
@@ -80,6 +91,10 @@ const ENOUGH_ACCESSES: u64 = 100;
 
 /// Processors that others use during a trial, from which on it is said. What a desktop does by itself is less.
 const BUSY: f64 = 0.25;
+
+/// Writes for each read, from which on a load that only reads is told of them; and the fewest.
+const WRITES_PER_READ: f64 = 0.05;
+const FEWEST_WRITES: u64 = 10;
 
 /// All that there is to know of this kind.
 pub(super) fn caveats(plan: &Plan, record: &Record) -> Vec<Caveat> {
@@ -100,6 +115,7 @@ pub(super) fn caveats(plan: &Plan, record: &Record) -> Vec<Caveat> {
     let mut caveats: Vec<Caveat> = few.chain(one_block).chain(reads_beside_writes).collect();
     caveats.extend(load_average(record));
     caveats.extend(other_programs(plan, record));
+    caveats.extend(other_writes(plan, record));
     caveats.extend(other_runs(record));
     caveats
 }
@@ -273,6 +289,31 @@ fn runs_only_children(spec: &Spec) -> bool {
     }
 }
 
+/// Writes during trials of loads that only read: somebody else's, or the file system's own.
+fn other_writes(plan: &Plan, record: &Record) -> Option<Caveat> {
+    let only_reads = |trial: &&Trial| {
+        let mut jobs = trial.jobs.iter();
+        !trial.jobs.is_empty() && jobs.all(|job| job.write.is_none() && job.trim.is_none())
+    };
+    let of_reads: Vec<(u64, u64)> = record
+        .trials()
+        .filter(|trial| runs_only_children(&plan.loads[trial.slot.load].spec))
+        .filter(only_reads)
+        .map(|trial| (trial.measured.writes, trial.measured.reads))
+        .collect();
+    let is_much = |&(writes, reads): &(u64, u64)| {
+        writes >= FEWEST_WRITES && writes as f64 >= WRITES_PER_READ * reads as f64
+    };
+    let disturbed = || of_reads.iter().copied().filter(is_much);
+    let (writes, reads) = disturbed().max()?;
+    Some(Caveat::OtherWrites {
+        trials: disturbed().count(),
+        of: of_reads.len(),
+        writes,
+        reads,
+    })
+}
+
 fn other_runs(record: &Record) -> Option<Caveat> {
     if matches!(record.header.plan.target, Target::Simulated(_)) {
         return None; // virtual time
@@ -326,6 +367,35 @@ mod tests {
     #[test]
     fn a_plain_record_has_none() {
         assert_eq!(said_of(|_| {}), []);
+    }
+
+    #[test]
+    fn writes_beside_a_load_that_only_reads_are_told_where_they_are_many() {
+        let plan = {
+            let mut plan = fixture::plan(2);
+            plan.loads[0].spec = Spec::JobFile("[a]\nrw=randread\n".into());
+            plan
+        };
+        let beside = |writes: u64, reads: u64| {
+            said_of_plan(&plan, |trial| {
+                trial.measured.writes = writes * trial.slot.arm as u64;
+                trial.measured.reads = reads;
+            })
+        };
+        let expected = Caveat::OtherWrites {
+            trials: 1,
+            of: 2,
+            writes: 44,
+            reads: 170,
+        };
+        assert_eq!(beside(44, 170), [expected]);
+        assert_eq!(beside(9, 20), [], "a few");
+        assert_eq!(beside(44, 100_000), [], "next to nothing");
+        let its_own = said_of_plan(&plan, |trial| {
+            trial.jobs[0].write = trial.jobs[0].read.clone();
+            (trial.measured.writes, trial.measured.reads) = (1000, 1000);
+        });
+        assert_eq!(its_own, []);
     }
 
     #[test]
