@@ -429,7 +429,7 @@ fn a_dry_run_of_a_resumed_run_says_what_is_left_and_writes_nothing() {
     }
     let complete = resume(&[]);
     assert!(!complete.status.success());
-    assert!(text(&complete.stderr).contains("is complete"));
+    assert!(text(&complete.stderr).contains(" is over: its rounds are spent"));
     assert!(fs::read(&file).unwrap() == before, "the record was changed");
     assert_eq!(files(), files_before, "a file was made");
 }

@@ -172,6 +172,9 @@ fn identity_of<'a>(
                     "another disk here has the same {property}={value}, and there is nothing else"
                 )
             }
+            None if !host.run("udev").exists() => {
+                "udev, which knows disks by what stays of them, does not run here (there is no /run/udev)".into()
+            }
             None => "udev knows no world-wide name, serial number or path of it".into(),
         })
     })?;

@@ -1,5 +1,7 @@
 //! The page of one record.
 
+use std::collections::BTreeMap;
+
 use iosched_experiment::analysis::Analysis;
 use iosched_experiment::load::Spec;
 use iosched_experiment::plan::{Plan, PlannedLoad};
@@ -302,7 +304,11 @@ fn folded(record: &Record, analysis: &Analysis) -> Vec<Fold> {
 /// The very command, so that somebody else can do it again.
 fn repeat(record: &Record) -> Fold {
     let header = &record.header;
-    let mut words = command_line::ours(&header.command);
+    // Its directory is there now.
+    let mut words = command_line::without(&command_line::ours(&header.command), "--out", true);
+    for (option, last) in larger_bounds(record) {
+        words = command_line::with(&words, &format!("{option}={last}"));
+    }
     if !header.command.iter().any(|word| word.starts_with("--seed")) {
         words.push(format!("--seed={}", header.plan.seed));
     }
@@ -316,6 +322,23 @@ fn repeat(record: &Record) -> Fold {
         code: command_line::joined(&words),
         ..Fold::default()
     }
+}
+
+/// The bounds with which a run was gone on with last, by their options.
+fn larger_bounds(record: &Record) -> BTreeMap<&'static str, String> {
+    let mut bounds = BTreeMap::new();
+    for entry in &record.entries {
+        if let Entry::Resumed {
+            max_rounds,
+            time_budget_s,
+            ..
+        } = entry
+        {
+            bounds.extend(max_rounds.map(|rounds| ("--rounds", rounds.to_string())));
+            bounds.extend(time_budget_s.map(|seconds| ("--budget", format!("{seconds}s"))));
+        }
+    }
+    bounds
 }
 
 fn plan_fold(record: &Record) -> Fold {
@@ -556,6 +579,29 @@ mod tests {
     use iosched_experiment::analysis::Caveat;
     use iosched_experiment::fixture;
     use iosched_experiment::schedule::{Next, next};
+
+    #[test]
+    fn what_repeats_a_run_has_its_last_bounds_and_not_the_directory_that_is_there() {
+        let mut record = fixture::record(&fixture::plan(2));
+        let words = "iosched tune sda --out=r --budget 3s --seed 7";
+        record.header.command = words.split(' ').map(str::to_owned).collect();
+        assert_eq!(
+            repeat(&record).code,
+            "iosched tune sda --budget 3s --seed 7"
+        );
+        for seconds in [10.0, 34.0] {
+            record.push(Entry::Resumed {
+                given_up: None,
+                at_unix_s: 0.0,
+                max_rounds: None,
+                time_budget_s: Some(seconds),
+            });
+        }
+        assert_eq!(
+            repeat(&record).code,
+            "iosched tune sda --seed 7 --budget=34s"
+        );
+    }
 
     #[test]
     fn a_record_without_a_trial_has_a_page() {

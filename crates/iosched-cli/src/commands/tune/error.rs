@@ -39,6 +39,8 @@ pub(super) enum TuneError {
         /// Each with whether it has a value.
         options: Vec<(&'static str, bool)>,
         directory: PathBuf,
+        /// Without them it would go on.
+        goes_on_without: bool,
     },
     #[error("cannot find out who {name:?} is")]
     UnknownUser {
@@ -46,7 +48,7 @@ pub(super) enum TuneError {
         #[source]
         source: io::Error,
     },
-    #[error("the record in {} is complete: it ended because {why}", directory.display())]
+    #[error("the run in {} is over: {why}", directory.display())]
     Complete {
         directory: PathBuf,
         why: &'static str,
@@ -118,7 +120,11 @@ impl Failure for TuneError {
 
     fn remedy(&self) -> Option<Remedy> {
         match self {
-            TuneError::FixedByRecord { options, .. } => Some(Remedy::Without(options.clone())),
+            TuneError::FixedByRecord {
+                options,
+                goes_on_without: true,
+                ..
+            } => Some(Remedy::Without(options.clone())),
             _ => None,
         }
     }

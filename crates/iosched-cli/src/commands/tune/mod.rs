@@ -181,8 +181,13 @@ impl Session<'_> {
     fn resume(&self, directory: &Path) -> Outcome {
         let options = self.args.of_the_plan();
         if !options.is_empty() {
-            let directory = directory.to_owned();
-            return Err(boxed(TuneError::FixedByRecord { options, directory }));
+            let is_over =
+                Record::load(directory).is_ok_and(|record| record.stop_reason().is_some());
+            return Err(boxed(TuneError::FixedByRecord {
+                options,
+                directory: directory.to_owned(),
+                goes_on_without: self.has_more() || !is_over,
+            }));
         }
         if self.args.dry_run {
             return self.say_rest(directory);
@@ -238,10 +243,14 @@ impl Session<'_> {
         Ok(exit::OK)
     }
 
+    /// Whether a larger budget is given.
+    fn has_more(&self) -> bool {
+        self.args.rounds.is_some() || self.args.budget.is_some()
+    }
+
     /// A run that has come to its end goes on only with a larger budget, and never once it is decided.
     fn check_may_go_on(&self, record: &Record, directory: &Path) -> Result<(), Box<dyn Failure>> {
-        let has_more = self.args.rounds.is_some() || self.args.budget.is_some();
-        let may_go_on = |stop| has_more && stop != StopReason::Decided;
+        let may_go_on = |stop| self.has_more() && stop != StopReason::Decided;
         if let Some(why) = record.stop_reason().filter(|&stop| !may_go_on(stop)) {
             return Err(boxed(TuneError::Complete {
                 directory: directory.to_owned(),
