@@ -149,8 +149,8 @@ pub(crate) struct TuneArgs {
     pub(super) fixed_rounds: Option<u32>,
 
     /// Time that all measuring may take at most, preparation included (10m, 2h). Trials are made shorter to fit several
-    /// rounds, unless --runtime sets their length: then the run ends after as many as fit. Reaching a steady state takes at
-    /// most half of it
+    /// rounds, unless --runtime sets their length or they are simulated: then the run ends after as many as fit.
+    /// Reaching a steady state takes at most half of it
     /// [default: none; 3m on the emulated disk]
     #[arg(long, value_name = "TIME")]
     pub(super) budget: Option<Span>,
