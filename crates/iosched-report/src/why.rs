@@ -44,8 +44,8 @@ pub(super) fn why(analysis: &Analysis, load: &LoadAnalysis) -> String {
         return named(load, &pair.inside());
     }
     let sentences: Vec<String> = [
-        pair.waits("read", |arm| arm.read_split),
-        pair.waits("write", |arm| arm.write_split),
+        pair.waits(Kind::Read),
+        pair.waits(Kind::Write),
         pair.who_waits(),
         pair.way(),
         pair.merges(),
@@ -73,11 +73,23 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// Where a request of one kind spends its time, and whether the disk itself is quicker.
-    fn waits(&self, kind: &str, split: fn(&ArmSummary) -> Option<SplitSummary>) -> Option<String> {
-        let (winner, other) = self.splits(split)?;
-        let is_whole = winner.before_mean_ns.is_some() && other.before_mean_ns.is_some();
-        let parts = |split: &SplitSummary| {
+    /// Where a request of one kind spends its time, and whether the disk itself is quicker; nothing of what is alike.
+    fn waits(&self, kind: Kind) -> Option<String> {
+        let (winner, other) = self.splits(kind)?;
+        let disk = compared(winner.service_mean_ns, other.service_mean_ns);
+        if !self.waits_are_known(winner, other) {
+            disk?;
+            return Some(format!(
+                "At the disk a {} takes {} ms under {}, {} ms under {}.",
+                kind.name(),
+                milliseconds(winner.service_mean_ns),
+                self.winner.0,
+                milliseconds(other.service_mean_ns),
+                self.other.0,
+            ));
+        }
+        let is_whole = is_whole(winner, other);
+        let parts = |split: SplitSummary| {
             let before = split.before_mean_ns.filter(|_| is_whole);
             let named = [
                 before.map(|ns| (ns, "before the queue")),
@@ -93,17 +105,19 @@ impl Pair<'_> {
             let words: Vec<String> = words.collect();
             (sum, enumerate(words.iter().map(String::as_str)))
         };
-        let ((took, parts_of_winner), (took_other, parts_of_other)) =
-            (parts(&winner), parts(&other));
+        let ((took, parts_of_winner), (took_other, parts_of_other)) = (parts(winner), parts(other));
+        if compared(took, took_other).is_none() && disk.is_none() {
+            return None;
+        }
         let what = if is_whole {
             "takes"
         } else {
             "is in queue and disk for"
         };
-        let disk = compared(winner.service_mean_ns, other.service_mean_ns)
-            .map_or(format!(" The disk takes as long for a {kind}."), |word| {
-                format!(" The disk itself takes {word} for a {kind}.")
-            });
+        let kind = kind.name();
+        let disk = disk.map_or(format!(" The disk takes as long for a {kind}."), |word| {
+            format!(" The disk itself takes {word} for a {kind}.")
+        });
         Some(format!(
             "A {kind} {what} {} ms under {} ({parts_of_winner}), {} ms under {} ({parts_of_other}).{disk}",
             milliseconds(took),
@@ -113,24 +127,32 @@ impl Pair<'_> {
         ))
     }
 
+    /// True if what was measured of the waiting can be compared: all of it, or all but what requests wait for a free one
+    /// where there are as many of them.
+    fn waits_are_known(&self, winner: SplitSummary, other: SplitSummary) -> bool {
+        let (of_winner, of_other) = (&self.winner.1.nr_requests, &self.other.1.nr_requests);
+        is_whole(winner, other) || !of_winner.is_empty() && of_winner == of_other
+    }
+
     /// What there is to say of a scheduler inside a disk: the kernel's events end where the disk begins, so that they
     /// show neither its queue nor the order in which it dispatches.
     fn inside(&self) -> Vec<String> {
-        let took = |split: &SplitSummary| {
-            let before = split.before_mean_ns.unwrap_or(0.0);
-            before + split.queue_mean_ns + split.service_mean_ns
-        };
-        let reads = self.splits(|arm| arm.read_split);
-        let writes = self.splits(|arm| arm.write_split);
-        let of = [("read", reads), ("write", writes)].into_iter();
-        let said = of.filter_map(|(kind, splits)| {
-            let (winner, other) = splits?;
+        let said = [Kind::Read, Kind::Write].into_iter().filter_map(|kind| {
+            let (winner, other) = self.splits(kind)?;
+            let is_whole = is_whole(winner, other);
+            let took = |split: SplitSummary| {
+                let before = split.before_mean_ns.filter(|_| is_whole);
+                before.unwrap_or(0.0) + split.queue_mean_ns + split.service_mean_ns
+            };
+            let is_known = self.waits_are_known(winner, other);
+            compared(took(winner), took(other)).filter(|_| is_known)?;
             Some(format!(
-                "A {kind} takes {} ms under {} ({} of them inside the disk, with its scheduler), {} ms under {} ({}).",
-                milliseconds(took(&winner)),
+                "A {} takes {} ms under {} ({} of them inside the disk, with its scheduler), {} ms under {} ({}).",
+                kind.name(),
+                milliseconds(took(winner)),
                 self.winner.0,
                 milliseconds(winner.service_mean_ns),
-                milliseconds(took(&other)),
+                milliseconds(took(other)),
                 self.other.0,
                 milliseconds(other.service_mean_ns),
             ))
@@ -140,16 +162,16 @@ impl Pair<'_> {
 
     /// Whether one direction is let pass by the other.
     fn who_waits(&self) -> Option<String> {
-        let change = |split: fn(&ArmSummary) -> Option<SplitSummary>| {
-            let (winner, other) = self.splits(split)?;
-            let waits =
-                |split: SplitSummary| split.queue_mean_ns + split.before_mean_ns.unwrap_or(0.0);
-            compared(waits(winner), waits(other))
+        let change = |kind: Kind| {
+            let (winner, other) = self.splits(kind)?;
+            let is_whole = is_whole(winner, other);
+            let waits = |split: SplitSummary| {
+                let before = split.before_mean_ns.filter(|_| is_whole);
+                before.unwrap_or(0.0) + split.queue_mean_ns
+            };
+            compared(waits(winner), waits(other)).filter(|_| self.waits_are_known(winner, other))
         };
-        let (reads, writes) = (
-            change(|arm| arm.read_split)?,
-            change(|arm| arm.write_split)?,
-        );
+        let (reads, writes) = (change(Kind::Read)?, change(Kind::Write)?);
         let winner = self.winner.0;
         match (reads, writes) {
             ("less time", "longer") => Some(format!("Under {winner} writes wait for reads.")),
@@ -220,13 +242,38 @@ impl Pair<'_> {
         })
     }
 
-    fn splits(
-        &self,
-        split: fn(&ArmSummary) -> Option<SplitSummary>,
-    ) -> Option<(SplitSummary, SplitSummary)> {
-        let of = |arm: &ArmSummary| split(arm).filter(is_enough);
+    /// Those of both arms; none of what the load itself does not do.
+    fn splits(&self, kind: Kind) -> Option<(SplitSummary, SplitSummary)> {
+        let of = |arm: &ArmSummary| {
+            let (split, is_of_others) = match kind {
+                Kind::Read => (arm.read_split, arm.reads_are_of_others),
+                Kind::Write => (arm.write_split, arm.writes_are_of_others),
+            };
+            split.filter(is_enough).filter(|_| !is_of_others)
+        };
         Some((of(self.winner.1)?, of(self.other.1)?))
     }
+}
+
+/// One kind of request.
+#[derive(Clone, Copy)]
+enum Kind {
+    Read,
+    Write,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Read => "read",
+            Kind::Write => "write",
+        }
+    }
+}
+
+/// True if it is known of both how long requests wait before the queue.
+fn is_whole(one: SplitSummary, other: SplitSummary) -> bool {
+    one.before_mean_ns.is_some() && other.before_mean_ns.is_some()
 }
 
 fn is_enough(split: &SplitSummary) -> bool {
@@ -267,6 +314,8 @@ fn distance(bytes: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use iosched_experiment::fixture;
     use iosched_experiment::plan::Plan;
@@ -274,6 +323,7 @@ mod tests {
     use iosched_experiment::schedule::{Next, next};
     use iosched_experiment::split::{Order, Parts, Split};
     use iosched_experiment::trial::Trial;
+    use iosched_switch::QueueState;
 
     /// What is said of a run whose arms are this much faster than the first, and whose trials were changed like
     /// this.
@@ -360,11 +410,18 @@ mod tests {
         );
     }
 
+    /// Makes the load one that writes, too.
+    fn add_writes(trial: &mut Trial) {
+        trial.jobs[0].write = trial.jobs[0].read.clone();
+    }
+
     #[test]
     fn writes_that_wait_for_reads_are_told() {
         let said = said_of(&[1.0, 1.6], |trial| {
             let is_winner = trial.slot.arm == 1;
             let [reads, writes] = if is_winner { [1, 90] } else { [50, 20] };
+            add_writes(trial);
+            trial.states = vec![state(64)];
             trial.measured.split = Some(Split {
                 write: split(writes, 2, 0).read,
                 order: None,
@@ -375,6 +432,70 @@ mod tests {
             said.contains("Under mq-deadline writes wait for reads."),
             "{said}"
         );
+    }
+
+    /// Reads that were merged or split before the disk, so that it is not known how long they wait before the queue.
+    fn merge_reads(trial: &mut Trial) {
+        trial.measured.reads = 1500;
+    }
+
+    fn state(nr_requests: usize) -> QueueState {
+        QueueState {
+            scheduler: "none".into(),
+            served: None,
+            nr_requests: Some(nr_requests.to_string()),
+            tunables: BTreeMap::new(),
+            settings: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn times_that_leave_out_where_the_arms_differ_are_no_reason() {
+        let said = |requests: [usize; 2]| {
+            said_of(&[1.0, 1.6], |trial| {
+                let is_winner = trial.slot.arm == 1;
+                trial.measured.split = Some(if is_winner {
+                    split(200, 35, 1000)
+                } else {
+                    split(0, 51, 1000)
+                });
+                merge_reads(trial);
+                trial.states = vec![state(requests[trial.slot.arm])];
+            })
+        };
+        let times = "Why, in random-read: At the disk a read takes 35.0 ms under mq-deadline, 51.0 ms under none. \
+                     On average its queue holds 27.2 requests to choose from (none: 0).";
+        assert_eq!(said([4, 256]), times);
+        let of_alike = "A read is in queue and disk for 235 ms under mq-deadline (200 in the queue";
+        assert!(said([64, 64]).contains(of_alike), "{}", said([64, 64]));
+    }
+
+    #[test]
+    fn writes_that_the_load_does_not_make_explain_nothing() {
+        let said = said_of(&[1.0, 1.6], |trial| {
+            let is_winner = trial.slot.arm == 1;
+            trial.measured.split = Some(Split {
+                write: split(if is_winner { 40 } else { 1 }, 2, 0).read,
+                ..split(if is_winner { 9 } else { 90 }, 1, 1000)
+            });
+        });
+        assert!(said.contains("A read takes"), "{said}");
+        assert!(!said.contains("write"), "{said}");
+    }
+
+    #[test]
+    fn of_a_direction_that_is_alike_nothing_is_told() {
+        let said = said_of(&[1.0, 1.6], |trial| {
+            let is_winner = trial.slot.arm == 1;
+            add_writes(trial);
+            trial.measured.split = Some(Split {
+                write: split(20, if is_winner { 14 } else { 15 }, 0).read,
+                ..split(if is_winner { 9 } else { 90 }, 1, 1000)
+            });
+            trial.states = vec![state(64)];
+        });
+        assert!(said.contains("A read takes"), "{said}");
+        assert!(!said.contains("write"), "{said}");
     }
 
     #[test]

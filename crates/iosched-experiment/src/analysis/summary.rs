@@ -8,8 +8,9 @@ use iosched_stats::summary::{self, Summary};
 use serde::Serialize;
 
 use super::choice::log_ratios;
+use crate::load::simulated;
 use crate::measure::Measured;
-use crate::plan::Plan;
+use crate::plan::{Plan, Target};
 use crate::record::Record;
 use crate::split::{Order, Parts, Split};
 use crate::trial::{Flow, JobResult, Trial, latency_histogram};
@@ -52,6 +53,15 @@ pub struct ArmSummary {
     /// The same for writes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_split: Option<SplitSummary>,
+    /// The load itself does not read: what the disk read was for others.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub reads_are_of_others: bool,
+    /// The load itself does not write: what the disk wrote was for others.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub writes_are_of_others: bool,
+    /// `nr_requests` of its disks: whoever finds none free waits before the queue.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nr_requests: Vec<String>,
     /// How requests followed one another to the disk, where all of them were followed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order: Option<OrderSummary>,
@@ -173,6 +183,15 @@ impl Direction {
         requests: |measured| measured.writes,
     };
 
+    /// True if the load has none of them. Of loads that are no jobs of accesses it is not known.
+    fn is_of_others(self, plan: &Plan, load: usize, trials: &[&Trial]) -> bool {
+        let mut jobs = trials.iter().flat_map(|trial| &trial.jobs);
+        let has_accesses = jobs.clone().any(|job| !job.flows().is_empty());
+        plan.loads[load].spec.counts_each_access()
+            && has_accesses
+            && jobs.all(|job| (self.flow)(job).is_none())
+    }
+
     /// The mean latency of the program's accesses, if each of them was a request: nothing merged or
     /// split, cached, or written by others. ns.
     fn mean_latency_of_requests_ns(self, trials: &[&Trial]) -> Option<f64> {
@@ -215,6 +234,17 @@ pub struct Worker {
     pub latency_p99_ns: Option<f64>,
 }
 
+/// How many requests there can be at a time, of each disk; nothing where that is not known.
+fn nr_requests(plan: &Plan, trials: &[&Trial], arm: usize) -> Vec<String> {
+    if let Target::Simulated(disk) = &plan.target {
+        let requests = simulated::nr_requests(&plan.arms[arm], disk);
+        return requests.iter().map(ToString::to_string).collect();
+    }
+    let states = trials.first().map_or(&[][..], |trial| &trial.states);
+    let requests = states.iter().map(|state| state.nr_requests.clone());
+    requests.collect::<Option<_>>().unwrap_or_default()
+}
+
 pub(super) fn summarise(plan: &Plan, record: &Record, load: usize, arm: usize) -> ArmSummary {
     let trials: Vec<&Trial> = record
         .trials()
@@ -249,6 +279,9 @@ pub(super) fn summarise(plan: &Plan, record: &Record, load: usize, arm: usize) -
         write_await_ns: mean(&trials, |t| t.measured.write_await_ns),
         read_split: SplitSummary::of(&trials, Direction::READ),
         write_split: SplitSummary::of(&trials, Direction::WRITE),
+        reads_are_of_others: Direction::READ.is_of_others(plan, load, &trials),
+        writes_are_of_others: Direction::WRITE.is_of_others(plan, load, &trials),
+        nr_requests: nr_requests(plan, &trials, arm),
         order: OrderSummary::of(&trials),
         merged_share: merged_share(&trials),
         average_queue_length: mean(&trials, |t| Some(t.measured.average_queue_length)),

@@ -127,6 +127,11 @@ impl Failure for SpecError {
 }
 
 impl Spec {
+    /// Whether what its workers say they did is all that it does to the disk, access by access.
+    pub(crate) fn counts_each_access(&self) -> bool {
+        matches!(self, Spec::JobFile(_) | Spec::Simulated { .. })
+    }
+
     /// Whether its trials run for a time that is given, so that they may be made shorter or longer.
     pub(crate) fn runs_for_a_time(&self) -> bool {
         matches!(self, Spec::JobFile(_) | Spec::Simulated { .. })

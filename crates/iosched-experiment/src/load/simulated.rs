@@ -10,10 +10,12 @@ use iosched_machine::process::Stop;
 use iosched_sim::block_layer::{MOST_SCHEDULER_TAGS, usual_throttling};
 use iosched_sim::disk::{DiskModel, Model, ModelError, ModelOptions};
 use iosched_sim::scheduler::{
-    self, Elevator, Kernel, NamedValues, SchedulerError, SchedulerSpec, build, parse_settings,
+    self, BlockLayer, Elevator, Kernel, NamedValues, SchedulerError, SchedulerSpec, build,
+    parse_settings,
 };
 use iosched_sim::simulate::{
     self, Latencies, MultiQueueSettings, Outcome as Simulated, ProcessOutcome, Setup,
+    USUAL_REQUESTS,
 };
 use iosched_sim::units::Nanos;
 use iosched_sim::workload::Job;
@@ -148,6 +150,18 @@ impl SimulatedArm {
             wbt_lat,
         })
     }
+}
+
+/// How many requests there can be at a time under an arm; none if it cannot be simulated.
+pub(crate) fn nr_requests(arm: &Arm, disk: &SimulatedDisk) -> Option<usize> {
+    let arm = SimulatedArm::new(arm, disk).ok()?;
+    let info = arm.scheduler.info();
+    Some(match info.block_layer {
+        BlockLayer::SingleQueue => arm.nr_requests.unwrap_or(USUAL_REQUESTS),
+        // The disk's own tags are as many as they are.
+        BlockLayer::MultiQueue if info.direct => disk.model.queue_depth(),
+        BlockLayer::MultiQueue => arm.nr_requests.unwrap_or(MOST_SCHEDULER_TAGS),
+    })
 }
 
 /// Checks that an arm can be simulated on a disk.
