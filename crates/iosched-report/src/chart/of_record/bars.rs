@@ -72,7 +72,7 @@ fn throughput_of(of: &Source, figure: &Figure, loads: &[usize], id: String, plac
     }
 }
 
-/// CPU time per I/O, which a scheduler costs.
+/// CPU time per I/O, in which is what a scheduler costs.
 pub(super) fn cpu(of: &Source) -> Chart {
     let figure = Figure {
         unit: MICROSECONDS,
@@ -83,8 +83,9 @@ pub(super) fn cpu(of: &Source) -> Chart {
         id: "cpu".into(),
         title: "CPU time per I/O".into(),
         caption:
-            "Of the whole machine, whatever ran on it: the difference between arms is what the \
-                  scheduler costs. Mean, lowest and highest trial."
+            "Of the whole machine, divided by the I/Os of the load: with what the load's own programs, the rest of the \
+                  kernel and everything else took that ran meanwhile. A difference between arms is the scheduler's as \
+                  far as the rest was the same. Mean, lowest and highest trial."
                 .into(),
         x: Axis::new("CPU time per I/O, µs", Scale::FromZero),
         ..grouped(
