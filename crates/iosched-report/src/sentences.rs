@@ -8,6 +8,7 @@ use std::time::Duration;
 use iosched_experiment::analysis::{
     Analysis, Caveat, Confound, Control, LoadAnalysis, RunTimeFrom, undecided_yet,
 };
+use iosched_experiment::objective::Objective;
 use iosched_experiment::plan::{MOST_ROUNDS, Plan, Requirement, Target};
 use iosched_experiment::record::{Entry, Record, StopReason};
 use iosched_experiment::schedule::RunProgress;
@@ -394,9 +395,13 @@ fn side_effects(analysis: &Analysis, plan: &Plan) -> String {
         } else {
             "few rounds".into()
         };
+        let is = match effect.objective {
+            Objective::Frames => "are",
+            _ => "is",
+        };
         let _ = writeln!(
             text,
-            "{begins} {} is {} × {}'s ({interval}{proven}) in {}.",
+            "{begins} {} {is} {} × {}'s ({interval}{proven}) in {}.",
             effect.objective.words(),
             number(ratio.estimate),
             analysis.arms[effect.than],
@@ -1029,7 +1034,6 @@ mod tests {
     use super::*;
     use iosched_experiment::analysis::TrialLength;
     use iosched_experiment::fixture;
-    use iosched_experiment::objective::Objective;
     use iosched_experiment::schedule::{Next, next};
     use iosched_experiment::trial::Trial;
     use proptest::prelude::*;

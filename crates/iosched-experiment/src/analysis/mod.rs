@@ -83,7 +83,8 @@ pub struct Analysis {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_running: bool,
     /// How the choice compares with the baseline in what does not decide, where that is surely
-    /// different, or looks worse: the price of the choice, or what comes with it for free.
+    /// different, or looks worse: the price of the choice, or what comes with it for free. In frames that a video
+    /// loses, also with the best of the others, where that is better.
     pub side_effects: Vec<SideEffect>,
     /// Settings of the queue that are not the same under all arms, because a switch of scheduler
     /// changes them too.
@@ -342,6 +343,7 @@ fn harness_share(record: &Record) -> f64 {
 mod tests {
     use super::*;
     use crate::fixture::{plan, record, trial};
+    use crate::metrics::FRAMES_IN_TIME;
     use crate::plan::Rules;
     use crate::record::Entry;
     use crate::schedule::{Next, next};
@@ -463,6 +465,44 @@ mod tests {
         assert!(effect.is_proven && !effect.is_good(), "{effect:?}");
         // Where it only stays, nothing is given up for it.
         assert_eq!(so_fast(1.0, [0.3, 0.31, 0.29]).side_effects, []);
+    }
+
+    /// The second of three arms is twice as fast as the others; frames in time under each, %.
+    fn with_a_video(frames: [f64; 3]) -> Analysis {
+        let plan = plan(3);
+        let mut record = record(&plan);
+        while let Next::Trial(slot) = next(&plan, &record) {
+            let noise = [0.0, 0.01, 0.004][slot.round as usize % 3];
+            let factor = [1.0, 2.0, 0.9][slot.arm];
+            let mut entry = trial(slot, 1e6 * factor * (1.0 + noise));
+            let Entry::Trial(measured) = &mut entry else {
+                unreachable!("a trial was made")
+            };
+            let in_time = frames[slot.arm] * (1.0 - noise);
+            let numbers = &mut measured.metrics.numbers;
+            numbers.insert(FRAMES_IN_TIME.to_owned(), in_time);
+            record.entries.push(entry);
+        }
+        Analysis::of(&record)
+    }
+
+    #[test]
+    fn frames_that_the_choice_loses_are_its_price_beside_the_baseline_and_the_best() {
+        let told = |frames: [f64; 3]| {
+            let analysis = with_a_video(frames);
+            assert_eq!(analysis.choice, Some(1));
+            let effects = analysis.side_effects.iter();
+            let of_frames = effects.filter(|effect| effect.objective == Objective::Frames);
+            let told =
+                of_frames.map(|effect| (effect.than, (effect.ratio.estimate * 100.0).round()));
+            told.collect::<Vec<_>>()
+        };
+        assert_eq!(told([90.0, 81.0, 100.0]), [(0, 90.0), (2, 81.0)]);
+        assert_eq!(told([100.0, 81.0, 90.0]), [(0, 81.0)]);
+        assert_eq!(told([81.0, 81.0, 90.0]), [(2, 90.0)]);
+        assert_eq!(told([100.0, 99.5, 100.0]), []);
+        assert_eq!(told([50.0, 0.0, 50.0]), [(0, 0.0)]);
+        assert_eq!(told([50.0, 100.0, 50.0]), [], "not proven by few rounds");
     }
 
     #[test]
