@@ -26,7 +26,33 @@ use super::words::{
 /// The verdict of one contest as a sentence, and whom requirements keep from winning it: such an arm can have the best
 /// ratio in the table.
 pub(super) fn verdict(analysis: &Analysis, contest: &Contest, place: &str, plan: &Plan) -> String {
-    of_verdict(analysis, contest, place, plan) + &missed(analysis, contest, plan)
+    let verdict = of_verdict(analysis, contest, place, plan);
+    let besides = missed(analysis, contest, plan)
+        .into_iter()
+        .chain(left_by_what_is_wider_now(analysis, contest, plan));
+    let parts: Vec<String> = std::iter::once(verdict.trim_end().to_owned())
+        .chain(besides)
+        .collect();
+    parts.join("; ") + "\n"
+}
+
+/// Of arms that were surely worse when they left, and ran on for other loads, in which no interval shows it any more: by what they
+/// left. What was proven once is proven.
+fn left_by_what_is_wider_now(analysis: &Analysis, contest: &Contest, plan: &Plan) -> Vec<String> {
+    let is_shown = |arm: usize| {
+        let mut others = 0..contest.arms.len();
+        others.any(|other| other != arm && contest.is_surely_better(other, arm))
+    };
+    let left = contest.arms.iter().enumerate();
+    left.filter_map(|(arm, standing)| match standing.place {
+        ArmState::Worse { after, than, ratio } if !is_shown(arm) => Some(format!(
+            "{} was eliminated after round {after}, at {}",
+            analysis.arms[arm],
+            times(ratio, &analysis.arms[than], plan)
+        )),
+        _ => None,
+    })
+    .collect()
 }
 
 fn nobody_meets_the_requirements(contest: &Contest) -> bool {
@@ -34,10 +60,10 @@ fn nobody_meets_the_requirements(contest: &Contest) -> bool {
     contest.verdict == Verdict::Nobody && contest.arms.iter().any(misses_one)
 }
 
-/// "bfq misses the requirement `p99 latency >= 0.9` and cannot win", for each requirement that arms surely miss.
-fn missed(analysis: &Analysis, contest: &Contest, plan: &Plan) -> String {
+/// "bfq misses the requirement `p99 latency <= 1.1` and cannot win", for each requirement that arms surely miss.
+fn missed(analysis: &Analysis, contest: &Contest, plan: &Plan) -> Vec<String> {
     let requirements = plan.rules.requirements.iter().enumerate();
-    let sentences = requirements.map(|(index, required)| {
+    let sentences = requirements.filter_map(|(index, required)| {
         let misses_it = |&arm: &usize| match contest.arms[arm].place {
             // Over all loads they are counted through, load by load.
             ArmState::Disqualified { requirement, .. } => {
@@ -47,21 +73,29 @@ fn missed(analysis: &Analysis, contest: &Contest, plan: &Plan) -> String {
         };
         let arms: Vec<usize> = (0..contest.arms.len()).filter(misses_it).collect();
         if arms.is_empty() {
-            return String::new();
+            return None;
         }
         let names = enumerate(arms.iter().map(|&arm| analysis.arms[arm].as_str()));
         let misses = if arms.len() == 1 { "misses" } else { "miss" };
-        format!(
-            "{names} {misses} the requirement `{}` and cannot win\n",
+        Some(format!(
+            "{names} {misses} the requirement `{}` and cannot win",
             requirement(required)
-        )
+        ))
     });
     sentences.collect()
 }
 
-/// `p99 latency >= 0.9`: of the baseline's, in terms of better.
+/// `throughput >= 0.95`, `p99 latency <= 1.1`: of the baseline's.
 pub(super) fn requirement(required: &Requirement) -> String {
-    format!("{} >= {}", required.objective.words(), required.at_least)
+    let Requirement {
+        objective,
+        at_least,
+    } = required;
+    if objective.higher_is_better() {
+        return format!("{} >= {at_least}", objective.words());
+    }
+    let at_most = (1e4 / at_least).round() / 1e4;
+    format!("{} <= {at_most}", objective.words())
 }
 
 fn of_verdict(analysis: &Analysis, contest: &Contest, place: &str, plan: &Plan) -> String {
@@ -1366,7 +1400,7 @@ mod tests {
 
     #[test]
     fn who_has_the_best_ratio_and_misses_a_requirement_is_named_with_it() {
-        let plan = demanding(Objective::P99, 0.9);
+        let plan = demanding(Objective::P99, 0.8);
         let record = run_to_the_end(&plan, &[1.0, 2.0], low, |trial, arm, noise| {
             if arm == 1 {
                 trial.metrics.all.as_mut().unwrap().p99_ns *= 2.0 + noise;
@@ -1374,11 +1408,33 @@ mod tests {
         });
         let analysis = Analysis::of(&record);
         let said = of_load(&analysis, &analysis.loads[0], &plan);
-        let expected = "mq-deadline misses the requirement `p99 latency >= 0.9` and cannot win\n";
+        let expected =
+            "; mq-deadline misses the requirement `p99 latency <= 1.25` and cannot win\n";
         assert!(
             said.starts_with("none is the winner") && said.ends_with(expected),
             "{said}"
         );
+    }
+
+    #[test]
+    fn who_was_eliminated_by_an_interval_that_has_grown_is_told_by_that_one() {
+        let plan = fixture::plan(2);
+        let record = run_to_the_end(&plan, &[1.0, 1.001], loud, |_, _, _| {});
+        let mut analysis = Analysis::of(&record);
+        let said = |analysis: &Analysis| of_load(analysis, &analysis.loads[0], &plan);
+        assert!(!said(&analysis).contains("eliminated"));
+        analysis.loads[0].contest.arms[1].place = ArmState::Worse {
+            after: 3,
+            than: 0,
+            ratio: Interval {
+                estimate: 0.91,
+                lower: 0.862,
+                upper: 0.971,
+            },
+        };
+        let expected =
+            "; mq-deadline was eliminated after round 3, at 0.910 × none (95 % 0.862-0.971)\n";
+        assert!(said(&analysis).ends_with(expected), "{}", said(&analysis));
     }
 
     #[test]

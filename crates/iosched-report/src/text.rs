@@ -85,8 +85,8 @@ pub fn record(record: &Record, analysis: &Analysis, widths: impl Into<Widths>) -
 }
 
 /// What the word means, below the first table that has it.
-const ELIMINATED: &str =
-    "(eliminated: surely worse than another one, or it misses a requirement; it is run no further)";
+const ELIMINATED: &str = "(eliminated: surely worse than another one, or it misses a requirement; it is run no \
+     further, and its figures are of the rounds that it ran)";
 
 fn first_that_eliminates(analysis: &Analysis) -> Option<usize> {
     let loads = analysis.loads.iter().filter(|load| load.control.is_none());

@@ -266,7 +266,13 @@ fn plan_one(
         return Err(PlanError::NoRamp { load: name });
     }
     let objective = wanted.objective.unwrap_or(objective);
-    check_objective(&name, load.as_ref(), objective)?;
+    let required = wanted.rules.requirements.iter();
+    for metric in required
+        .map(|required| required.objective)
+        .chain([objective])
+    {
+        check_objective(&name, load.as_ref(), metric)?;
+    }
     let runtime = runtime(wanted, &name, &spec, objective)?;
     let wait_until_steady = match wanted.steady {
         Steady::Auto => load.drifts() && below.ages,

@@ -128,7 +128,8 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_parser = parse_objective)]
     pub(super) objective: Option<Objective>,
 
-    /// Ratio to the baseline that an arm must reach to win, for example throughput>=0.95; repeatable
+    /// What an arm must keep of another metric to win, as a ratio to the baseline's: throughput>=0.95 (at least 0.95 times
+    /// as much), p99<=1.1 (at most 1.1 times as long); repeatable
     #[arg(long = "require", value_name = "REQUIREMENT", value_parser = parse_requirement)]
     pub(super) requirements: Vec<Requirement>,
 
@@ -356,18 +357,31 @@ fn parse_better(text: &str) -> Result<bool, String> {
 }
 
 fn parse_requirement(text: &str) -> Result<Requirement, String> {
-    let (metric, ratio) = text
+    let ((metric, ratio), is_least) = text
         .split_once(">=")
-        .ok_or("write it as throughput>=0.95")?;
-    let at_least: f64 = ratio
+        .map(|parts| (parts, true))
+        .or_else(|| text.split_once("<=").map(|parts| (parts, false)))
+        .ok_or("write it as throughput>=0.95 or p99<=1.1")?;
+    let objective = parse_objective(metric.trim())?;
+    let ratio: f64 = ratio
         .trim()
         .parse()
         .map_err(|_| "the ratio is a number such as 0.95")?;
-    if !(at_least > 0.0 && at_least <= 2.0) {
-        return Err("the ratio must be above 0 and at most 2".into());
+    let name = objective.name();
+    match (is_least, objective.higher_is_better()) {
+        (true, false) => Err(format!(
+            "less of {name} is better: write {name}<=1.1, at most 1.1 times the baseline's"
+        )),
+        (false, true) => Err(format!(
+            "more of {name} is better: write {name}>=0.95, at least 0.95 times the baseline's"
+        )),
+        (true, true) if ratio > 0.0 && ratio <= 2.0 => Ok(ratio),
+        (true, true) => Err("the ratio must be above 0 and at most 2".into()),
+        (false, false) if (0.5..=1e6).contains(&ratio) => Ok(1.0 / ratio),
+        (false, false) => Err("the ratio must be at least 0.5 and at most a million".into()),
     }
-    Ok(Requirement {
-        objective: parse_objective(metric.trim())?,
+    .map(|at_least| Requirement {
+        objective,
         at_least,
     })
 }
@@ -390,7 +404,13 @@ mod tests {
         let requirement = parse_requirement("throughput>=0.95").unwrap();
         assert_eq!(requirement.objective, Objective::Throughput);
         assert!(parse_requirement("speed>=1").is_err());
-        assert!(parse_requirement("p99>=-1").is_err());
+        assert!(parse_requirement("throughput>=-1").is_err());
+        let at_most = parse_requirement("p99<=1.25").unwrap();
+        assert_eq!((at_most.objective, at_most.at_least), (Objective::P99, 0.8));
+        for (wrong_way, right) in [("p99>=0.9", "p99<=1.1"), ("iops<=1", "iops>=0.95")] {
+            let error = parse_requirement(wrong_way).unwrap_err();
+            assert!(error.contains(right), "{error}");
+        }
         assert!(parse_requirement("p99").is_err());
     }
 }
