@@ -266,7 +266,7 @@ fn decisive_column(objective: Objective) -> Column {
         Objective::P50 => ("p50 ms", |arm| arm.latency_p50_ns, milliseconds),
         Objective::P99 => ("p99 ms", |arm| arm.latency_p99_ns, milliseconds),
         Objective::P999 => ("p99.9 ms", |arm| arm.latency_p999_ns, milliseconds),
-        Objective::ReadMean => ("read mean ms", |arm| arm.objective, milliseconds),
+        Objective::ReadMean => ("read mean ms", |arm| arm.read_latency_mean_ns, milliseconds),
         Objective::ReadP99 => ("read p99 ms", |arm| arm.read_latency_p99_ns, milliseconds),
         Objective::Cpu => ("CPU µs/IO", |arm| arm.cpu_ns_per_io, microseconds),
         Objective::Fairness => (
@@ -274,11 +274,11 @@ fn decisive_column(objective: Objective) -> Column {
             |arm| arm.fairness,
             |index| format!("{index:.3}"),
         ),
-        Objective::Tps => ("tps", |arm| arm.objective, significant),
-        Objective::Time => ("time s", |arm| arm.objective, significant),
-        Objective::Frames => (FRAMES_IN_TIME, |arm| arm.objective, significant),
+        Objective::Tps => ("tps", |arm| arm.objective_mean, significant),
+        Objective::Time => ("time s", |arm| arm.objective_mean, significant),
+        Objective::Frames => (FRAMES_IN_TIME, |arm| arm.objective_mean, significant),
         Objective::NumberHigher | Objective::NumberLower => {
-            ("number", |arm| arm.objective, significant)
+            ("number", |arm| arm.objective_mean, significant)
         }
     };
     Column { head, value, show }

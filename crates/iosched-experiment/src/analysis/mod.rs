@@ -347,6 +347,7 @@ mod tests {
     use crate::plan::Rules;
     use crate::record::Entry;
     use crate::schedule::{Next, next};
+    use crate::split::{Parts, Split};
 
     /// A whole run whose arms are this much faster than the first, with a little noise.
     fn run(factors: &[f64]) -> Analysis {
@@ -510,6 +511,50 @@ mod tests {
         let analysis = run(&[1.0, 1.0005, 0.5]);
         assert!(matches!(analysis.decisive().verdict, Verdict::Equal { .. }));
         assert_eq!(analysis.choice, Some(0));
+    }
+
+    #[test]
+    fn means_that_stand_beside_one_another_are_of_one_kind() {
+        let mut plan = plan(2);
+        plan.loads[0].objective = Objective::Time;
+        let mut record = record(&plan);
+        while let Next::Trial(slot) = next(&plan, &record) {
+            let is_long = slot.round == 1;
+            let mut entry = trial(slot, 1e6 * [1.0, 1.5][slot.arm]);
+            let Entry::Trial(trial) = &mut entry else {
+                unreachable!("a trial was made")
+            };
+            let (seconds, reads, each_ms): (u32, u64, u32) =
+                if is_long { (11, 1700, 40) } else { (1, 300, 1) };
+            trial.metrics.elapsed_s = Some(f64::from(seconds) * [2.0, 1.0][slot.arm]);
+            let compiling = 0.9 * trial.metrics.elapsed_s.unwrap();
+            trial
+                .metrics
+                .numbers
+                .insert("compiling s".into(), compiling);
+            trial.measured.reads = reads;
+            trial.measured.read_await_ns = Some(f64::from(each_ms) * 1e6);
+            let parts = |ns: u64| (ns * reads, [(ns, reads)].into_iter());
+            trial.measured.split = Some(Split {
+                read: Some(Parts::counted(
+                    reads,
+                    parts(0),
+                    parts(u64::from(each_ms) * 1_000_000),
+                )),
+                ..Split::default()
+            });
+            record.entries.push(entry);
+        }
+        for arm in &Analysis::of(&record).loads[0].arms {
+            let is_part = arm.numbers["compiling s"] / arm.objective_mean.unwrap();
+            assert!((is_part - 0.9).abs() < 1e-9, "{arm:?}");
+            let split = arm.read_split.unwrap();
+            let both = split.queue_mean_ns + split.service_mean_ns;
+            assert!(
+                (both / arm.read_await_ns.unwrap() - 1.0).abs() < 1e-9,
+                "{arm:?}"
+            );
+        }
     }
 
     #[test]

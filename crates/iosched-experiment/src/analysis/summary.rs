@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::choice::log_ratios;
 use crate::load::simulated;
 use crate::measure::Measured;
+use crate::metrics::count;
 use crate::plan::{Plan, Target};
 use crate::record::Record;
 use crate::split::{Order, Parts, Split};
@@ -25,14 +26,18 @@ pub struct ArmSummary {
     pub left: Option<String>,
     /// The objective, geometric mean over trials (what the ratios compare).
     pub objective: Option<f64>,
+    /// The objective, arithmetic mean over trials: as the numbers beside it are, of which some add up to it.
+    pub objective_mean: Option<f64>,
     /// The ratios to the baseline round by round, seen robustly; none for the baseline itself.
     pub robust: Option<Summary>,
     /// Bytes per second, mean.
     pub throughput_bytes_per_s: Option<f64>,
     /// I/Os per second, mean.
     pub iops: Option<f64>,
-    /// Mean latency of the trials, ns.
+    /// Mean latency over all I/Os of all its trials, ns.
     pub latency_mean_ns: Option<f64>,
+    /// The same of the reads alone.
+    pub read_latency_mean_ns: Option<f64>,
     /// Latency percentiles over all I/Os of all its trials, ns.
     pub latency_p50_ns: Option<f64>,
     /// 99th percentile.
@@ -43,7 +48,7 @@ pub struct ArmSummary {
     pub latency_max_ns: Option<f64>,
     /// 99th percentile of the reads alone.
     pub read_latency_p99_ns: Option<f64>,
-    /// The disk's mean time per read, queue time and service time together (iostat's `r_await`), ns.
+    /// The disk's mean time per read of all its trials, queue time and service time together (iostat's `r_await`), ns.
     pub read_await_ns: Option<f64>,
     /// The disk's mean time per write (iostat's `w_await`), ns.
     pub write_await_ns: Option<f64>,
@@ -265,18 +270,30 @@ pub(super) fn summarise(plan: &Plan, record: &Record, load: usize, arm: usize) -
         trials: trials.len(),
         left: record.arm_left(arm).map(str::to_owned),
         objective: geometric_mean(trials.iter().filter_map(|t| objective.of(&t.metrics))),
+        objective_mean: mean(&trials, |t| objective.of(&t.metrics)),
         robust: robust(plan, record, load, arm),
         throughput_bytes_per_s: mean(&trials, |t| Some(t.metrics.throughput_bytes_per_s)),
         iops: mean(&trials, |t| Some(t.metrics.iops)),
-        latency_mean_ns: mean(&trials, |t| Some(t.metrics.all?.mean_ns)),
+        latency_mean_ns: mean_of_each(&trials, |t| {
+            let flows: Vec<&Flow> = t.jobs.iter().flat_map(JobResult::flows).collect();
+            Some((t.metrics.all?.mean_ns, count(&flows)))
+        }),
+        read_latency_mean_ns: mean_of_each(&trials, |t| {
+            let flows: Vec<&Flow> = t.jobs.iter().filter_map(|job| job.read.as_ref()).collect();
+            Some((t.metrics.read?.mean_ns, count(&flows)))
+        }),
         latency_p50_ns: percentile(&all, 50.0),
         latency_p99_ns: percentile(&all, 99.0),
         latency_p999_ns: percentile(&all, 99.9),
         latency_max_ns: (trials.iter().filter_map(|t| Some(t.metrics.all?.max_ns)))
             .max_by(f64::total_cmp),
         read_latency_p99_ns: percentile(&reads, 99.0),
-        read_await_ns: mean(&trials, |t| t.measured.read_await_ns),
-        write_await_ns: mean(&trials, |t| t.measured.write_await_ns),
+        read_await_ns: mean_of_each(&trials, |t| {
+            Some((t.measured.read_await_ns?, t.measured.reads))
+        }),
+        write_await_ns: mean_of_each(&trials, |t| {
+            Some((t.measured.write_await_ns?, t.measured.writes))
+        }),
         read_split: SplitSummary::of(&trials, Direction::READ),
         write_split: SplitSummary::of(&trials, Direction::WRITE),
         reads_are_of_others: Direction::READ.is_of_others(plan, load, &trials),
@@ -318,6 +335,15 @@ fn percentile(histogram: &Histogram, percent: f64) -> Option<f64> {
 fn mean(trials: &[&Trial], number: impl Fn(&Trial) -> Option<f64>) -> Option<f64> {
     let numbers: Vec<f64> = trials.iter().filter_map(|trial| number(trial)).collect();
     (!numbers.is_empty()).then(|| numbers.iter().sum::<f64>() / numbers.len() as f64)
+}
+
+/// The mean over all that the trials counted, of each trial's own mean and how many that is of.
+fn mean_of_each(trials: &[&Trial], number: impl Fn(&Trial) -> Option<(f64, u64)>) -> Option<f64> {
+    let numbers = trials.iter().filter_map(|trial| number(trial));
+    let (sum, count) = numbers.fold((0.0, 0.0), |(sum, all), (mean, count)| {
+        (sum + mean * count as f64, all + count as f64)
+    });
+    (count > 0.0).then(|| sum / count)
 }
 
 fn geometric_mean(values: impl Iterator<Item = f64>) -> Option<f64> {

@@ -56,7 +56,8 @@ pub(super) fn series(bars: &[Waited]) -> Vec<Series> {
             let (from, to, tail) = part(waited);
             let mean = milliseconds(to - from);
             let tail = tail.map_or_else(String::new, |tail| {
-                format!(" (99 % within {} ms)", milliseconds(tail as f64))
+                let about = if tail == 0 { "" } else { "about " };
+                format!(" (99 % within {about}{} ms)", milliseconds(tail as f64))
             });
             let words = format!("{}, {name}: {mean} ms{tail}", waited.of);
             Point {

@@ -18,6 +18,11 @@ type SplitOfArm = fn(&ArmSummary) -> Option<SplitSummary>;
 const IN_FLIGHT: &str =
     "For a load with a fixed number of I/Os in flight, more throughput is less of it.";
 
+/// Why a part's 99th percentile can be above the whole's.
+const TAILS: &str = " The 99th percentiles of the parts are read from bins that are up to 6 % off, and are of all requests \
+                     until the end of a trial: they can be larger than the p99 of the table, which is exact to 1 % and leaves \
+                     out, where it can, what is under way at the end.";
+
 /// Reads and writes of each arm: time in the queue and at the disk where these were recorded, the
 /// whole where not.
 pub(super) fn chart(of: &Source, load: usize) -> Chart {
@@ -32,7 +37,7 @@ pub(super) fn chart(of: &Source, load: usize) -> Chart {
         caption: format!(
             "Mean over the requests of all trials: in the queue, from its insertion until the driver took \
              it (nothing without a scheduler), and at the disk, from there to completion; both together make \
-             iostat's await, which also counts syncs among the writes.{}{}{} {IN_FLIGHT}",
+             iostat's await, which also counts syncs among the writes.{}{TAILS}{}{} {IN_FLIGHT}",
             before(&bars),
             sampled(of, load),
             lost(of, load)
@@ -171,7 +176,7 @@ fn whole(of: &Source, load: usize) -> Chart {
         title: format!("Time per request at the disk{}", of.place(load)),
         caption: format!(
             "The kernel's own count (iostat's await): from the queue to completion, mean over the \
-             trials. Time in the queue and at the disk are not told apart: {}. {IN_FLIGHT}",
+             requests of all trials. Time in the queue and at the disk are not told apart: {}. {IN_FLIGHT}",
             why_whole(of)
         ),
         alternative: in_words(&series),
