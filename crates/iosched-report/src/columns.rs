@@ -9,7 +9,9 @@ use iosched_experiment::plan::Plan;
 
 use super::sentences::ratio_cell;
 use super::table::{Align, Table};
-use super::words::{clipped, megabytes, microseconds, milliseconds, percent, significant};
+use super::words::{
+    clipped, enumerate_plain, megabytes, microseconds, milliseconds, number, percent, significant,
+};
 
 /// A load's arms: their ratios, what these mean, and their own numbers, the most telling first.
 pub(super) fn arm_table(plan: &Plan, analysis: &Analysis, load: &LoadAnalysis) -> Table {
@@ -257,6 +259,36 @@ pub(super) fn deciding_number(load: &LoadAnalysis, arm: usize) -> (&'static str,
     (column.head, column.cell(&load.arms[arm]))
 }
 
+/// Ratios between means of the table that lie on the other side of 1 than the rounds' ratios: who reads both is told why.
+/// Empty if none does.
+pub(super) fn contrary_means(analysis: &Analysis, load: &LoadAnalysis) -> String {
+    let baseline = analysis.baseline;
+    let of = |arm: usize| (decisive_column(load.objective).value)(&load.arms[arm]);
+    let contrary = load.contest.arms.iter().enumerate();
+    let contrary = contrary.filter_map(|(arm, standing)| {
+        let of_rounds = standing.to_baseline?.estimate;
+        let of_means = of(arm)? / of(baseline)?;
+        let is_off = !(1.0 / WORTH_A_WORD..=WORTH_A_WORD).contains(&of_means);
+        let is_contrary = (of_means > 1.0) != (of_rounds > 1.0) && is_off && of_means.is_finite();
+        (arm != baseline && is_contrary).then(|| {
+            let (name, of) = (&analysis.arms[arm], &analysis.arms[baseline]);
+            format!("{name} has {} × {of}'s", number(of_means))
+        })
+    });
+    let contrary = enumerate_plain(contrary);
+    if contrary.is_empty() || load.control.is_some() {
+        return String::new();
+    }
+    format!(
+        "In {} the means of the table say the contrary: {contrary}. One long trial can do that to a mean, or rounds \
+         that one of the two did not run; the ratios are of the rounds that both ran, and decide.",
+        load.name
+    )
+}
+
+/// Means that differ by less than this say nothing to the contrary.
+const WORTH_A_WORD: f64 = 1.05;
+
 /// The column of what decides.
 fn decisive_column(objective: Objective) -> Column {
     let (head, value, show): (_, Value, Show) = match objective {
@@ -282,4 +314,37 @@ fn decisive_column(objective: Objective) -> Column {
         }
     };
     Column { head, value, show }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iosched_experiment::fixture;
+    use iosched_experiment::record::Entry;
+    use iosched_experiment::schedule::{Next, next};
+
+    #[test]
+    fn means_that_say_the_contrary_of_the_rounds_are_told() {
+        let said = |longest: f64| {
+            let mut plan = fixture::plan(2);
+            plan.loads[0].objective = Objective::Time;
+            plan.rules.fixed_rounds = Some(6);
+            let mut record = fixture::record(&plan);
+            while let Next::Trial(slot) = next(&plan, &record) {
+                let mut entry = fixture::trial(slot, 1e6);
+                if let Entry::Trial(trial) = &mut entry {
+                    let is_long = slot.round == 0 && slot.arm == 1;
+                    let usual = [0.4, 0.15][slot.arm];
+                    trial.metrics.elapsed_s = Some(if is_long { longest } else { usual });
+                }
+                record.entries.push(entry);
+            }
+            let analysis = Analysis::of(&record);
+            contrary_means(&analysis, &analysis.loads[0])
+        };
+        let told = said(3.2);
+        let begins = "In random-read the means of the table say the contrary: mq-deadline has 1.65 × none's.";
+        assert!(told.starts_with(begins), "{told}");
+        assert_eq!(said(0.2), "");
+    }
 }

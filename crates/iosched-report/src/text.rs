@@ -9,7 +9,7 @@ use iosched_experiment::schedule::{Next, RunProgress};
 use iosched_machine::visible;
 use iosched_stats::race::{ArmState, Contest, Standing};
 
-use super::columns::{arm_table, details_table};
+use super::columns::{arm_table, contrary_means, details_table};
 use super::sentences::{
     COMMAND, choice, far_medians, load_head, notes, of_load, remark_sentence, target_name, verdict,
 };
@@ -62,6 +62,7 @@ pub fn record(record: &Record, analysis: &Analysis, widths: impl Into<Widths>) -
         text += &fold(&why(analysis, load), width);
         if load.control.is_none() {
             text += &fold(&far_medians(analysis, load), width);
+            text += &fold(&contrary_means(analysis, load), width);
         }
         for remark in &load.remarks {
             text += &fold(&remark_sentence(analysis, load, remark), width);

@@ -12,7 +12,7 @@ use iosched_machine::facts::DiskFacts;
 use super::data::download;
 use super::{FigureSet, Fold, HtmlTable, Page, Room, Section, Tone, render};
 use crate::chart::of_record;
-use crate::columns::{arm_table, details_table};
+use crate::columns::{arm_table, contrary_means, details_table};
 use crate::table::{Align, Table};
 use crate::tidy::trials;
 use crate::why::why;
@@ -239,6 +239,7 @@ fn remarks(record: &Record, analysis: &Analysis) -> Vec<String> {
     let mut lines = Vec::new();
     for load in &analysis.loads {
         lines.push(sentences::far_medians(analysis, load));
+        lines.push(contrary_means(analysis, load));
         let remarks = load.remarks.iter();
         lines.extend(remarks.map(|remark| sentences::remark_sentence(analysis, load, remark)));
         for (arm, summary) in load.arms.iter().enumerate() {
