@@ -10,7 +10,7 @@ use iosched_experiment::plan::{Plan, PlannedLoad, Target};
 use iosched_experiment::record::Record;
 
 use super::columns::deciding_number;
-use super::sentences::{ratio_cell, target_name};
+use super::sentences::{self, ratio_cell, target_name};
 use super::table::{Align, Table};
 use super::text::{Widths, fold};
 use super::words::{clipped, enumerate, span};
@@ -35,6 +35,7 @@ pub fn differences(records: &[&Record]) -> Vec<Difference> {
         ("kernel".into(), Box::new(kernel)),
         ("target".into(), Box::new(target)),
         ("loads".into(), Box::new(loads)),
+        ("requirements".into(), Box::new(requirements)),
     ];
     for name in shared(plans().map(|plan| plan.loads.iter().map(|load| load.name.clone()))) {
         let (text_of, length_of) = (name.clone(), name.clone());
@@ -228,6 +229,17 @@ fn way(target: &Target) -> String {
     }
 }
 
+/// What an arm had to keep to win.
+fn requirements(record: &Record) -> (String, String) {
+    let all = record.header.plan.rules.requirements.iter();
+    let all: Vec<String> = all.map(sentences::requirement).collect();
+    same(if all.is_empty() {
+        "none".into()
+    } else {
+        all.join(", ")
+    })
+}
+
 fn loads(record: &Record) -> (String, String) {
     let loads = record.header.plan.loads.iter();
     let names: Vec<String> = loads.map(|load| clipped(&load.name)).collect();
@@ -308,6 +320,8 @@ fn shared(all: impl Iterator<Item = impl IntoIterator<Item = String>>) -> BTreeS
 mod tests {
     use super::*;
     use iosched_experiment::fixture;
+    use iosched_experiment::objective::Objective;
+    use iosched_experiment::plan::Requirement;
     use iosched_experiment::record::Entry;
     use iosched_experiment::trial::Slot;
     use iosched_switch::QueueState;
@@ -341,7 +355,14 @@ mod tests {
 
     #[test]
     fn what_makes_two_records_answers_to_different_questions_is_named() {
-        let cases: [(&str, Edit); 7] = [
+        let cases: [(&str, Edit); 8] = [
+            ("requirements", |record| {
+                let required = Requirement {
+                    objective: Objective::P99,
+                    at_least: 0.8,
+                };
+                record.header.plan.rules.requirements.push(required);
+            }),
             ("kernel", |record| {
                 record.header.machine.kernel = "6.12".into();
             }),

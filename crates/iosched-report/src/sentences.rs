@@ -145,8 +145,9 @@ fn of_verdict(analysis: &Analysis, contest: &Contest, place: &str, plan: &Plan) 
             let needed = rounds_needed
                 .filter(|&needed| needed > contest.rounds)
                 .map_or(String::new(), |rounds| forecast(rounds, plan));
+            let open = open_requirements(analysis, contest, arms, plan);
             format!(
-                "{} {} undecided {place}: {bound}, {rounds}{needed}\n",
+                "{} {} undecided {place}: {bound}, {rounds}{needed}{open}\n",
                 names(arms),
                 is_or_are(arms),
             )
@@ -170,16 +171,33 @@ fn of_verdict(analysis: &Analysis, contest: &Contest, place: &str, plan: &Plan) 
     }
 }
 
+/// That only a requirement is in the way of an arm which is surely better than the others.
+fn open_requirements(
+    analysis: &Analysis,
+    contest: &Contest,
+    undecided: &[usize],
+    plan: &Plan,
+) -> String {
+    let all: Vec<String> = plan.rules.requirements.iter().map(requirement).collect();
+    let leader = contest.leader.filter(|leader| undecided.contains(leader));
+    let is_ahead = |leader: usize| {
+        let mut others = undecided.iter().filter(|&&other| other != leader);
+        others.all(|&other| contest.is_surely_better(leader, other))
+    };
+    match leader.filter(|&leader| !all.is_empty() && is_ahead(leader)) {
+        Some(leader) => format!(
+            "; {} is surely better than the others, and whether it keeps `{}` is not known",
+            analysis.arms[leader],
+            all.join("`, `")
+        ),
+        None => String::new(),
+    }
+}
+
 /// Who wins, and by how much.
 fn winner(analysis: &Analysis, contest: &Contest, arm: usize, place: &str, plan: &Plan) -> String {
     let baseline = analysis.baseline;
-    let than = |arm: usize, other: usize| {
-        Some(times(
-            contest.ratio(arm, other)?,
-            &analysis.arms[other],
-            plan,
-        ))
-    };
+    let than = |arm: usize, other: usize| pair(contest, arm, other, &analysis.arms[other], plan);
     let name = &analysis.arms[arm];
     if arm == baseline {
         let next = next_best(contest, arm).and_then(|next| Some((next, than(next, arm)?)));
@@ -228,10 +246,22 @@ const TOO_MANY: usize = 20;
 /// `; 1.04 × mq-deadline, the next (95 % 1.02-1.07)`: where the table does not show how close it was.
 fn lead(analysis: &Analysis, contest: &Contest, winner: usize, plan: &Plan) -> String {
     let next = next_best(contest, winner).filter(|&next| next != analysis.baseline);
-    let ratio = next.and_then(|next| Some((next, contest.ratio(winner, next)?)));
-    ratio.map_or(String::new(), |(next, ratio)| {
+    let ratio = next.and_then(|next| {
         let of = format!("{}, the next", analysis.arms[next]);
-        format!("; {}", times(ratio, &of, plan))
+        pair(contest, winner, next, &of, plan)
+    });
+    ratio.map_or(String::new(), |ratio| format!("; {ratio}"))
+}
+
+/// `1.62 × none (95 % 1.55-1.70)`, with the rounds that both ran where others ran more.
+fn pair(contest: &Contest, arm: usize, other: usize, of: &str, plan: &Plan) -> Option<String> {
+    let ratio = contest.ratio(arm, other)?;
+    let rounds = contest.arms[arm].rounds.min(contest.arms[other].rounds);
+    let said = times(ratio, of, plan);
+    Some(if rounds < contest.rounds {
+        format!("{} in {rounds} rounds)", said.trim_end_matches(')'))
+    } else {
+        said
     })
 }
 
@@ -247,10 +277,13 @@ fn interval(ratio: Interval, plan: &Plan) -> String {
     format!("{confidence} {}-{}", bound(ratio.lower), bound(ratio.upper))
 }
 
-/// The best of those that the winner itself surely beats, by estimate.
+/// Of those that miss no requirement the one that comes nearest to the winner by estimate, if the winner itself surely beats it: it may be
+/// that only another one does.
 pub(super) fn next_best(contest: &Contest, winner: usize) -> Option<usize> {
-    let others = (0..contest.arms.len()).filter(|&arm| contest.is_surely_better(winner, arm));
-    best(contest, winner, others)
+    let others = (0..contest.arms.len()).filter(|&arm| {
+        arm != winner && !matches!(contest.arms[arm].place, ArmState::Disqualified { .. })
+    });
+    best(contest, winner, others).filter(|&next| contest.is_surely_better(winner, next))
 }
 
 /// The one of `others` that comes nearest to `arm`, or passes it, by estimate; none before two rounds, which have none.
@@ -1414,6 +1447,35 @@ mod tests {
             said.starts_with("none is the winner") && said.ends_with(expected),
             "{said}"
         );
+    }
+
+    #[test]
+    fn a_requirement_that_alone_is_in_the_way_of_an_answer_is_named() {
+        let mut plan = demanding(Objective::P99, 0.8);
+        plan.rules.max_rounds = 6;
+        let record = run_to_the_end(&plan, &[1.0, 2.0], low, |trial, arm, noise| {
+            if arm == 1 {
+                trial.metrics.all.as_mut().unwrap().p99_ns *= 1.25 * (1.0 + 4.0 * noise);
+            }
+        });
+        let analysis = Analysis::of(&record);
+        let said = of_load(&analysis, &analysis.loads[0], &plan);
+        let expected = "; mq-deadline is surely better than the others, and whether it keeps \
+                        `p99 latency <= 1.25` is not known\n";
+        assert!(said.ends_with(expected), "{said}");
+    }
+
+    #[test]
+    fn a_ratio_of_fewer_rounds_than_there_were_is_told_with_them() {
+        let plan = fixture::plan(3);
+        let record = run_to_the_end(&plan, &[1.0, 3.0, 3.3], loud, |_, _, _| {});
+        let analysis = Analysis::of(&record);
+        let contest = &analysis.loads[0].contest;
+        let (few, all) = (contest.arms[0].rounds, contest.rounds);
+        assert!(few < all, "the baseline left early");
+        let said = of_load(&analysis, &analysis.loads[0], &plan);
+        assert!(said.contains(&format!(" in {few} rounds)")), "{said}");
+        assert!(said.contains(&format!(", {all} rounds")), "{said}");
     }
 
     #[test]

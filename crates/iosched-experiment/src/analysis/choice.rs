@@ -166,6 +166,30 @@ pub(super) fn side_effects(
     effects.flatten().collect()
 }
 
+/// What the choice over several loads is surely worse in, of what decides one of them: by the interval of that load's own contest.
+pub(super) fn losses<'a>(
+    plan: &'a Plan,
+    loads: &'a [LoadAnalysis],
+    choice: usize,
+    than: usize,
+) -> impl Iterator<Item = SideEffect> + 'a {
+    let deciding = plan.loads.iter().filter(|load| !load.is_control);
+    let several = deciding.count() > 1;
+    let loads = plan.loads.iter().zip(loads).enumerate();
+    loads.filter_map(move |(load, (planned, analysis))| {
+        let ratio = analysis.contest.ratio(choice, than)?;
+        let effect = SideEffect {
+            load,
+            objective: planned.objective,
+            than,
+            ratio,
+            is_proven: ratio.lower > 1.0 || ratio.upper < 1.0,
+        };
+        let is_told = several && !planned.is_control && effect.is_proven && !effect.is_good();
+        is_told.then_some(effect)
+    })
+}
+
 /// True if a load plays a video.
 fn has_frames(record: &Record, load: usize) -> bool {
     let mut trials = record.trials().filter(|trial| trial.slot.load == load);

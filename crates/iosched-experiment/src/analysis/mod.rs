@@ -20,7 +20,7 @@ pub use self::rank::undecided_yet;
 pub use self::summary::{ArmSummary, OrderSummary, SplitSummary, Worker};
 
 use self::caveat::caveats;
-use self::choice::{choose, held_against, side_effects};
+use self::choice::{choose, held_against, losses, side_effects};
 use self::control::Turns;
 use self::summary::summarise;
 use crate::length::LengthStudy;
@@ -179,7 +179,9 @@ impl Analysis {
             side_effects: choice
                 .and_then(|choice| Some((choice, held_against(decisive, choice, plan.baseline)?)))
                 .map_or_else(Vec::new, |(choice, than)| {
-                    side_effects(plan, record, choice, than)
+                    let mut effects = side_effects(plan, record, choice, than);
+                    effects.extend(losses(plan, &loads, choice, than));
+                    effects
                 }),
             arms: (0..plan.arms.len())
                 .map(|arm| plan.arm_label(arm))
@@ -344,7 +346,7 @@ mod tests {
     use super::*;
     use crate::fixture::{plan, record, trial};
     use crate::metrics::FRAMES_IN_TIME;
-    use crate::plan::Rules;
+    use crate::plan::{PlannedLoad, Rules};
     use crate::record::Entry;
     use crate::schedule::{Next, next};
     use crate::split::{Parts, Split};
@@ -398,6 +400,35 @@ mod tests {
             record.entries.push(entry);
         }
         Analysis::of(&record)
+    }
+
+    #[test]
+    fn what_the_choice_over_several_loads_loses_in_one_of_them_is_told() {
+        let mut plan = plan(2);
+        let other = PlannedLoad {
+            name: "sequential-read".into(),
+            ..plan.loads[0].clone()
+        };
+        plan.loads.push(other);
+        let mut record = record(&plan);
+        while let Next::Trial(slot) = next(&plan, &record) {
+            let noise = [0.0, 0.01, 0.004][(slot.round as usize + slot.arm) % 3];
+            let factor = [1.0, [3.0, 0.8][slot.load]][slot.arm];
+            record
+                .entries
+                .push(trial(slot, 1e6 * factor * (1.0 + noise)));
+        }
+        let analysis = Analysis::of(&record);
+        assert_eq!(analysis.choice, Some(1));
+        let told = |effect: &&SideEffect| effect.objective == plan.loads[1].objective;
+        let told: Vec<_> = analysis.side_effects.iter().filter(told).collect();
+        let [loss] = told.as_slice() else {
+            panic!("{told:?}");
+        };
+        assert!(
+            loss.is_proven && loss.load == 1 && loss.ratio.upper < 1.0,
+            "{loss:?}"
+        );
     }
 
     #[test]

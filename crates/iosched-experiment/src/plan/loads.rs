@@ -103,9 +103,10 @@ fn read_one(wanted: &PlanRequest, below: &Below, text: &str) -> Result<PlannedLo
     if let Some(settings) = after_name(text, "pgbench") {
         return pgbench(wanted, below, settings);
     }
-    if let Some(scenario) = Scenario::parse(text) {
+    let (without_weight, its_weight) = scenario_weight(text);
+    if let Some(scenario) = Scenario::parse(without_weight) {
         let scenario = scenario.map_err(SpecError::from)?;
-        return plan_scenario(wanted, below, scenario);
+        return plan_scenario(wanted, below, scenario, its_weight);
     }
     let (name, weight) = weight(text)?;
     let chosen = match builtin::find(name) {
@@ -124,6 +125,7 @@ fn plan_scenario(
     wanted: &PlanRequest,
     below: &Below,
     scenario: Scenario,
+    weight: f64,
 ) -> Result<PlannedLoad, PlanError> {
     let chosen = Chosen {
         name: scenario.name().into(),
@@ -138,7 +140,18 @@ fn plan_scenario(
             (None, Scenario::Build(settings)) => Spec::Build(settings),
         },
     };
-    plan_one(wanted, below, chosen, 1.0)
+    plan_one(wanted, below, chosen, weight)
+}
+
+/// Splits a weight off a load that has settings, where no command stands that may end like one.
+fn scenario_weight(text: &str) -> (&str, f64) {
+    let split = text.rsplit_once(':').and_then(|(name, weight)| {
+        let weight: f64 = weight.parse().ok()?;
+        (weight.is_finite() && weight > 0.0).then_some((name, weight))
+    });
+    split
+        .filter(|_| !text.contains("command="))
+        .unwrap_or((text, 1.0))
 }
 
 /// What stands after the name of a load that has settings.
@@ -334,5 +347,30 @@ fn check_objective(name: &str, load: &dyn Load, objective: Objective) -> Result<
             cause,
         }),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_with_settings_has_a_weight_behind_them() {
+        for (text, expected) in [
+            ("build", ("build", 1.0)),
+            ("build:2", ("build", 2.0)),
+            (
+                "build:files=100,jobs=2:0.5",
+                ("build:files=100,jobs=2", 0.5),
+            ),
+            ("build:files=100", ("build:files=100", 1.0)),
+            ("build:files=100:-1", ("build:files=100:-1", 1.0)),
+            (
+                "responsiveness:command=ssh host:22",
+                ("responsiveness:command=ssh host:22", 1.0),
+            ),
+        ] {
+            assert_eq!(scenario_weight(text), expected);
+        }
     }
 }

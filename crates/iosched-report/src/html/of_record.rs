@@ -348,7 +348,7 @@ fn plan_fold(record: &Record) -> Fold {
     let rounds = match rules.fixed_rounds {
         Some(rounds) => format!("exactly {rounds}"),
         None => format!(
-            "at most {}, ended when the answer was known",
+            "at most {}; it ends when the answer is known",
             rules.max_rounds
         ),
     };
