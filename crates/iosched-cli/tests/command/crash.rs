@@ -76,10 +76,15 @@ fn a_run_that_waited_for_one_that_was_killed_finds_what_was_there_before_that() 
         let arms = ["--arms", "kyber,bfq", "--baseline", "kyber"];
         let long = ["--fixed-rounds", "9", "--runtime", "60s"];
         let mut killed = start(&[&[&*disk.name], &arms[..], &long].concat(), &first);
-        let began = wait_until(|| disk.scheduler() != "none");
+        // Not before its first trial: it tries each arm out first, and puts that back.
+        let began = wait_until(|| fio_runs_on(&disk.name));
         killed.kill().unwrap();
         killed.wait().unwrap();
         assert!(began, "it never began");
+        assert!(
+            wait_until(|| !fio_runs_on(&disk.name)),
+            "it ends with the run"
+        );
         assert_ne!(disk.scheduler(), "none", "nobody has put it back");
     };
     let mut command = iosched_process();
@@ -443,12 +448,11 @@ fn restore_waits_for_the_end_of_a_run_that_was_killed() {
     };
     let before = disk.whole_queue();
     let dir = tempfile::tempdir().unwrap();
-    let arguments = [&disk.name, "--arms", "bfq,kyber", "--runtime", "60s"];
+    // Whichever comes first, the queue is changed; before its first trial tune tries each out and puts it back.
+    let arms = ["--arms", "bfq,kyber", "--baseline", "bfq"];
+    let arguments = [&[&*disk.name, "--runtime", "60s"], &arms[..]].concat();
     let mut tune = start(&arguments, &dir.path().join("r"));
-    assert!(
-        wait_until(|| disk.scheduler() != "none"),
-        "it set none of them"
-    );
+    assert!(wait_until(|| fio_runs_on(&disk.name)), "fio never ran");
     let dying = traced::hold_dying(tune.id());
     let mut restore = iosched_process()
         .arg("restore")
