@@ -15,7 +15,7 @@ use iosched_experiment::schedule::RunProgress;
 use iosched_machine::command_line;
 use iosched_machine::visible;
 use iosched_stats::Interval;
-use iosched_stats::race::{ArmStanding, ArmState, Better, Contest, Verdict};
+use iosched_stats::race::{ArmStanding, ArmState, Contest, Verdict};
 use iosched_stats::remarks::Remark;
 
 use super::words::{
@@ -283,17 +283,9 @@ pub(super) fn next_best(contest: &Contest, winner: usize) -> Option<usize> {
     let others = (0..contest.arms.len()).filter(|&arm| {
         arm != winner && !matches!(contest.arms[arm].place, ArmState::Disqualified { .. })
     });
-    best(contest, winner, others).filter(|&next| contest.is_surely_better(winner, next))
-}
-
-/// The one of `others` that comes nearest to `arm`, or passes it, by estimate; none before two rounds, which have none.
-fn best(contest: &Contest, arm: usize, others: impl Iterator<Item = usize>) -> Option<usize> {
-    let near = others.filter_map(|other| Some((other, contest.ratio(other, arm)?.estimate)));
-    let nearest = match contest.better {
-        Better::Higher => near.max_by(|a, b| a.1.total_cmp(&b.1)),
-        Better::Lower => near.min_by(|a, b| a.1.total_cmp(&b.1)),
-    };
-    nearest.map(|(other, _)| other)
+    contest
+        .nearest(winner, others)
+        .filter(|&next| contest.is_surely_better(winner, next))
 }
 
 /// What to do, and what it costs. Of a simulated disk, and of a scheduler that is served, it says so itself: the sentence is
@@ -364,7 +356,7 @@ fn undecided(analysis: &Analysis, plan: &Plan) -> Option<Undecided> {
     let leader = contest.leader.filter(|leader| arms.contains(leader))?;
     let rivals = arms.iter().copied().filter(|&arm| arm != leader);
     let too_few = "after too few rounds to say by how much";
-    let lead = match best(contest, leader, rivals) {
+    let lead = match contest.nearest(leader, rivals) {
         None => too_few.to_owned(),
         Some(rival) => match contest.ratio(leader, rival) {
             Some(ratio) if ratio.is_bounded() => times(ratio, name(rival), plan),
@@ -576,12 +568,11 @@ fn may_go_on(plan: &Plan, analysis: &Analysis, stop: StopReason) -> bool {
 }
 
 /// The command that goes on with a run that has not decided: with twice what ended it, and more of what would end it next.
-pub fn going_on(record: &Record, directory: &Path) -> Option<String> {
+pub fn going_on(record: &Record, analysis: &Analysis, directory: &Path) -> Option<String> {
     let plan = &record.header.plan;
-    let analysis = Analysis::of(record);
     let more = match record.stop_reason() {
-        Some(stop) if !may_go_on(plan, &analysis, stop) => return None,
-        Some(stop) => more_of(record, &analysis, stop),
+        Some(stop) if !may_go_on(plan, analysis, stop) => return None,
+        Some(stop) => more_of(record, analysis, stop),
         None => Vec::new(),
     };
     let allowed = plan.destroys().map(|_| "--destroy-data".to_owned());
@@ -1133,7 +1124,7 @@ mod tests {
                     record.push(resumed(rounds, budget));
                     measure_until_done(&mut record, factor);
                 }
-                let Some(command) = going_on(&record, Path::new("r")) else {
+                let Some(command) = going_on(&record, &Analysis::of(&record), Path::new("r")) else {
                     break;
                 };
                 let value = |option: &str| {
@@ -1295,12 +1286,18 @@ mod tests {
             }];
         };
         let expected = Some("iosched tune --resume 'results/of sda'".to_owned());
-        assert_eq!(going_on(&record, directory), expected);
+        assert_eq!(
+            going_on(&record, &Analysis::of(&record), directory),
+            expected
+        );
         ended(&mut record, StopReason::RoundsSpent);
         let expected = Some("iosched tune --resume 'results/of sda' --rounds=60".to_owned());
-        assert_eq!(going_on(&record, directory), expected);
+        assert_eq!(
+            going_on(&record, &Analysis::of(&record), directory),
+            expected
+        );
         ended(&mut record, StopReason::Decided);
-        assert_eq!(going_on(&record, directory), None);
+        assert_eq!(going_on(&record, &Analysis::of(&record), directory), None);
     }
 
     /// A run to its end, in which arms are so many times as fast as the first, with this noise for a round and arm; and what else of
@@ -1352,7 +1349,7 @@ mod tests {
             assert!(stopped.contains("It stopped because "), "{stopped}");
             let goes_on = stopped.contains("--resume");
             assert_eq!(!is_hopeless, goes_on, "{said}{stopped}");
-            let command = going_on(&record, Path::new("results"));
+            let command = going_on(&record, &Analysis::of(&record), Path::new("results"));
             assert_eq!(!is_hopeless, command.is_some(), "{said}{command:?}");
         }
         assert!(hopeless > 0, "of none it was said");
@@ -1533,7 +1530,7 @@ mod tests {
             .and_then(|rest| rest.split(' ').next());
         let needed: usize = needed.expect(&said).parse().unwrap();
         assert!(needed > 8, "twice as many are not enough: {said}");
-        let command = going_on(&record, Path::new("r")).unwrap();
+        let command = going_on(&record, &Analysis::of(&record), Path::new("r")).unwrap();
         let offered: usize = command.rsplit('=').next().unwrap().parse().unwrap();
         assert!(
             (needed..needed + 10).contains(&offered),

@@ -290,7 +290,8 @@ fn print(args: &ReportArgs, named: &Named, output: &Output) {
         output.json(&named::analysis(analysis));
     } else {
         output.text(&text::record(record, analysis, output.widths()));
-        let going_on = text::going_on(record, &named.path).filter(|_| !analysis.is_running);
+        let going_on =
+            text::going_on(record, analysis, &named.path).filter(|_| !analysis.is_running);
         if let Some(command) = going_on {
             output.text(&format!("to go on: {command}"));
         }

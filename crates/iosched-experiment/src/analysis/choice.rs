@@ -1,6 +1,6 @@
 //! Which arm to use, and what comes with it.
 
-use iosched_stats::race::{Better, Contest, Verdict};
+use iosched_stats::race::{Contest, Verdict};
 use iosched_stats::{Interval, sequence};
 use serde::Serialize;
 
@@ -105,12 +105,7 @@ pub(super) fn held_against(contest: &Contest, choice: usize, baseline: usize) ->
     }
     let has_won = contest.verdict == Verdict::Winner { arm: choice };
     let others = (0..contest.arms.len()).filter(|&other| has_won && other != choice);
-    let near = others.filter_map(|other| Some((other, contest.ratio(other, choice)?.estimate)));
-    let nearest = match contest.better {
-        Better::Higher => near.max_by(|a, b| a.1.total_cmp(&b.1)),
-        Better::Lower => near.min_by(|a, b| a.1.total_cmp(&b.1)),
-    };
-    nearest.map(|(other, _)| other)
+    contest.nearest(choice, others)
 }
 
 /// What the choice changes besides the objective by more than the margin: what is sure, and what would

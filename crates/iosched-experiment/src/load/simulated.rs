@@ -150,6 +150,17 @@ impl SimulatedArm {
             wbt_lat,
         })
     }
+
+    /// Requests of each kind that there can be at a time, in the single-queue block layer.
+    fn requests(&self) -> usize {
+        self.nr_requests.unwrap_or(USUAL_REQUESTS)
+    }
+
+    /// Scheduler tags, in the multi-queue one: what the kernel gives on an emulated disk of the model, whose loop driver has 128 tags
+    /// however few the disk takes at a time. So both ask the same question.
+    fn scheduler_tags(&self) -> usize {
+        self.nr_requests.unwrap_or(MOST_SCHEDULER_TAGS)
+    }
 }
 
 /// How many requests there can be at a time under an arm; none if it cannot be simulated.
@@ -157,10 +168,10 @@ pub(crate) fn nr_requests(arm: &Arm, disk: &SimulatedDisk) -> Option<usize> {
     let arm = SimulatedArm::new(arm, disk).ok()?;
     let info = arm.scheduler.info();
     Some(match info.block_layer {
-        BlockLayer::SingleQueue => arm.nr_requests.unwrap_or(USUAL_REQUESTS),
+        BlockLayer::SingleQueue => arm.requests(),
         // The disk's own tags are as many as they are.
         BlockLayer::MultiQueue if info.direct => disk.model.queue_depth(),
-        BlockLayer::MultiQueue => arm.nr_requests.unwrap_or(MOST_SCHEDULER_TAGS),
+        BlockLayer::MultiQueue => arm.scheduler_tags(),
     })
 }
 
@@ -270,11 +281,10 @@ impl SimulatedDisk {
     ) -> Result<Simulated, SimulationError> {
         let disk = self.build(seed)?;
         let arm = SimulatedArm::new(arm, self)?;
+        let requests = arm.requests();
         let block_layer = MultiQueueSettings {
+            nr_requests: Some(arm.scheduler_tags()),
             kernel: arm.kernel,
-            // What the kernel gives on an emulated disk of the model, whose loop driver has 128 tags however few the disk
-            // takes at a time: so both ask the same question.
-            nr_requests: arm.nr_requests.or(Some(MOST_SCHEDULER_TAGS)),
             wbt_lat: arm.wbt_lat,
             ..MultiQueueSettings::default()
         };
@@ -285,7 +295,7 @@ impl SimulatedDisk {
             slice: slice.map(nanos),
             ..Setup::new(arm.scheduler, disk, jobs)
         };
-        setup.nr_requests = arm.nr_requests.unwrap_or(setup.nr_requests);
+        setup.nr_requests = requests;
         setup.until = until.unwrap_or(setup.until);
         simulate::run_while(setup, &mut || real_time.goes_on(), &mut ())
             .ok_or_else(|| real_time.cause())

@@ -145,10 +145,9 @@ fn plan_scenario(
 
 /// Splits a weight off a load that has settings, where no command stands that may end like one.
 fn scenario_weight(text: &str) -> (&str, f64) {
-    let split = text.rsplit_once(':').and_then(|(name, weight)| {
-        let weight: f64 = weight.parse().ok()?;
-        (weight.is_finite() && weight > 0.0).then_some((name, weight))
-    });
+    let split = text
+        .rsplit_once(':')
+        .and_then(|(name, weight)| Some((name, weight_of(weight)?)));
     split
         .filter(|_| !text.contains("command="))
         .unwrap_or((text, 1.0))
@@ -183,14 +182,19 @@ fn weight(text: &str) -> Result<(&str, f64), PlanError> {
     let Some((name, weight)) = text.rsplit_once(':').filter(|_| !Path::new(text).exists()) else {
         return Ok((text, 1.0));
     };
-    let parsed = weight.parse().ok();
-    let number = parsed.filter(|w: &f64| w.is_finite() && *w > 0.0);
-    let number = number.ok_or_else(|| PlanError::OutOfRange {
+    let number = weight_of(weight).ok_or_else(|| PlanError::OutOfRange {
         what: "the weight of a load",
         value: weight.into(),
         range: "a number above 0",
     })?;
     Ok((name, number))
+}
+
+/// A number that a weight can be.
+fn weight_of(text: &str) -> Option<f64> {
+    text.parse()
+        .ok()
+        .filter(|&w: &f64| w.is_finite() && w > 0.0)
 }
 
 /// Any program.

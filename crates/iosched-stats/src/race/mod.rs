@@ -372,6 +372,16 @@ impl Contest {
         self.pairs[a][b]
     }
 
+    /// The one of `others` that comes nearest to `arm`, or passes it, by estimate; none before two common rounds.
+    pub fn nearest(&self, arm: usize, others: impl Iterator<Item = usize>) -> Option<usize> {
+        let near = others.filter_map(|other| Some((other, self.ratio(other, arm)?.estimate)));
+        let nearest = match self.better {
+            Better::Higher => near.max_by(|a, b| a.1.total_cmp(&b.1)),
+            Better::Lower => near.min_by(|a, b| a.1.total_cmp(&b.1)),
+        };
+        nearest.map(|(other, _)| other)
+    }
+
     /// The arms that are still candidates.
     pub fn remaining(&self) -> impl Iterator<Item = usize> + '_ {
         self.arms

@@ -255,7 +255,7 @@ impl Session<'_> {
             return Err(boxed(TuneError::Complete {
                 directory: directory.to_owned(),
                 why: report::words::stop_reason(why),
-                going_on: report::text::going_on(record, directory),
+                going_on: report::text::going_on(record, &Analysis::of(record), directory),
             }));
         }
         self.check_goes_on(record, directory)?;
@@ -292,7 +292,7 @@ impl Session<'_> {
             given,
             why: report::words::stop_reason(stop),
             so_far,
-            going_on: report::text::going_on(record, directory),
+            going_on: report::text::going_on(record, &Analysis::of(record), directory),
         }))
     }
 
@@ -418,7 +418,7 @@ impl Session<'_> {
         if !output.is_json() {
             output.text(&report::text::record(record, &analysis, output.widths()));
             output.line(&format!("record: {}", recorder.directory().display()));
-            if let Some(command) = report::text::going_on(record, recorder.directory()) {
+            if let Some(command) = report::text::going_on(record, &analysis, recorder.directory()) {
                 output.line(&format!("to go on: {command}"));
             }
         }
