@@ -290,10 +290,15 @@ impl Left {
         }
         let all = Path::new(world::TRACEFS).join("instances");
         let is_ours = |name: &String| name.starts_with(&format!("iosched-{pid}-"));
-        let instances = names(&all).into_iter().filter(is_ours).map(|name| {
+        let instances = names(&all).into_iter().filter(is_ours);
+        let instances = instances.filter_map(|name| {
             let path = all.join(name);
-            let events = read(path.join("set_event"));
-            (path, events)
+            match fs::read_to_string(path.join("set_event")) {
+                Ok(events) => Some((path, events)),
+                // Another run on this machine has just removed it.
+                Err(_) if !path.exists() => None,
+                Err(error) => panic!("{}: {error}", path.display()),
+            }
         });
         Left {
             instances: instances.collect(),
