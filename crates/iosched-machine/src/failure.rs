@@ -3,6 +3,7 @@
 
 use std::io;
 
+pub use iosched_facts::{Problem, exit};
 use iosched_sim::scheduler::{self, BlockLayer, SchedulerError};
 
 use crate::command_line::Remedy;
@@ -13,51 +14,6 @@ pub const NO_PROC: &str = "is /proc mounted? `mount -t proc proc /proc`";
 
 /// The same of `/sys`.
 pub const NO_SYSFS: &str = "is sysfs mounted? `mount -t sysfs sysfs /sys`";
-
-/// Exit codes of the command `iosched`. Documented in the manual page and in `iosched --help`;
-/// numbers never change their meaning.
-pub mod exit {
-    /// Everything asked for was done.
-    pub const OK: u8 = 0;
-    /// Something went wrong that no other code names (an I/O error, a bug).
-    pub const FAILURE: u8 = 1;
-    /// The command line, a job file or a record cannot be understood.
-    pub const USAGE: u8 = 2;
-    /// The named device, directory or file does not exist, or is not what it must be.
-    pub const NO_SUCH_DEVICE: u8 = 3;
-    /// The device has no scheduler to choose (bio-based, or the kernel offers none).
-    pub const NOTHING_TO_CHOOSE: u8 = 4;
-    /// The kernel does not offer this scheduler for this device.
-    pub const NOT_OFFERED: u8 = 5;
-    /// The scheduler has no such tunable, or its value is out of range or refused.
-    pub const BAD_TUNABLE: u8 = 6;
-    /// The kernel accepted a write and did something else: read-back differs.
-    pub const NOT_TAKEN: u8 = 7;
-    /// Not allowed: root is needed.
-    pub const NOT_PERMITTED: u8 = 8;
-    /// The device is in use by another run, or too busy to switch.
-    pub const BUSY: u8 = 9;
-    /// A program or kernel feature that this needs is missing (fio, FUSE, loop).
-    pub const MISSING: u8 = 10;
-    /// Refused because it could destroy data.
-    pub const UNSAFE: u8 = 11;
-    /// The results directory or a record cannot be used (not empty, full, newer schema).
-    pub const BAD_RECORD: u8 = 12;
-    /// The load failed (fio ended with an error or hung) in every trial.
-    pub const LOAD_FAILED: u8 = 13;
-    /// The device vanished while it was measured.
-    pub const VANISHED: u8 = 14;
-    /// The kernel or the device does not support the switch (EOPNOTSUPP).
-    pub const NOT_SUPPORTED: u8 = 15;
-    /// A file of the system cannot be read or written, or is not what it must be.
-    pub const BAD_FILE: u8 = 16;
-    /// With `--exit-code`: what was compared is equal, or near enough to the best that it does not matter.
-    pub const EQUAL: u8 = 20;
-    /// With `--exit-code`: it is not known which is best.
-    pub const UNDECIDED: u8 = 21;
-    /// Interrupted by a signal: everything was put back.
-    pub const INTERRUPTED: u8 = 130;
-}
 
 /// An error that knows the way out.
 ///
@@ -138,6 +94,22 @@ pub struct NotUndone {
     pub thing: String,
     /// The cause, as a clause of the message.
     pub cause: String,
+}
+
+impl Failure for Problem {
+    fn hint(&self) -> Option<String> {
+        self.hint.clone()
+    }
+
+    fn exit_code(&self) -> u8 {
+        self.code
+    }
+}
+
+impl From<Problem> for Box<dyn Failure> {
+    fn from(problem: Problem) -> Box<dyn Failure> {
+        Box::new(problem)
+    }
 }
 
 /// Of the simulator, which knows no commands.

@@ -3,8 +3,6 @@
 //! Pure: no clock, no files, no threads. Time and chance are arguments, so that a run is a function
 //! of its load, scheduler, disk and seed. Modules in the order data passes:
 //!
-//! - [`units`]: points and lengths of time and of disk
-//! - [`quantity`]: sizes and times as people write them
 //! - [`random`]: streams of chance from the run's seed
 //! - [`request`]: bios and requests
 //! - [`statement`]: what a kernel's scheduler tells of itself in recordings
@@ -30,7 +28,6 @@ pub mod disk;
 mod event_queue;
 pub mod histogram;
 mod list;
-pub mod quantity;
 pub mod random;
 mod reciprocal;
 pub mod request;
@@ -43,5 +40,6 @@ mod sorted;
 pub mod statement;
 mod tags;
 pub mod trace;
-pub mod units;
 pub mod workload;
+
+pub use iosched_facts::{quantity, units};

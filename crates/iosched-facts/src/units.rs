@@ -142,7 +142,7 @@ impl Sector {
     }
 
     /// The distance to another position, in either direction.
-    pub(crate) const fn distance(self, other: Sector) -> Sectors {
+    pub const fn distance(self, other: Sector) -> Sectors {
         Sectors(self.0.abs_diff(other.0))
     }
 }
