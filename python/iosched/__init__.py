@@ -22,7 +22,7 @@ from datetime import timedelta
 from typing import Any, Iterable, Iterator, Mapping, Sequence, Union
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.csv as pa_csv
 
 from . import _iosched
 from ._error import IoschedError
@@ -310,6 +310,21 @@ _RUNS = pa.schema(
      ("sequential_share", pa.float64()), ("disk_idle_ns", pa.int64()), ("fairness", pa.float64()),
      ("elapsed_ns", pa.int64()), ("held_back_ns", pa.int64())]
 )  # fmt: skip
+_EVENTS = pa.schema(
+    [("recording", pa.string()), ("time_ns", pa.int64()), ("stage", pa.string()), ("op", pa.string()), ("sync", pa.bool_()),
+     ("sector", pa.int64()), ("sectors", pa.int64()), ("device", pa.string()), ("process", pa.int32()),
+     ("process_name", pa.string()), ("response_ns", pa.int64())]
+)  # fmt: skip
+_TRIALS = pa.schema(
+    [("record", pa.string()), ("load", pa.string()), ("arm", pa.string()), ("round", pa.int32()), ("trial", pa.int32()),
+     ("started_unix_s", pa.float64()), ("worker", pa.string()), ("metric", pa.string()), ("unit", pa.string()),
+     ("value", pa.float64())]
+)  # fmt: skip
+
+
+def _columns(schema: pa.Schema) -> pa_csv.ConvertOptions:
+    """CSV as these columns; an empty text stays one."""
+    return pa_csv.ConvertOptions(column_types=schema, true_values=["true"], false_values=["false"])
 
 
 def _numbers(share: Mapping[str, Any]) -> dict[str, Any]:
@@ -498,15 +513,15 @@ def open_trace(path: Path) -> Iterator[pa.RecordBatchReader]:
     """
     name = _place("a recording", path)
     with tempfile.TemporaryDirectory(prefix="iosched-") as directory:
-        parquet = os.path.join(directory, "events.parquet")
-        _iosched.trace_to_parquet(name, parquet)
-        with pq.ParquetFile(parquet) as file:
-            yield pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches())
+        csv = os.path.join(directory, "events.csv")
+        _iosched.trace_to_csv(name, csv)
+        with pa_csv.open_csv(csv, convert_options=_columns(_EVENTS)) as batches:
+            yield batches
 
 
 def read_trace(path: Path) -> pa.Table:
     """The events of a recording (blktrace, blkparse, ftrace, fio iolog, MSR, SPC, our own; compressed or not): the columns
-    of docs/report.md, among them time_ns, stage, op, sector, sectors, device, process."""
+    of docs/python.md, among them time_ns, stage, op, sector, sectors, device, process."""
     with open_trace(path) as batches:
         return batches.read_all()
 
@@ -514,7 +529,8 @@ def read_trace(path: Path) -> pa.Table:
 def read_record(directory: Path) -> Record:
     """What `iosched tune` left in a results directory."""
     header, analysis, trials = _iosched.record_parts(_place("a record", directory))
-    return Record(json.loads(header), json.loads(analysis), pq.read_table(io.BytesIO(trials)))
+    table = pa_csv.read_csv(io.BytesIO(trials.encode()), convert_options=_columns(_TRIALS))
+    return Record(json.loads(header), json.loads(analysis), table)
 
 
 # They stand on what is above.

@@ -1,15 +1,16 @@
 //! What the Python package `iosched` is made of: each function takes text, numbers or JSON, works while other threads of
-//! Python run, and gives back JSON or a Parquet file, of which the Python side makes tables.
+//! Python run, and gives back JSON or CSV, of which the Python side makes tables.
 //!
 //! - [`request`]: what can be asked of a simulation
+//! - [`events`]: a recording as rows
 //! - [`wait`]: work that Ctrl-C can leave
 //! - [`error`]: failures as exceptions
 
 mod error;
+mod events;
 mod request;
 mod wait;
 
-use std::fs::File;
 use std::path::PathBuf;
 
 use iosched_experiment::analysis::Analysis;
@@ -18,14 +19,11 @@ use iosched_experiment::simulate::conform::{self, ConformError};
 use iosched_experiment::simulate::initial::Initial;
 use iosched_experiment::simulate::run::Plan;
 use iosched_experiment::simulate::settings::SchedulerRequest;
-use iosched_report::input::Recording;
-use iosched_report::named;
-use iosched_report::tidy::{events, trials};
+use iosched_report::{csv, named};
 use iosched_sim::disk;
 use iosched_sim::scheduler;
 use iosched_sim::units::Bytes;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 use serde_json::json;
 
 use crate::error::{Failed, IoschedError};
@@ -135,43 +133,24 @@ fn unclear(failure: &ConformError) -> Failed {
     failed
 }
 
-/// Writes the events of a recording into a Parquet file: the columns of docs/report.md. Memory does not grow with it.
+/// Writes the events of a recording into a new CSV file: the columns of docs/python.md. Memory does not grow with it.
 #[pyfunction]
-fn trace_to_parquet(py: Python<'_>, trace: PathBuf, parquet: PathBuf) -> PyResult<()> {
-    let written = interruptibly(py, move || {
-        let recording = Recording::open(&trace).map_err(|failure| Failed::of(&failure))?;
-        let recording = recording.ok_or_else(|| Failed {
-            message: format!("{} is no recording of block traffic", trace.display()),
-            hint: Some("a directory of `iosched tune` is read by read_record()".to_owned()),
-        })?;
-        let file = File::create(&parquet).map_err(|cause| Failed {
-            message: format!("cannot write {}: {cause}", parquet.display()),
-            hint: None,
-        })?;
-        events::parquet(recording, file).map_err(|failure| Failed::of(&failure))
-    })?;
+fn trace_to_csv(py: Python<'_>, trace: PathBuf, csv: PathBuf) -> PyResult<()> {
+    let written = interruptibly(py, move || events::write(&trace, &csv))?;
     written.map_err(Failed::raised)
 }
 
-/// A record of `iosched tune`: its first line and its analysis as JSON, its trials as Parquet.
+/// A record of `iosched tune`: its first line and its analysis as JSON, its trials as CSV.
 #[pyfunction]
-fn record_parts(py: Python<'_>, directory: PathBuf) -> PyResult<(String, String, Py<PyBytes>)> {
+fn record_parts(py: Python<'_>, directory: PathBuf) -> PyResult<(String, String, String)> {
     let read = interruptibly(py, move || {
         let record = Record::load(&directory).map_err(|failure| Failed::of(&failure))?;
         let name = directory.file_name().unwrap_or_default().to_string_lossy();
-        let rows: Vec<trials::TrialRow> = trials::rows(&name, &record).collect();
-        let trials = trials::parquet(&rows).map_err(|cause| Failed {
-            message: format!(
-                "{}: its trials cannot be made a table: {cause}",
-                directory.display()
-            ),
-            hint: None,
-        })?;
+        let trials = csv::trials([(&*name, &record)]);
         Ok((record, trials))
     })?;
     let (record, trials) = read.map_err(Failed::raised)?;
     let analysis = named::analysis(&Analysis::of(&record)).to_string();
-    let trials = PyBytes::new(py, &trials).unbind();
     Ok((as_json(&record.header)?, analysis, trials))
 }
 
@@ -187,6 +166,6 @@ fn _iosched(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(parse_size, module)?)?;
     module.add_function(wrap_pyfunction!(simulate, module)?)?;
     module.add_function(wrap_pyfunction!(conform_all, module)?)?;
-    module.add_function(wrap_pyfunction!(trace_to_parquet, module)?)?;
+    module.add_function(wrap_pyfunction!(trace_to_csv, module)?)?;
     module.add_function(wrap_pyfunction!(record_parts, module)?)
 }

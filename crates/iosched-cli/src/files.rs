@@ -64,21 +64,6 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
     new.put_in_place().map_err(failed)
 }
 
-/// The same for what is made piece by piece.
-pub(crate) fn write_with<E: Failure + 'static>(
-    path: &Path,
-    make: impl FnOnce(&mut File) -> Result<(), E>,
-) -> Result<(), Box<dyn Failure>> {
-    let failed = |source| -> Box<dyn Failure> { Box::new(failed(path, source)) };
-    let not_made = |error| -> Box<dyn Failure> { Box::new(error) };
-    if is_standard_output(path) {
-        return make(&mut standard_output().map_err(failed)?).map_err(not_made);
-    }
-    let mut new = NewFile::at(path).map_err(failed)?;
-    make(new.file()).map_err(not_made)?;
-    new.put_in_place().map_err(failed)
-}
-
 /// True of `-`.
 pub(crate) fn is_standard_output(path: &Path) -> bool {
     path.as_os_str() == "-"

@@ -9,16 +9,14 @@ use iosched_experiment::record::Record;
 use iosched_experiment::schedule::RunProgress;
 use iosched_sim::trace::{Format, Merge, Records, Survey};
 use iosched_sim::units::{Sectors, Time};
-use iosched_testing::fuzz::{MIB, NOWHERE, Target, json, target, utf8};
+use iosched_testing::fuzz::{MIB, NOWHERE, Target, json, target};
 
-use crate::input::Input;
-use crate::traffic::Traffic;
-use crate::{html, input, markdown, text};
+use crate::chart::{of_record, svg};
+use crate::{csv, html, markdown, named, text};
 
 /// The readers of this crate.
 pub const TARGETS: &[Target] = &[
     target("record", record, MIB, 200),
-    target("results", results, 4 * MIB, 200),
     target("trace", trace, 8 * MIB, 100),
     target("trace-of-format", trace_of_format, 8 * MIB, 100),
 ];
@@ -42,23 +40,18 @@ fn record(bytes: &[u8]) {
     let _ = text::record(&record, &analysis, 80);
     let _ = text::rest(&record, 80);
     let _ = markdown::record(&record, &analysis);
+    let _ = (named::analysis(&analysis), csv::trials([("", &record)]));
+    let parts = ["a", "b"].map(|name| (name.to_owned(), &record, &analysis));
+    let _ = (html::records(&parts), html::records(&parts[..1]));
+    for chart in of_record::charts(&record, &analysis) {
+        let _ = svg::file(&chart);
+    }
     let progress = RunProgress::of(&record.header.plan, &record);
     let _ = (
         progress.at_most(),
         progress.trials_at_most(),
         progress.next(),
     );
-}
-
-fn results(bytes: &[u8]) {
-    let Some(Ok(input)) = utf8(bytes).map(input::results) else {
-        return;
-    };
-    match input {
-        Input::Simulated(simulated) => _ = html::simulated(&simulated),
-        Input::Conformances(all) => _ = html::conformances(&all),
-        Input::Record(_) | Input::Traffic(_) => unreachable!("only JSON was read"),
-    }
 }
 
 fn trace(bytes: &[u8]) {
@@ -79,7 +72,6 @@ fn read_trace(bytes: &[u8], format: Option<Format>) {
     };
     let merged = Merge::new(vec![records]);
     let mut survey = Survey::default();
-    let mut traffic = Traffic::new(NOWHERE.into(), merged.format().name().into());
     let mut last = Time::ZERO;
     for record in merged {
         let Ok(record) = record else { return };
@@ -87,10 +79,6 @@ fn read_trace(bytes: &[u8], format: Option<Format>) {
         assert!(record.length > Sectors::ZERO, "{record:?}");
         last = record.time;
         survey.add(&record);
-        traffic.take(&record);
-    }
-    if traffic.records > 0 {
-        html::traffic(&traffic);
     }
 }
 

@@ -187,18 +187,5 @@
     });
   }
 
-  // Data are in the page as text, or as compressed bytes in base64.
-  for (const download of document.querySelectorAll("button.download")) {
-    download.addEventListener("click", () => {
-      const held = JSON.parse(document.getElementById(download.dataset.from).textContent);
-      const part = held.text ?? Uint8Array.from(atob(held.base64), (c) => c.charCodeAt(0));
-      const link = document.createElement("a");
-      link.href = URL.createObjectURL(new Blob([part], { type: download.dataset.type }));
-      link.download = download.dataset.name;
-      link.click();
-      setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-    });
-  }
-
   root.dataset.live = "yes";
 })();

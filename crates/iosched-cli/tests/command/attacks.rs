@@ -518,7 +518,7 @@ fn whatever_a_load_does_to_its_own_the_run_ends_and_removes_it() {
             "{name}: {}",
             lossy(&restored.stdout)
         );
-        for form in [&["--csv"][..], &["--points"], &[]] {
+        for form in [&["--csv"][..], &["--md"], &[]] {
             let record = bench.records.path().join("r");
             let report = iosched()
                 .arg("report")

@@ -52,10 +52,6 @@ const VALUE_AT: &str = "((axis, px) => { const [, isLog, from, to, first, last] 
 /// JavaScript: what the page says of the mark that is pointed at.
 const SAID: &str = "document.querySelector('.tip').textContent";
 
-/// JavaScript: the drawing of a chart that is shown, of the two that it has.
-const SHOWN: &str = "((chart) => Array.from(document.querySelectorAll(`#chart-${chart} .chart svg`)) \
-     .find((svg) => svg.getClientRects().length))";
-
 /// Looks at a page as a desktop and as a phone do: no complaint, no request, every chart with marks,
 /// nothing wider than the screen.
 fn look_at(browser: &mut Browser, page: &Path, name: &str) {
@@ -378,108 +374,14 @@ fn hostile_names_are_text_everywhere() {
 }
 
 #[test]
-fn simulations_recordings_and_comparisons_are_pages_too() {
+fn records_side_by_side_are_a_page_too() {
     let Some(mut browser) = Browser::start() else {
         return;
     };
     let directory = tempfile::tempdir().unwrap();
-    let path = |name: &str| directory.path().join(name);
-    let load = "[r]\nrw=randread\nbs=4k\n[w]\nrw=write\nbs=64k\niodepth=8\n";
-    std::fs::write(path("load.fio"), load).unwrap();
-    let load = path("load.fio");
-    let common = [
-        "simulate",
-        "--until",
-        "2",
-        "--size",
-        "8G",
-        "--load",
-        load.to_str().unwrap(),
-    ];
-    let simulated = iosched(&[&common[..], &["--json"]].concat());
-    std::fs::write(path("simulated.json"), simulated.stdout).unwrap();
-    let events = path("events");
-    let with_events = ["--scheduler", "cfq", "--events", events.to_str().unwrap()];
-    iosched(&[&common[..], &with_events].concat());
-    let conform = iosched(&[
-        "conform",
-        "--json",
-        "--scheduler",
-        "cfq",
-        events.to_str().unwrap(),
-    ]);
-    std::fs::write(path("conform.json"), conform.stdout).unwrap();
-    let copy = path("copy");
+    let copy = directory.path().join("copy");
     std::fs::create_dir(&copy).unwrap();
     std::fs::copy(example().join("record.jsonl"), copy.join("record.jsonl")).unwrap();
-    for (name, paths) in [
-        ("simulated", vec![path("simulated.json")]),
-        ("events", vec![events.clone()]),
-        ("conform", vec![path("conform.json")]),
-        ("compared", vec![example(), copy]),
-    ] {
-        let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
-        let page = page(directory.path(), &paths);
-        look_at(&mut browser, &page, name);
-        match name {
-            "simulated" => says_what_was_simulated(&mut browser, paths[0]),
-            "events" => says_how_many_requests_there_were(&mut browser, paths[0]),
-            "conform" => says_how_many_decisions_agree(&mut browser, paths[0]),
-            _ => {}
-        }
-    }
-}
-
-fn json_of(path: &Path) -> Value {
-    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
-}
-
-fn says_what_was_simulated(browser: &mut Browser, path: &Path) {
-    let simulated = json_of(path);
-    let bars = browser.value(&format!(
-        "(() => {{ const svg = {SHOWN}('throughput'); \
-         const value = (px) => {VALUE_AT}(svg.dataset.x, px); \
-         return Array.from(svg.querySelectorAll('[data-series]'), (series) => {{ \
-           const box = series.querySelector('rect').getBBox(); \
-           return [series.dataset.name, value(box.x + box.width), JSON.parse(svg.dataset.x)[3]]; }}); }})()"
-    ));
-    let runs = simulated["runs"].as_array().unwrap();
-    assert_eq!(bars.as_array().unwrap().len(), runs.len());
-    for (bar, run) in bars.as_array().unwrap().iter().zip(runs) {
-        assert_eq!(bar[0], run["scheduler"]);
-        let megabytes = run["total"]["bytes_per_second"].as_f64().unwrap() / 1e6;
-        let (drawn, most) = (bar[1].as_f64().unwrap(), bar[2].as_f64().unwrap());
-        assert!((drawn - megabytes).abs() < most / 1000.0, "{bar} {run}");
-    }
-}
-
-fn says_how_many_requests_there_were(browser: &mut Browser, path: &Path) {
-    let output = iosched(&["report", path.to_str().unwrap(), "--json"]);
-    let traffic: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let headline = browser.value("document.querySelector('.headline').textContent");
-    let wanted = format!("{} requests in ", traffic["requests"]);
-    assert!(
-        headline.as_str().unwrap().starts_with(&wanted),
-        "{headline} {traffic}"
-    );
-    // Points of which there are too many to have words say where they lie.
-    browser.value(&format!("{SHOWN}('queue').focus()"));
-    browser.press("End");
-    browser.wait_for(&format!(
-        "/time, s: [0-9.]+; requests at the disk: [0-9.]+$/.test({SAID})"
-    ));
-}
-
-fn says_how_many_decisions_agree(browser: &mut Browser, path: &Path) {
-    let conform = json_of(path);
-    let cells = browser.value(
-        "Array.from(document.querySelectorAll('#comparison tbody tr:first-child > *'), (cell) => cell.textContent)",
-    );
-    for key in ["decisions", "agreed"] {
-        let number = json!(conform[key].to_string());
-        assert!(
-            cells.as_array().unwrap().contains(&number),
-            "{key}: {cells} {conform}"
-        );
-    }
+    let page = page(directory.path(), &[&example(), &copy]);
+    look_at(&mut browser, &page, "compared");
 }

@@ -1,16 +1,13 @@
 //! What a chart shows, and nothing of how: axes with units, series with intervals, marks, and the
-//! same in words. `scene` lays it out as plain shapes, [`svg`] and [`png`] write them.
+//! same in words. `scene` lays it out as plain shapes, [`svg`] writes them.
 //!
-//! [`of_record`] makes the charts of a record, [`of_simulated`] those of a simulation and
-//! [`of_events`] those of a recording, `of_evidence` those of many machines; `thin` keeps long series small without losing extremes.
+//! [`of_record`] makes the charts of a record, `of_evidence` those of many machines; `thin` keeps long series small
+//! without losing extremes.
 
 mod font;
-pub mod of_events;
 pub(crate) mod of_evidence;
 pub mod of_record;
-pub mod of_simulated;
 mod palette;
-pub mod png;
 mod scene;
 mod split;
 pub mod svg;
@@ -88,10 +85,6 @@ pub enum Form {
     Specks,
     /// A line through the points.
     Line,
-    /// A line that stays until the next point.
-    Steps,
-    /// A grey line between extremes, behind the mean of what changes too often to be seen.
-    Haze,
     /// Markers, joined by a thin line.
     Trail,
     /// A bar from zero, or from the point's `from`, of this thickness in units of the named axis.

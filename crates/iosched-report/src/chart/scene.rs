@@ -101,16 +101,6 @@ pub(super) enum Ink {
     Alarm,
 }
 
-impl Ink {
-    /// What a series is drawn with.
-    pub(super) fn of(series: &Series) -> Ink {
-        match series.form {
-            Form::Haze => Ink::Band,
-            _ => Ink::Slot(series.slot),
-        }
-    }
-}
-
 /// Where a text stands against its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Anchor {
@@ -402,13 +392,8 @@ impl<'a> Layout<'a> {
                 self.top += LINE;
             }
             let at = (x + 6.0, self.top - 4.0);
-            if series.form == Form::Haze {
-                let (left, right) = ((at.0 - 6.0, at.1), (at.0 + 6.0, at.1));
-                self.path(vec![left, right], Ink::of(series), 3.0, false);
-            } else {
-                let words = String::new();
-                self.markers(vec![Spot { at, words }], series.slot, 4.5, 1.0);
-            }
+            let words = String::new();
+            self.markers(vec![Spot { at, words }], series.slot, 4.5, 1.0);
             self.text((x + 16.0, self.top), name, Anchor::Start, LABEL, Ink::Text);
             x += length;
         }
@@ -560,7 +545,7 @@ impl<'a> Layout<'a> {
                     self.bar(point, thickness, ink);
                 }
             }
-            Form::Line | Form::Steps | Form::Haze | Form::Trail => self.line(series),
+            Form::Line | Form::Trail => self.line(series),
             Form::Dots | Form::Specks => {}
         }
         for point in &series.points {
@@ -570,7 +555,7 @@ impl<'a> Layout<'a> {
             Form::Dots => (5.0, 1.0),
             Form::Specks => (3.0, 0.45),
             Form::Trail => (3.5, 1.0),
-            Form::Line | Form::Steps | Form::Haze | Form::Bars(_) => return,
+            Form::Line | Form::Bars(_) => return,
         };
         let spots = series.points.iter().map(|point| self.spot(point));
         self.markers(spots.collect(), series.slot, radius, opacity);
@@ -584,27 +569,19 @@ impl<'a> Layout<'a> {
     }
 
     fn line(&mut self, series: &Series) {
+        let ink = Ink::Slot(series.slot);
         if series.form == Form::Trail {
             let points = series.points.iter();
             let points = points.map(|point| self.place(point.x, point.y)).collect();
-            self.path(points, Ink::of(series), 1.0, false);
+            self.path(points, ink, 1.0, false);
             return;
         }
-        let mut spots: Vec<Spot> = Vec::with_capacity(series.points.len());
-        for point in &series.points {
-            let spot = self.spot(point);
-            if let (Form::Steps | Form::Haze, Some(before)) = (series.form, spots.last()) {
-                let at = (spot.at.0, before.at.1);
-                let words = String::new();
-                spots.push(Spot { at, words });
-            }
-            spots.push(spot);
-        }
+        let spots: Vec<Spot> = series.points.iter().map(|point| self.spot(point)).collect();
         if spots.len() > 1 {
             self.shapes.push(Shape::Curve {
                 spots,
-                ink: Ink::of(series),
-                width: if series.form == Form::Haze { 1.0 } else { 1.8 },
+                ink,
+                width: 1.8,
             });
         }
     }

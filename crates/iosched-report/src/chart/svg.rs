@@ -90,10 +90,10 @@ pub(crate) fn inline(chart: &Chart, width: Width) -> String {
 
 /// What stands before a series' name in a legend.
 pub(crate) fn swatch(series: &Series) -> String {
-    let ink = Ink::of(series);
+    let ink = Ink::Slot(series.slot);
     let (is_line, marker) = match series.form {
         Form::Bars(_) => (false, None),
-        Form::Line | Form::Steps | Form::Haze => (true, None),
+        Form::Line => (true, None),
         Form::Trail => (true, Some(3.5)),
         Form::Dots | Form::Specks => (false, Some(4.5)),
     };
@@ -412,14 +412,13 @@ mod tests {
         let mut chart = example();
         chart.y = Axis::new("y", crate::chart::Scale::Linear);
         let point = |x: f64, words: &str| super::super::Point::new(x, x, words);
-        chart.series[0].form = Form::Steps;
+        chart.series[0].form = Form::Line;
         chart.series[0].points = vec![point(1.0, "one\nline"), point(2.0, "<two>")];
         chart.series[1].form = Form::Line;
         chart.series[1].points = vec![point(1.0, ""), point(2.0, "")];
         let svg = inline(&chart, Width::Narrow);
-        // The corner of a step says nothing.
         assert!(
-            svg.contains(" data-words=\"one line\n\n&lt;two&gt;\""),
+            svg.contains(" data-words=\"one line\n&lt;two&gt;\""),
             "{svg}"
         );
         assert!(svg.contains(" data-words=\"\""), "{svg}");

@@ -3,14 +3,12 @@
 use iosched_experiment::analysis::Analysis;
 use iosched_experiment::record::Record;
 
-use super::data::download;
 use super::of_record::{arm_tables, subtitle, verdicts};
 use super::{FigureSet, HtmlTable, Page, Room, Section, of_record, render};
 use crate::chart::of_record::compared;
 use crate::comparable::{self, Difference};
 use crate::sentences;
 use crate::table::{Align, Table};
-use crate::tidy::trials;
 use crate::words::{enumerate, megabytes, milliseconds};
 
 /// The page of several records side by side, as HTML; with each its name.
@@ -35,16 +33,6 @@ pub fn records(records: &[(String, &Record, &Analysis)]) -> String {
             .enumerate()
             .map(|(index, one)| section(index, one)),
     );
-    let downloads = records
-        .iter()
-        .enumerate()
-        .filter_map(|(index, (name, record, _))| {
-            download(
-                &format!("trials-{}.csv", index + 1),
-                "text/csv",
-                &trials::csv(trials::rows(name, record)),
-            )
-        });
     let headlines = records.iter().map(|(name, record, analysis)| {
         let choice = sentences::choice(analysis, &record.header.plan);
         let answer = choice.lines().next().unwrap_or_default();
@@ -60,7 +48,6 @@ pub fn records(records: &[(String, &Record, &Analysis)]) -> String {
         headline: agreement(records, &differ),
         sentences: headlines.collect(),
         sections,
-        downloads: downloads.collect(),
         ..Page::default()
     })
 }

@@ -2,18 +2,15 @@
 //!
 //! Every chart is in it as SVG, once for a desk and once for a phone; a script of the page's own shows what
 //! a mark means, and hides and shows series. Its own policy forbids it to load anything. Text of records
-//! is escaped by the templates (askama) and by `svg`, data by `in_script`.
+//! is escaped by the templates (askama) and by `svg`.
 
 mod compared;
-mod data;
 mod of_evidence;
 mod of_record;
-mod of_simulated;
 mod table;
 
 use askama::Template;
 use iosched_machine::visible::visible;
-use serde::Serialize;
 
 use super::chart::Chart;
 use super::chart::svg::{self, Width};
@@ -22,9 +19,7 @@ use super::sentences;
 pub use compared::records;
 pub use of_evidence::evidence;
 pub use of_record::record;
-pub use of_simulated::{conformances, simulated, traffic};
 
-use data::Download;
 use table::HtmlTable;
 
 /// What a page says, from top to bottom.
@@ -41,8 +36,6 @@ struct Page {
     sections: Vec<Section>,
     /// Environment and method, folded in.
     folded: Vec<Fold>,
-    downloads: Vec<Download>,
-    data_notes: Vec<String>,
 }
 
 /// How sure the answer of a page is: what is not proven must not look as if it were.
@@ -289,12 +282,6 @@ fn render(page: &Page) -> String {
     };
     let text = template.render().expect("strings take all text");
     visible(&text).into_owned()
-}
-
-/// JSON that cannot end the script element it stands in.
-fn in_script<T: Serialize>(value: &T) -> String {
-    let json = serde_json::to_string(value).expect("our own types serialise");
-    json.replace('<', "\\u003c")
 }
 
 #[cfg(test)]

@@ -9,15 +9,13 @@ use iosched_experiment::record::{Entry, Record};
 use iosched_machine::command_line;
 use iosched_machine::facts::DiskFacts;
 
-use super::data::download;
 use super::{FigureSet, Fold, HtmlTable, Page, Room, Section, Tone, render};
 use crate::chart::of_record;
 use crate::columns::{arm_table, contrary_means, details_table};
+use crate::sentences;
 use crate::table::{Align, Table};
-use crate::tidy::trials;
 use crate::why::why;
 use crate::words::{clipped, percent, run_time, span};
-use crate::{known, named, sentences};
 
 /// The page of one record, as HTML.
 pub fn record(record: &Record, analysis: &Analysis) -> String {
@@ -57,20 +55,6 @@ fn page(record: &Record, analysis: &Analysis) -> Page {
         ..Page::default()
     };
     capitalise(&mut page.headline);
-    let trials = download(
-        "trials.csv",
-        "text/csv",
-        &trials::csv(trials::rows("", record)),
-    );
-    if trials.is_none() {
-        page.data_notes.push(
-            "The trials are too many for the page; iosched report DIR --csv writes them.".into(),
-        );
-    }
-    let json =
-        serde_json::to_string_pretty(&named::analysis(analysis)).expect("our own types serialise");
-    let analysis = download("analysis.json", "application/json", &json);
-    page.downloads = trials.into_iter().chain(analysis).collect();
     page
 }
 
@@ -183,10 +167,8 @@ fn sections(record: &Record, analysis: &Analysis) -> Vec<Section> {
         sections[0].sentences = remarks(record, analysis);
     }
     if analysis.trials == 0 {
-        // Charts and tables of nothing would only say so again.
+        // Charts of nothing would only say so again.
         sections[0].sets.clear();
-    } else {
-        sections.push(known_tables(record, analysis));
     }
     sections
 }
@@ -258,34 +240,6 @@ fn remarks(record: &Record, analysis: &Analysis) -> Vec<String> {
         }
     }
     lines
-}
-
-fn known_tables(record: &Record, analysis: &Analysis) -> Section {
-    let baseline = &analysis.arms[analysis.baseline];
-    Section {
-        id: "known".into(),
-        title: "Tables that people know".into(),
-        tables: vec![
-            HtmlTable::of(
-                "Points: in each round, one for every arm that is beaten",
-                &known::points_table(record),
-                None,
-            )
-            .html(),
-            HtmlTable::of(
-                &format!("{baseline} = 100, more is better"),
-                &known::normalised_table(record, analysis),
-                None,
-            )
-            .html(),
-        ],
-        sentences: vec![
-            "They have no intervals and decide nothing here: points count a difference of 0.1 % like \
-             one of 30 %."
-                .into(),
-        ],
-        ..Section::default()
-    }
 }
 
 fn folded(record: &Record, analysis: &Analysis) -> Vec<Fold> {
@@ -609,7 +563,7 @@ mod tests {
         let nothing = fixture::record(&fixture::plan(3));
         let page = record(&nothing, &Analysis::of(&nothing));
         assert!(page.contains("othing was measured"), "{page}");
-        assert!(!page.contains("<figure") && !page.contains("Points: in each round"));
+        assert!(!page.contains("<figure"));
     }
 
     #[test]

@@ -139,18 +139,7 @@ pub(crate) const OPTIONS: &[(&str, &str, Takes)] = &[
         "html",
         Written(&["report", "EXAMPLE", "--html", "FIFO"]),
     ),
-    (
-        "report",
-        "parquet",
-        Written(&["report", "EXAMPLE", "--parquet", "FIFO"]),
-    ),
-    ("report", "paths", Read(&["report", "FIFO"])),
-    ("report", "paths", Read(&["report", "EXAMPLE", "FIFO"])),
-    (
-        "report",
-        "png",
-        Made(&["report", "EXAMPLE", "--png", "FIFO"]),
-    ),
+    ("report", "paths", Directory),
     (
         "report",
         "svg",

@@ -1,4 +1,4 @@
-//! How long I/Os took: by percentile, where the tail shows, and as a distribution.
+//! How long I/Os took, by percentile, where the tail shows.
 
 use iosched_experiment::trial::{Flow, JobResult, latency_histogram};
 use iosched_stats::histogram::Histogram;
@@ -14,7 +14,7 @@ const PERCENTILES: [f64; 6] = [50.0, 90.0, 99.0, 99.9, 99.99, 99.999];
 /// Which I/Os of a worker.
 type Pick = fn(&JobResult) -> Vec<&Flow>;
 
-/// Percentiles and distribution of a load's latencies: reads and writes apart where it has both.
+/// Percentiles of a load's latencies: reads and writes apart where it has both.
 /// A database's transactions stand alone.
 pub(super) fn charts(of: &Source, load: usize) -> Vec<Chart> {
     let reads: Pick = |job| job.read.iter().collect();
@@ -41,12 +41,8 @@ pub(super) fn charts(of: &Source, load: usize) -> Vec<Chart> {
     };
     kinds
         .into_iter()
-        .flat_map(|(what, suffix, pick)| {
-            let arms = histograms(of, load, pick);
-            [
-                by_percentile(of, load, (what, suffix), &arms),
-                distribution(of, load, (what, suffix), &arms),
-            ]
+        .map(|(what, suffix, pick)| {
+            by_percentile(of, load, (what, suffix), &histograms(of, load, pick))
         })
         .collect()
 }
@@ -88,7 +84,12 @@ fn by_percentile(
             );
             Point::new(nines(share), ms, words)
         });
-        series(of, *arm, thin::thin(points.collect()))
+        Series {
+            name: label.clone(),
+            slot: *arm,
+            form: Form::Line,
+            points: thin::thin(points.collect()),
+        }
     });
     let most = arms
         .iter()
@@ -112,50 +113,6 @@ fn by_percentile(
         series: series.collect(),
         marks: Vec::new(),
         trials: of.numbers(Some(load)),
-    }
-}
-
-fn distribution(
-    of: &Source,
-    load: usize,
-    (what, suffix): (&str, &str),
-    arms: &[(usize, Histogram)],
-) -> Chart {
-    let series = arms.iter().map(|(arm, histogram)| {
-        let label = &of.analysis.arms[*arm];
-        let points = histogram.cdf().into_iter().map(|(ns, share)| {
-            let words = format!(
-                "{label}: {} within {} ms",
-                percent_of(share),
-                milliseconds(ns as f64)
-            );
-            Point::new(ns as f64 / MILLISECONDS.size, share * 100.0, words)
-        });
-        // The bins are so narrow that a line through them is what was counted; steps from one of the points that are
-        // drawn to the next would not be.
-        let seen = |ms: f64| ms.max(f64::MIN_POSITIVE).ln();
-        let points = thin::thin_to(points.collect(), thin::MOST_POINTS, seen);
-        series(of, *arm, points)
-    });
-    Chart {
-        id: format!("{}{suffix}", id("distribution", of, load)),
-        title: format!("Distribution of the latency of {what}{}", of.place(load)),
-        caption: format!("Share of {what} that took no longer than this. Further left is better."),
-        alternative: percentiles_in_words(of, arms),
-        x: Axis::new("latency, ms", Scale::Log),
-        y: Axis::new(format!("share of {what}, %"), Scale::FromZero),
-        series: series.collect(),
-        marks: Vec::new(),
-        trials: of.numbers(Some(load)),
-    }
-}
-
-fn series(of: &Source, arm: usize, points: Vec<Point>) -> Series {
-    Series {
-        name: of.analysis.arms[arm].clone(),
-        slot: arm,
-        form: Form::Line,
-        points,
     }
 }
 

@@ -198,7 +198,6 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chart::Form;
     use iosched_experiment::fixture;
     use iosched_experiment::trial::Slot;
 
@@ -245,7 +244,7 @@ mod tests {
             names.sort();
             names
         };
-        let of_each = ["trials-", "latency-", "distribution-", "tradeoff-"];
+        let of_each = ["trials-", "latency-", "tradeoff-"];
         for loads in [MANY_LOADS - 1, MANY_LOADS] {
             let names = names(loads);
             for kind in of_each {
@@ -253,20 +252,5 @@ mod tests {
                 assert_eq!(found, loads, "{kind}: {names:?}");
             }
         }
-    }
-
-    #[test]
-    fn a_distribution_has_no_steps_that_were_not_counted() {
-        let charts = groups_of(1).into_iter().flat_map(|group| group.charts);
-        let distribution = charts
-            .into_iter()
-            .find(|chart| chart.id == "distribution")
-            .unwrap();
-        assert!(
-            distribution
-                .series
-                .iter()
-                .all(|series| series.form == Form::Line)
-        );
     }
 }
