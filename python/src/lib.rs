@@ -19,9 +19,9 @@ use iosched_experiment::simulate::conform::{self, ConformError};
 use iosched_experiment::simulate::initial::Initial;
 use iosched_experiment::simulate::run::Plan;
 use iosched_experiment::simulate::settings::SchedulerRequest;
+use iosched_facts::scheduler;
 use iosched_report::{csv, named};
 use iosched_sim::disk;
-use iosched_sim::scheduler;
 use iosched_sim::units::Bytes;
 use pyo3::prelude::*;
 use serde_json::json;
@@ -43,7 +43,7 @@ fn disk_models() -> String {
 /// The schedulers with their tunables, as JSON.
 #[pyfunction]
 fn scheduler_infos() -> String {
-    let infos = scheduler::schedulers().iter().map(|info| {
+    let infos = scheduler::schedulers().map(|info| {
         let tunables = info.tunables.iter().map(|tunable| {
             json!({
                 "name": tunable.name,

@@ -83,11 +83,7 @@ impl Request {
     fn translated(self) -> Result<SimulationRequest, Failed> {
         let load = self.load()?;
         let until = self.until_seconds.map(|seconds| nanos("until", seconds));
-        let all = || {
-            iosched_sim::scheduler::schedulers()
-                .iter()
-                .map(|info| info.name.to_owned())
-        };
+        let all = || iosched_sim::scheduler::schedulers().map(|info| info.facts.name.to_owned());
         let leaves_refused_out = self.schedulers.is_empty();
         let schedulers = if leaves_refused_out {
             all().collect()

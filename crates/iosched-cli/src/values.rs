@@ -7,9 +7,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
+use iosched_facts::kernel::BlockLayer;
+use iosched_facts::scheduler::{self, SchedulerFacts};
 use iosched_report::words::enumerate;
 use iosched_sim::quantity;
-use iosched_sim::scheduler::{self, BlockLayer, SchedulerInfo};
 
 /// A copied tree, which is there: what a command remembers would make it else.
 pub(crate) fn tree() -> impl TypedValueParser<Value = PathBuf> {
@@ -98,13 +99,13 @@ pub(crate) fn split_arms(texts: &[String]) -> Vec<String> {
 }
 
 /// The simulated schedulers of which this is so, as help names them: a new one is there without an edit of the help.
-pub(crate) fn schedulers_in_words(which: impl Fn(&SchedulerInfo) -> bool) -> String {
-    let those = scheduler::schedulers().iter().filter(|info| which(info));
+pub(crate) fn schedulers_in_words(which: impl Fn(&SchedulerFacts) -> bool) -> String {
+    let those = scheduler::schedulers().filter(|info| which(info));
     enumerate(those.map(|info| info.name))
 }
 
 /// True of the schedulers of today's block layer.
-pub(crate) fn is_multi_queue(info: &SchedulerInfo) -> bool {
+pub(crate) fn is_multi_queue(info: &SchedulerFacts) -> bool {
     info.block_layer == BlockLayer::MultiQueue
 }
 

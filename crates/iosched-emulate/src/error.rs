@@ -5,11 +5,11 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use iosched_facts::Problem;
 use iosched_machine::command_line::{Remedy, quoted_path};
 use iosched_machine::device::{DeviceError, MayNotWrite};
 use iosched_machine::failure::{Failure, exit, room_hint};
 use iosched_sim::disk::ModelError;
-use iosched_sim::scheduler::SchedulerError;
 use iosched_sim::units::Bytes;
 
 use super::over::{NotOver, OverError};
@@ -93,7 +93,7 @@ pub enum EmulateError {
     },
     /// The scheduler that is to stand inside cannot be made.
     #[error(transparent)]
-    Scheduler(#[from] SchedulerError),
+    Scheduler(#[from] Problem),
     /// A disk was made without a scheduler inside: the kernel's stand above it.
     #[error("{id} is served without a scheduler inside")]
     NoScheduler { id: String, model: String },

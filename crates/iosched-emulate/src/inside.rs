@@ -1,9 +1,9 @@
 //! The scheduler inside a served disk: from its name to a block layer over the model, or over what is below.
 
-use iosched_sim::block_layer::{MOST_SCHEDULER_TAGS, MergeLimits};
-use iosched_sim::scheduler::{
-    self, BlockLayer, Elevator, Kernel, SchedulerError, SchedulerInfo, SchedulerSpec,
-};
+use iosched_facts::Problem;
+use iosched_facts::kernel::{BlockLayer, MOST_SCHEDULER_TAGS};
+use iosched_sim::block_layer::MergeLimits;
+use iosched_sim::scheduler::{self, Elevator, Kernel, SchedulerInfo, SchedulerSpec};
 use iosched_sim::serve::QueueSettings;
 use iosched_sim::units::Bytes;
 
@@ -22,7 +22,7 @@ pub(super) struct Inside {
 
 impl Inside {
     /// The scheduler that a text names, with its tunables.
-    pub(super) fn build(self, text: &str) -> Result<(Box<dyn Elevator>, Kernel), SchedulerError> {
+    pub(super) fn build(self, text: &str) -> Result<(Box<dyn Elevator>, Kernel), Problem> {
         let spec = SchedulerSpec::parse(text)?;
         let kernel = Kernel {
             rotational: self.rotational,
@@ -34,7 +34,7 @@ impl Inside {
     /// What the block layer of this scheduler is like.
     pub(super) fn settings(self, info: &SchedulerInfo, kernel: Kernel) -> QueueSettings {
         let usual = MergeLimits::default();
-        let has_tags = info.block_layer == BlockLayer::MultiQueue && !info.direct;
+        let has_tags = info.facts.block_layer == BlockLayer::MultiQueue && !info.facts.direct;
         QueueSettings {
             queue_depth: self.queue_depth,
             nr_requests: has_tags.then_some(MOST_SCHEDULER_TAGS),
@@ -53,9 +53,9 @@ pub(super) fn driver_depth(
     scheduler: &str,
     tags: Tags,
     queue_depth: usize,
-) -> Result<usize, SchedulerError> {
+) -> Result<usize, Problem> {
     let spec = SchedulerSpec::parse(scheduler)?;
-    let is_direct = scheduler::info(&spec.name)?.direct;
+    let is_direct = scheduler::info(&spec.name)?.facts.direct;
     Ok(match tags {
         Tags::Above if is_direct => queue_depth,
         Tags::Above | Tags::Inside => usize::MAX,
@@ -63,7 +63,7 @@ pub(super) fn driver_depth(
 }
 
 /// Whether there is such a scheduler, with such tunables.
-pub(super) fn check(text: &str) -> Result<(), SchedulerError> {
+pub(super) fn check(text: &str) -> Result<(), Problem> {
     let inside = Inside {
         queue_depth: 1,
         rotational: true,

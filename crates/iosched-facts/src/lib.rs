@@ -2,12 +2,18 @@
 //!
 //! - [`units`]: points and lengths of time and of disk
 //! - [`quantity`]: sizes and times as people write them
+//! - [`kernel`]: kernel versions, block layers, defaults of queues
+//! - [`scheduler`]: schedulers with their tunables, ranges and defaults, successors and aliases
+//! - [`event`]: what happens in the block layer, as recordings tell it
 //! - [`problem`]: an error that nobody matches on, and the exit codes of the command
 
 #![forbid(unsafe_code)]
 
+pub mod event;
+pub mod kernel;
 pub mod problem;
 pub mod quantity;
+pub mod scheduler;
 pub mod units;
 
 pub use problem::{Problem, exit};

@@ -4,7 +4,6 @@
 use std::io;
 
 pub use iosched_facts::{Problem, exit};
-use iosched_sim::scheduler::{self, BlockLayer, SchedulerError};
 
 use crate::command_line::Remedy;
 use crate::visible;
@@ -109,47 +108,5 @@ impl Failure for Problem {
 impl From<Problem> for Box<dyn Failure> {
     fn from(problem: Problem) -> Box<dyn Failure> {
         Box::new(problem)
-    }
-}
-
-/// Of the simulator, which knows no commands.
-impl Failure for SchedulerError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            SchedulerError::Groups { .. } => {
-                Some("take a load without cgroups, or another scheduler".to_owned())
-            }
-            SchedulerError::Throttling { .. } => {
-                let of_blk_mq = scheduler::schedulers()
-                    .iter()
-                    .filter(|info| info.block_layer == BlockLayer::MultiQueue);
-                let names: Vec<&str> = of_blk_mq.map(|info| info.name).collect();
-                Some(format!(
-                    "leave it out, or take schedulers that have it: {}",
-                    names.join(", ")
-                ))
-            }
-            SchedulerError::TooOld { oldest, .. } => Some(format!(
-                "take the rules of a later kernel: `kernel={oldest}`"
-            )),
-            SchedulerError::Syntax { .. } => Some(
-                "tunables stand behind the scheduler's name, as in cfq:slice_idle=0,quantum=16; \
-                 `iosched list --help-tunables` has those of today's schedulers"
-                    .to_owned(),
-            ),
-            _ => None,
-        }
-    }
-
-    fn exit_code(&self) -> u8 {
-        match self {
-            SchedulerError::Unknown { .. } | SchedulerError::NotFollowed { .. } => {
-                exit::NOT_OFFERED
-            }
-            SchedulerError::Syntax { .. }
-            | SchedulerError::Version { .. }
-            | SchedulerError::Twice { .. } => exit::USAGE,
-            _ => exit::BAD_TUNABLE,
-        }
     }
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use iosched_sim::scheduler::KernelVersion;
+use iosched_facts::kernel::KernelVersion;
 
 use crate::lossy;
 use crate::sysfs::Sysfs;

@@ -32,8 +32,8 @@ fn simulated_requests(criterion: &mut Criterion) {
             .throughput(Throughput::Elements(REQUESTS))
             .sample_size(10);
         for scheduler in schedulers() {
-            group.bench_function(scheduler.name, |bencher| {
-                let prepare = || setup(scheduler.name, disk);
+            group.bench_function(scheduler.facts.name, |bencher| {
+                let prepare = || setup(scheduler.facts.name, disk);
                 bencher.iter_batched(prepare, |setup| run(setup, &mut ()), BatchSize::LargeInput);
             });
         }

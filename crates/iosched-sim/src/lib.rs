@@ -5,7 +5,6 @@
 //!
 //! - [`random`]: streams of chance from the run's seed
 //! - [`request`]: bios and requests
-//! - [`statement`]: what a kernel's scheduler tells of itself in recordings
 //! - [`scheduler`]: noop, deadline, cfq; none, mq-deadline, kyber, bfq
 //! - [`block_layer`]: the rules of Linux's two block layers, which [`simulate`],
 //!   [`serve`] and [`conform`] drive
@@ -37,7 +36,6 @@ pub mod serve;
 pub mod simulate;
 mod slab;
 mod sorted;
-pub mod statement;
 mod tags;
 pub mod trace;
 pub mod workload;

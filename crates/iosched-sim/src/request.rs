@@ -1,80 +1,13 @@
 //! What is submitted (a bio), and what stands in a queue (a request).
 //!
-//! For both block layers: which operations are synchronous, which merge, what an I/O priority is (as in Linux 4.19),
-//! and what happens to a request ([`Action`]).
+//! For both block layers: which operations are synchronous, which merge, what an I/O priority is (as in Linux 4.19).
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
+pub use iosched_facts::event::{Action, IoPriority, Op, PriorityClass, ProcessId};
+
 use crate::units::{Sector, Sectors, Time};
-
-/// What a bio or a request does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Op {
-    /// From the medium or a cache.
-    Read,
-    /// To the medium or a cache.
-    Write,
-    /// Gives sectors back.
-    Discard,
-}
-
-impl Op {
-    /// The data direction as queues count it: discards go with writes.
-    pub fn is_write(self) -> bool {
-        !matches!(self, Op::Read)
-    }
-}
-
-/// Who submitted: a process with its own I/O context.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct ProcessId(pub u32);
-
-/// The first process of a run.
-const FIRST: u32 = 1000;
-
-impl ProcessId {
-    /// The process with this number in a run, from 0.
-    pub(crate) fn of_index(index: usize) -> ProcessId {
-        ProcessId(FIRST + u32::try_from(index).expect("fewer than 2^31"))
-    }
-
-    /// Its number in a run.
-    pub(crate) fn index(self) -> usize {
-        (self.0 - FIRST) as usize
-    }
-}
-
-/// Scheduling class of an I/O priority.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub enum PriorityClass {
-    /// Real time: before all others.
-    RealTime,
-    /// Best effort: what everyone is in.
-    #[default]
-    BestEffort,
-    /// Idle: when nobody else wants the disk.
-    Idle,
-}
-
-/// An I/O priority as `ionice` sets it. `None` class is best effort at the level that the nice value
-/// gives, which the caller works out ([`IoPriority::default`] is nice 0).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct IoPriority {
-    /// Classes are served one before the other.
-    pub class: PriorityClass,
-    /// 0 (first) to 7 (last) within the class.
-    pub level: u8,
-}
-
-impl Default for IoPriority {
-    fn default() -> IoPriority {
-        IoPriority {
-            class: PriorityClass::BestEffort,
-            level: 4,
-        }
-    }
-}
 
 /// One submission, before merging.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -334,37 +267,4 @@ pub(crate) mod looks {
         act();
         LOOKS.get() - before
     }
-}
-
-/// What happens to bios and requests, by the letters of `blktrace`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
-    /// Q: a bio was queued.
-    Queued,
-    /// G: a request was allocated.
-    Allocated,
-    /// P: a process holds its requests back.
-    Plugged,
-    /// U: and lets them go.
-    Unplugged,
-    /// UT: it let them go because it fell asleep; a worker runs the queue.
-    UnpluggedLater,
-    /// I: a request entered the scheduler.
-    Inserted,
-    /// M: a bio continued a request.
-    BackMerged,
-    /// F: a bio was put before a request.
-    FrontMerged,
-    /// RM: a request became part of the one before it.
-    RequestsMerged,
-    /// X: the scheduler dispatched a request (multi-queue, in recordings of our own; for `blktrace` it is a split).
-    Dispatched,
-    /// D: the driver took a request.
-    Issued,
-    /// R: the disk did not take it after all; the driver has to try again.
-    Requeued,
-    /// C: the disk was done.
-    Completed,
-    /// Anything else (A, X of others, …).
-    Other,
 }

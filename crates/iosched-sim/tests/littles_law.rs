@@ -17,7 +17,7 @@ use proptest::prelude::*;
 const VARIANTS: [&str; 2] = ["cfq:slice_idle=0", "mq-deadline:fifo_batch=1"];
 
 fn schedulers_drawn() -> Vec<&'static str> {
-    let known = schedulers().iter().map(|info| info.name);
+    let known = schedulers().map(|info| info.facts.name);
     known.chain(VARIANTS).collect()
 }
 

@@ -81,13 +81,13 @@ const LOADS: [&str; 3] = [
 fn no_scheduler_allocates_for_a_request() {
     for scheduler in schedulers() {
         for (number, load) in LOADS.iter().enumerate() {
-            let short = allocations(load, scheduler.name, "fixed", 10_000);
-            let long = allocations(load, scheduler.name, "fixed", 30_000);
+            let short = allocations(load, scheduler.facts.name, "fixed", 10_000);
+            let long = allocations(load, scheduler.facts.name, "fixed", 30_000);
             // Growth to the longest queue comes late now and then; 20 000 requests do not.
             assert!(
                 long <= short + 16,
                 "{}, load {number}: {short} allocations for 10 000 requests, {long} for 30 000",
-                scheduler.name
+                scheduler.facts.name
             );
         }
     }

@@ -274,7 +274,7 @@ fn empty_dispatches_change_it(scheduler: &str) -> bool {
 }
 
 fn names() -> impl Iterator<Item = &'static str> {
-    schedulers().iter().map(|info| info.name)
+    schedulers().map(|info| info.facts.name)
 }
 
 proptest! {
@@ -401,7 +401,7 @@ proptest! {
 /// What comes of it when the scheduler follows what was served.
 fn followed(scheduler: &str, settings: &QueueSettings, text: &Text) -> Report {
     let info = scheduler::info(scheduler).unwrap();
-    let multi_queue = info.block_layer == BlockLayer::MultiQueue;
+    let multi_queue = info.facts.block_layer == BlockLayer::MultiQueue;
     let layer = if multi_queue { "blk-mq, " } else { "" };
     let depth = settings.queue_depth;
     let mut head = format!(

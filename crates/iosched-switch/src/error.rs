@@ -4,9 +4,9 @@ use std::fmt;
 use std::io;
 
 use iosched_emulate::EmulateError;
+use iosched_facts::scheduler;
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::visible::lines_of_error;
-use iosched_sim::scheduler;
 use rustix::io::Errno;
 
 use super::blk_mq::ToBlkMq;
@@ -323,9 +323,7 @@ fn not_offered(
              blk-mq, where this one is, {modern}"
         );
     }
-    let option = scheduler::info(scheduler)
-        .ok()
-        .and_then(|info| info.kernel_option);
+    let option = scheduler::find(scheduler).and_then(|info| info.kernel_option);
     option.map_or_else(
         || "choose one of those it offers".into(),
         |option| lacks_module(scheduler, option),

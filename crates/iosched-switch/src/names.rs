@@ -1,25 +1,25 @@
 //! What schedulers are called, before Linux 5.0 and since, and on which path of the kernel they are. Which there are, and
-//! what took their place, each says of itself ([`scheduler::SchedulerInfo`]).
+//! what took their place, each says of itself ([`scheduler::SchedulerFacts`]).
 
-use iosched_sim::scheduler::{self, BlockLayer, SchedulerInfo};
+use iosched_facts::kernel::BlockLayer;
+use iosched_facts::scheduler::{self, SchedulerFacts};
 
 /// A scheduler of the single-queue path that is not simulated: Linux had it until 2.6.33.
 const ANTICIPATORY: &str = "anticipatory";
 
 /// The name that today's kernels have for an old scheduler: noop, deadline, cfq.
 pub fn modern_name(old: &str) -> Option<&'static str> {
-    scheduler::info(old).ok()?.successor
+    scheduler::find(old)?.successor
 }
 
 /// True if this kernel takes the one name for the scheduler that it then calls by the other.
 pub fn is_alias(name: &str, of: &str) -> bool {
-    scheduler::info(of).is_ok_and(|info| info.alias == Some(name))
+    scheduler::find(of).is_some_and(|info| info.alias == Some(name))
 }
 
 /// What a scheduler was on the single-queue path, if it was there.
-pub(crate) fn predecessor(modern: &str) -> Option<&'static SchedulerInfo> {
-    let mut infos = scheduler::schedulers().iter();
-    infos.find(|info| info.successor == Some(modern))
+pub(crate) fn predecessor(modern: &str) -> Option<&'static SchedulerFacts> {
+    scheduler::schedulers().find(|info| info.successor == Some(modern))
 }
 
 /// The name that a scheduler's predecessor had on the single-queue path, if it had one.
@@ -41,15 +41,12 @@ pub fn is_of_other_layer(name: &str, offered: &[String]) -> bool {
     if is_single_queue(offered) {
         block_layer(name) == Some(BlockLayer::MultiQueue)
     } else {
-        is_old_name(name)
-            && !scheduler::schedulers()
-                .iter()
-                .any(|info| info.alias == Some(name))
+        is_old_name(name) && !scheduler::schedulers().any(|info| info.alias == Some(name))
     }
 }
 
 fn block_layer(name: &str) -> Option<BlockLayer> {
-    scheduler::info(name).ok().map(|info| info.block_layer)
+    scheduler::find(name).map(|info| info.block_layer)
 }
 
 /// True of what a disk offers that is on the single-queue path of Linux before 5.0. A machine of 4.x may have disks on

@@ -6,8 +6,8 @@
 //! before, and 010 is 10 or 8), while what it shows is decimal on all kernels. A scheduler that nobody knows may show
 //! them otherwise: [`means`] says whether what a file shows is what was asked for.
 
+use iosched_facts::scheduler::{self, TunableInfo};
 use iosched_machine::device;
-use iosched_sim::scheduler::{self, TunableInfo};
 
 use super::SETTINGS;
 
@@ -150,7 +150,7 @@ pub(super) fn check_like(shown: &str, value: &str) -> Result<(), String> {
 /// they show as 1 or 0, `nomerges` and `rq_affinity` as 2 at the most, and -1 of `wbt_lat_usec` as the default that it
 /// is for this disk. `async_depth` is the scheduler's affair: without one it is `nr_requests`.
 pub(super) fn check_is_kept(scheduler: &str, tunable: &str, value: &str) -> Result<(), String> {
-    let is_direct = || scheduler::info(scheduler).is_ok_and(|info| info.direct);
+    let is_direct = || scheduler::find(scheduler).is_some_and(|info| info.direct);
     if tunable == "async_depth" && is_direct() {
         return Err("without a scheduler kernels keep it at nr_requests".into());
     }

@@ -1,7 +1,8 @@
 //! Zoned disks, whose zones take writes in their order only.
 
+use iosched_facts::kernel::KernelVersion;
+use iosched_facts::scheduler::{self, SchedulerFacts};
 use iosched_machine::host::Host;
-use iosched_sim::scheduler::{self, KernelVersion, SchedulerInfo};
 
 use super::SwitchError;
 
@@ -10,11 +11,11 @@ use super::SwitchError;
 /// (`block/blk-zoned.c`).
 pub fn only_in_order(zoned: Option<&str>, kernel: Option<KernelVersion>) -> Option<&'static str> {
     let kernel = kernel.filter(|_| zoned.is_some_and(|model| model.starts_with("host-")))?;
-    let keeps_order = |info: &&SchedulerInfo| {
+    let keeps_order = |info: &&SchedulerFacts| {
         let kernels = info.locks_zones;
         kernels.is_some_and(|[first, end]| (first..end).contains(&kernel))
     };
-    Some(scheduler::schedulers().iter().find(keeps_order)?.name)
+    Some(scheduler::schedulers().find(keeps_order)?.name)
 }
 
 /// Refuses a scheduler under which writes to a zoned disk would lose their order.

@@ -13,12 +13,12 @@ use iosched_experiment::simulate::response;
 use iosched_experiment::simulate::run::{
     self, Load, Plan, RunResult, Share, Simulated, SimulationRequest,
 };
+use iosched_facts::scheduler;
 use iosched_machine::failure::{Failure, exit};
 use iosched_report::table::{Align, Table};
 use iosched_report::words::enumerate;
 use iosched_sim::block_layer::MergeLimits;
 use iosched_sim::disk::{DriveQueue, ModelOptions};
-use iosched_sim::scheduler;
 use iosched_sim::simulate::{Attachment, Writeback};
 use iosched_sim::units::{Bytes, Nanos};
 
@@ -243,7 +243,6 @@ fn few_requests<'a>(
     let has_few = |scheduler: &&str| {
         let name = scheduler.split(':').next().unwrap_or_default();
         scheduler::schedulers()
-            .iter()
             .any(|info| info.name == name && is_multi_queue(info) && !info.direct)
     };
     let those: Vec<&str> = schedulers.filter(has_few).collect();
@@ -279,7 +278,6 @@ fn check_response(args: &SimulateArgs, trace: &Path, output: &Output) -> Outcome
 fn wanted(args: &SimulateArgs) -> Result<SimulationRequest, Box<dyn Failure>> {
     let all = || {
         scheduler::schedulers()
-            .iter()
             .map(|info| info.name.to_owned())
             .collect()
     };
@@ -466,7 +464,8 @@ fn row(share: &Share) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use iosched_sim::scheduler::{BlockLayer, SchedulerInfo};
+    use iosched_facts::kernel::BlockLayer;
+    use iosched_facts::scheduler::SchedulerFacts;
 
     use super::*;
 
@@ -480,7 +479,7 @@ mod tests {
 
     #[test]
     fn help_names_every_scheduler_where_it_belongs() {
-        let names = |option: &str, info: &SchedulerInfo| {
+        let names = |option: &str, info: &SchedulerFacts| {
             let text = help_of(option);
             let mut words = text.split(|c: char| c.is_whitespace() || ",:;[])".contains(c));
             words.any(|word| word == info.name)

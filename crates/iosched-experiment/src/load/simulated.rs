@@ -5,17 +5,16 @@
 
 use std::time::{Duration, Instant};
 
+use iosched_facts::Problem;
+use iosched_facts::kernel::{BlockLayer, MOST_SCHEDULER_TAGS, USUAL_REQUESTS, usual_throttling};
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::process::Stop;
-use iosched_sim::block_layer::{MOST_SCHEDULER_TAGS, usual_throttling};
 use iosched_sim::disk::{DiskModel, Model, ModelError, ModelOptions};
 use iosched_sim::scheduler::{
-    self, BlockLayer, Elevator, Kernel, NamedValues, SchedulerError, SchedulerSpec, build,
-    parse_settings,
+    self, Elevator, Kernel, NamedValues, SchedulerSpec, build, parse_settings,
 };
 use iosched_sim::simulate::{
     self, Latencies, MultiQueueSettings, Outcome as Simulated, ProcessOutcome, Setup,
-    USUAL_REQUESTS,
 };
 use iosched_sim::units::Nanos;
 use iosched_sim::workload::Job;
@@ -59,7 +58,7 @@ pub enum SimulationError {
     #[error(transparent)]
     Disk(#[from] ModelError),
     #[error(transparent)]
-    Scheduler(#[from] SchedulerError),
+    Scheduler(#[from] Problem),
     #[error("load {load}: {cause}")]
     Load { load: String, cause: JobError },
     /// The job file itself.
@@ -95,8 +94,7 @@ impl Failure for SimulationError {
 /// The schedulers that can be simulated.
 pub fn schedulers() -> Vec<&'static str> {
     scheduler::schedulers()
-        .iter()
-        .map(|info| info.name)
+        .map(|info| info.facts.name)
         .collect()
 }
 
@@ -112,7 +110,7 @@ struct SimulatedArm {
 }
 
 impl SimulatedArm {
-    fn new(arm: &Arm, disk: &SimulatedDisk) -> Result<SimulatedArm, SchedulerError> {
+    fn new(arm: &Arm, disk: &SimulatedDisk) -> Result<SimulatedArm, Problem> {
         let of_queue = |(name, _): &&(String, String)| OF_QUEUE.contains(&name.as_str());
         let (of_queue, tunables): (Vec<_>, Vec<_>) = arm.tunables.iter().partition(of_queue);
         let joined = |settings: &[&(String, String)]| {
@@ -167,10 +165,10 @@ impl SimulatedArm {
 pub(crate) fn nr_requests(arm: &Arm, disk: &SimulatedDisk) -> Option<usize> {
     let arm = SimulatedArm::new(arm, disk).ok()?;
     let info = arm.scheduler.info();
-    Some(match info.block_layer {
+    Some(match info.facts.block_layer {
         BlockLayer::SingleQueue => arm.requests(),
         // The disk's own tags are as many as they are.
-        BlockLayer::MultiQueue if info.direct => disk.model.queue_depth(),
+        BlockLayer::MultiQueue if info.facts.direct => disk.model.queue_depth(),
         BlockLayer::MultiQueue => arm.scheduler_tags(),
     })
 }

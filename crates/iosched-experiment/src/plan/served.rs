@@ -5,9 +5,9 @@
 //! `kernel/mq-deadline` is the kernel's scheduler above, over `none` inside. On other disks a plain name is the kernel's.
 
 use iosched_emulate as emulate;
+use iosched_facts::scheduler;
 use iosched_machine::device::Target as Found;
 use iosched_machine::host::Host;
-use iosched_sim::scheduler;
 use iosched_switch::{self as switch, Arm, Layer, QueueState, SwitchError};
 
 use super::disks::disks_to_switch;
@@ -81,8 +81,7 @@ pub fn served_disks(host: &Host, target: &str) -> Vec<String> {
 
 /// Every scheduler that can be served.
 pub(super) fn all() -> Vec<Arm> {
-    let schedulers = scheduler::schedulers().iter();
-    schedulers
+    scheduler::schedulers()
         .map(|info| Arm::plain(info.name).of(Layer::Served))
         .collect()
 }
@@ -111,7 +110,7 @@ pub fn scheduler_for_own_disk(
 
 /// True of an arm that says so, and of a scheduler of ours that this kernel does not have.
 fn has_to_be_served(arm: &Arm, host: &Host, device: &str) -> bool {
-    let is_ours = scheduler::info(&arm.scheduler).is_ok();
+    let is_ours = scheduler::find(&arm.scheduler).is_some();
     arm.is_served()
         || arm.layer.is_none()
             && is_ours

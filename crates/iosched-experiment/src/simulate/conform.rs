@@ -344,7 +344,7 @@ fn follow_one(
         before: history.before.filter(|_| !told.is_whole),
         ..history
     };
-    match settings.info.block_layer {
+    match settings.info.facts.block_layer {
         BlockLayer::SingleQueue => single_queue(recording, &settings, &told, history),
         BlockLayer::MultiQueue => multi_queue(recording, &settings, &told, history.before),
     }

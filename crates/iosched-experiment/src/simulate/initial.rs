@@ -9,9 +9,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use iosched_facts::Problem;
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::foreign;
-use iosched_sim::scheduler::{self, NamedValues, SchedulerError, parse_settings};
+use iosched_sim::scheduler::{self, NamedValues, parse_settings};
 use iosched_sim::units::Nanos;
 use serde::Deserialize;
 
@@ -27,7 +28,7 @@ const START_STATES: &str = "start_states.json";
 pub enum InitialError {
     /// A name or a value.
     #[error(transparent)]
-    Scheduler(#[from] SchedulerError),
+    Scheduler(#[from] Problem),
     #[error("cannot read {}: {cause}", path.display())]
     Read {
         path: PathBuf,

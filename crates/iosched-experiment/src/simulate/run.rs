@@ -8,15 +8,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use iosched_facts::Problem;
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::foreign;
 use iosched_machine::user_files;
 use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::disk::{Model, ModelError, ModelOptions};
 use iosched_sim::histogram::Histogram;
-use iosched_sim::scheduler::{
-    self, Kernel, NamedValues, SchedulerError, SchedulerSpec, build, parse_settings,
-};
+use iosched_sim::scheduler::{self, Kernel, NamedValues, SchedulerSpec, build, parse_settings};
 use iosched_sim::simulate::{
     self, Attachment, CENTURY, Flow, HostTimes, MultiQueueSettings, Outcome, Setup, Tracer,
     Writeback,
@@ -255,7 +254,7 @@ pub enum SimulateError {
     #[error(transparent)]
     Disk(#[from] ModelError),
     #[error(transparent)]
-    Scheduler(#[from] SchedulerError),
+    Scheduler(#[from] Problem),
     #[error(transparent)]
     Settings(#[from] SettingsError),
     /// The file of the load.
@@ -573,7 +572,7 @@ impl Plan {
         }
         let seed = wanted.seed;
         let work = wanted.load.work(model.capacity(), seed, &meter)?;
-        let may_run = |spec: &SchedulerSpec| -> Result<(), SchedulerError> {
+        let may_run = |spec: &SchedulerSpec| -> Result<(), Problem> {
             let info = scheduler::info(&spec.name)?;
             if wanted.wbt_lat.is_some_and(|wbt_lat| wbt_lat > Nanos::ZERO) {
                 info.check_throttling()?;

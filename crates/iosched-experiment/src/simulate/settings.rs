@@ -3,10 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
+use iosched_facts::Problem;
+use iosched_facts::kernel::USUAL_HZ;
 use iosched_machine::failure::{Failure, exit};
 use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::scheduler::{
-    self, Kernel, KernelVersion, NamedValues, SchedulerError, SchedulerInfo, SchedulerSpec,
+    self, Kernel, KernelVersion, NamedValues, SchedulerInfo, SchedulerSpec,
 };
 use iosched_sim::simulate::Attachment;
 use iosched_sim::units::{Bytes, Nanos};
@@ -19,7 +21,7 @@ use super::file::{FileError, Lines};
 pub enum SettingsError {
     /// The scheduler, a tunable or a value.
     #[error(transparent)]
-    Scheduler(#[from] SchedulerError),
+    Scheduler(#[from] Problem),
     /// The file of tunables cannot be read.
     #[error(transparent)]
     File(#[from] FileError),
@@ -50,7 +52,7 @@ const RECORDED_MAX_KIB: u64 = 512;
 
 /// Ticks per second, if kernels have so many.
 pub(super) fn checked_hz(hz: u32) -> Result<u32, SettingsError> {
-    if !Kernel::USUAL_HZ.contains(&hz) {
+    if !USUAL_HZ.contains(&hz) {
         return Err(SettingsError::Hz { hz });
     }
     Ok(hz)
@@ -140,7 +142,7 @@ impl Checked {
                 (None, None) => None,
             };
             let mut from_file = Vec::new();
-            for tunable in info.tunables {
+            for tunable in info.facts.tunables {
                 let overridden = spec.tunables.iter().any(|(name, _)| {
                     name.trim_end_matches("_us") == tunable.name.trim_end_matches("_us")
                 });
@@ -273,8 +275,7 @@ mod tests {
     fn what_is_wrong_is_named() {
         let message = |scheduler: &str| Checked::new(&wanted(scheduler)).unwrap_err().to_string();
         let known: Vec<_> = scheduler::schedulers()
-            .iter()
-            .map(|info| info.name)
+            .map(|info| info.facts.name)
             .collect();
         assert_eq!(
             message("bfg"),

@@ -1,11 +1,10 @@
 //! From a record of the ring buffer to what happened in the block layer, as the readers of
 //! recordings give it ([`Line`]).
 
-use iosched_sim::request::{IoPriority, PriorityClass, ProcessId};
-use iosched_sim::statement::Statement;
-use iosched_sim::trace::kernel::{Action, Line, Remark, TraceEvent};
-use iosched_sim::trace::rwbs;
-use iosched_sim::units::{Sector, Sectors, Time};
+use iosched_facts::event::{
+    Action, IoPriority, KyberEvent, Line, PriorityClass, ProcessId, Remark, Rwbs, TraceEvent,
+};
+use iosched_facts::units::{Sector, Sectors, Time};
 
 use super::format::{EventFormat, Field, FormatError};
 use super::page::Raw;
@@ -133,7 +132,7 @@ impl Decoder {
                 priority,
             } => {
                 let letters = rwbs.text(data)?;
-                let what = rwbs::kind(letters)?;
+                let what = Rwbs::parse(letters)?;
                 let process = kind.pid.number(data)?;
                 let start = sector.number(data)?;
                 let priority = priority.as_ref().and_then(|field| field.number(data));
@@ -155,7 +154,7 @@ impl Decoder {
             Fields::Depth { domain, depth } => {
                 let depth = u32::try_from(depth.number(data)?).ok()?;
                 let domain = name(domain)?;
-                Some(said(time, Statement::Depth { domain, depth }))
+                Some(said(time, KyberEvent::Depth { domain, depth }))
             }
             Fields::Latency {
                 domain,
@@ -165,7 +164,7 @@ impl Decoder {
                 let numerator = usize::try_from(numerator.number(data)?).ok()?;
                 let bucket = numerator.checked_sub(1).filter(|&bucket| bucket < 8);
                 let statement = |bucket| {
-                    Some(Statement::Percentile {
+                    Some(KyberEvent::Percentile {
                         domain: name(domain)?,
                         total: kind.text(data)? == b"total",
                         bucket,
@@ -189,7 +188,7 @@ impl Decoder {
     }
 }
 
-fn said(time: Time, said: Statement) -> Line {
+fn said(time: Time, said: KyberEvent) -> Line {
     Line::Remark(Remark::Kyber { time, said })
 }
 
@@ -294,7 +293,7 @@ mod tests {
             assert_eq!(described(event), expected, "{line}");
             assert_eq!(
                 event.sync,
-                rwbs::kind(letters.as_bytes()).unwrap().sync,
+                Rwbs::parse(letters.as_bytes()).unwrap().sync,
                 "{line}"
             );
             let comm = line.rsplit_once('[').unwrap().1.trim_end_matches(']');
@@ -332,7 +331,7 @@ mod tests {
         data[37] = 3;
         let heard = |data: &[u8]| decoder.decode(&Raw { time_ns: 5, data }, 0);
         let domain = "WRITE".to_owned();
-        let statement = Statement::Percentile {
+        let statement = KyberEvent::Percentile {
             domain: domain.clone(),
             total: true,
             bucket: 2,
@@ -340,7 +339,7 @@ mod tests {
         assert_eq!(heard(&data), Some(said(Time::from_nanos(5), statement)));
         data[0] = 10;
         data[28..32].copy_from_slice(&72_u32.to_le_bytes());
-        let statement = Statement::Depth { domain, depth: 72 };
+        let statement = KyberEvent::Depth { domain, depth: 72 };
         assert_eq!(heard(&data), Some(said(Time::from_nanos(5), statement)));
         assert_eq!(heard(&data[..20]), None, "it is cut off");
         data[0] = 11;

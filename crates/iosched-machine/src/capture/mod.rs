@@ -16,7 +16,7 @@
 //! ```no_run
 //! # fn example() -> Result<(), iosched_machine::capture::CaptureError> {
 //! use iosched_machine::capture::{self, Recorder};
-//! use iosched_sim::trace::kernel::{Action, Line};
+//! use iosched_facts::event::{Action, Line};
 //!
 //! let disk = capture::device_number(&iosched_machine::host::Host::live(), "sda")?;
 //! let mut recorder = Recorder::start(disk, &capture::EVENTS)?;

@@ -4,8 +4,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 
-use iosched_sim::trace::kernel::{Line, Remark};
-use iosched_sim::units::{Nanos, Time};
+use iosched_facts::event::{Line, Remark};
+use iosched_facts::units::{Nanos, Time};
 use rustix::fs::OFlags;
 use rustix::time::{ClockId, clock_gettime};
 

@@ -5,9 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use iosched_sim::request::Op;
-use iosched_sim::trace::kernel::{Action, TraceEvent};
-use iosched_sim::units::Time;
+use iosched_facts::event::{Action, Op, TraceEvent};
+use iosched_facts::units::Time;
 
 /// Requests that are remembered: more than any disk holds, so that lost completions do not pile up.
 const MOST_REQUESTS: usize = 1 << 16;
@@ -83,8 +82,8 @@ fn remember<V>(requests: &mut BTreeMap<Key, V>, key: Key, value: V) {
 
 #[cfg(test)]
 mod tests {
-    use iosched_sim::request::ProcessId;
-    use iosched_sim::units::{Sector, Sectors};
+    use iosched_facts::event::ProcessId;
+    use iosched_facts::units::{Sector, Sectors};
 
     use super::*;
 

@@ -5,8 +5,10 @@
 //! on the scheduler, and for times that old code keeps in timer ticks on how many of these the
 //! kernel has in a second: what any usual kernel would show counts as the default.
 
-use iosched_sim::block_layer::{USUAL_REQUESTS, usual_scheduler_tags, usual_throttling};
-use iosched_sim::scheduler::{self, BlockLayer, Kernel, KernelVersion, SchedulerInfo, TunableInfo};
+use iosched_facts::kernel::{
+    BlockLayer, KernelVersion, USUAL_HZ, USUAL_REQUESTS, usual_scheduler_tags, usual_throttling,
+};
+use iosched_facts::scheduler::{self, SchedulerFacts, TunableInfo};
 use serde::Serialize;
 
 use super::Device;
@@ -105,7 +107,7 @@ impl Known {
     /// A time that the kernel keeps in ticks, as a fraction of a second, shown in milliseconds.
     fn ticks(divisor: u64) -> Known {
         let mut defaults = vec![(1000 / divisor).to_string()];
-        for per_second in Kernel::USUAL_HZ.map(u64::from) {
+        for per_second in USUAL_HZ.map(u64::from) {
             let ticks = (per_second / divisor).max(1); // never none at all
             let shown = (ticks * 1000 / per_second).to_string();
             if !defaults.contains(&shown) {
@@ -218,9 +220,9 @@ impl Context<'_> {
     }
 
     /// What is known of the active scheduler; false if nothing is.
-    fn active_is(&self, what: fn(&SchedulerInfo) -> bool) -> bool {
+    fn active_is(&self, what: fn(&SchedulerFacts) -> bool) -> bool {
         let active = self.device.schedulers.active();
-        let info = active.and_then(|active| scheduler::info(active).ok());
+        let info = active.and_then(scheduler::find);
         info.is_some_and(what)
     }
 
@@ -264,7 +266,7 @@ pub(super) fn unit_of_queue(file: &str) -> Option<&'static str> {
 
 /// The tunables of a scheduler; `None` of one that nobody knows here.
 pub fn tunables_of(scheduler: &str) -> Option<&'static [TunableInfo]> {
-    scheduler::info(scheduler).ok().map(|info| info.tunables)
+    scheduler::find(scheduler).map(|info| info.tunables)
 }
 
 /// What is known of a scheduler's tunable. Unit and default are those that it is simulated with, but where a kernel's

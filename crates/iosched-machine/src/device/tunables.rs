@@ -4,7 +4,8 @@
 //! Sources: `Documentation/block/{deadline-iosched,bfq-iosched,kyber-iosched,cfq-iosched}` and
 //! `Documentation/ABI/stable/sysfs-block` of Linux 4.19 and 6.12, and what the kernels' files said on test machines.
 
-use iosched_sim::scheduler::{self, BlockLayer, TunableInfo};
+use iosched_facts::kernel::BlockLayer;
+use iosched_facts::scheduler::{self, TunableInfo};
 use serde::Serialize;
 
 use super::attributes::{of_tunable, tunables_of, unit_of_queue};
@@ -32,7 +33,6 @@ const ON_OR_OFF: &str = "0 or 1";
 /// The schedulers that have tunables, those of today's kernels first.
 pub fn tunable_schedulers() -> Vec<&'static str> {
     let mut infos: Vec<_> = scheduler::schedulers()
-        .iter()
         .filter(|info| !info.tunables.is_empty())
         .collect();
     infos.sort_by_key(|info| info.block_layer != BlockLayer::MultiQueue);
@@ -70,8 +70,7 @@ pub fn tunables() -> Vec<Tunable> {
 
 /// True if a tunable, of whichever scheduler or of the queue, is on or off: 1 or 0.
 pub fn is_switch(tunable: &str) -> bool {
-    let of_schedulers = scheduler::schedulers().iter();
-    let mut of_schedulers = of_schedulers.flat_map(|info| info.tunables);
+    let mut of_schedulers = scheduler::schedulers().flat_map(|info| info.tunables);
     let is_of_queue =
         |(name, range, ..): &(&str, &str, &str, &str)| *name == tunable && *range == ON_OR_OFF;
     of_schedulers.any(|info| info.name == tunable && info.is_switch())

@@ -4,7 +4,7 @@
 //! The counters of `/proc/diskstats` know only the sum; the block layer's events know the parts
 //! ([`Waits`]).
 
-use iosched_sim::trace::kernel::Line;
+use iosched_facts::event::Line;
 use serde::Serialize;
 
 use crate::capture::{self, CaptureError, Events, Recorder, Took, Waits};

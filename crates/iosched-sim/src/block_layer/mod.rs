@@ -33,8 +33,7 @@ mod worker_delay;
 pub(crate) use flush::FLUSH;
 pub use merging::{MergeLimits, Merging};
 pub(crate) use merging::{Merger, RequestsMerged};
-pub use multi_queue::{Attachment, MOST_SCHEDULER_TAGS, usual_scheduler_tags, usual_throttling};
-pub use pool::USUAL_REQUESTS;
+pub use multi_queue::Attachment;
 pub use tag_steal::TagSteal;
 pub use worker_delay::WorkerDelay;
 

@@ -7,9 +7,6 @@ use std::collections::VecDeque;
 
 use crate::units::{Nanos, Time};
 
-/// Requests of each kind where nobody has said otherwise (`nr_requests`).
-pub const USUAL_REQUESTS: usize = 128;
-
 /// Requests in a batch.
 const BATCH: u32 = 32;
 /// How long a batch may take.

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::block_layer::multi_queue::{Attachment, Depth};
 use crate::request::{IoPriority, Op, ProcessId};
 use crate::scheduler::KernelVersion;
-use crate::statement::Statement;
 use crate::trace::kernel::{Action, Line, Queue, Reader, Remark, TraceError, TraceEvent};
 use crate::units::{Nanos, Sector, Sectors, Time};
+use iosched_facts::event::KyberEvent;
 
 /// One decision in so many may lie at the wrong place in a recording.
 const FEW: usize = 200;
@@ -80,7 +80,7 @@ pub struct Recording {
     /// What its first line says.
     queue: Option<Queue>,
     /// What the recorded kyber said, in the order of its lines.
-    said: Vec<(Time, Statement)>,
+    said: Vec<(Time, KyberEvent)>,
 }
 
 impl Recording {
@@ -190,7 +190,7 @@ impl Recording {
     }
 
     /// What the recorded kyber said, in order of time.
-    pub(super) fn said(&self) -> Vec<(Time, Statement)> {
+    pub(super) fn said(&self) -> Vec<(Time, KyberEvent)> {
         let mut said = self.said.clone();
         said.sort_by_key(|&(time, _)| time);
         said

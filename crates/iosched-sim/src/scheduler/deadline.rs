@@ -3,38 +3,20 @@
 //!
 //! Follows `block/deadline-iosched.c` (Linux 4.19). Left out: zoned disks.
 
+use iosched_facts::scheduler as facts;
+
 use super::data_dir::{READ, WRITE, data_dir, next_direction};
-use super::{
-    BlockLayer, Elevator, Followed, Kernel, PhaseSearch, SchedulerInfo, TunableInfo, Values,
-};
+use super::{Elevator, Followed, Kernel, PhaseSearch, SchedulerInfo, Values};
 use crate::list::{Links, List};
 use crate::request::{Bio, RequestId, Requests};
 use crate::request_table::ByRequest;
 use crate::sorted::Sorted;
 use crate::units::{Sector, Time};
 
-const MAX: i64 = i32::MAX as i64;
-
 /// How it is listed.
-pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
-    name: "deadline",
-    summary: "sector order in batches; an expired request goes first; reads before writes",
-    block_layer: BlockLayer::SingleQueue,
+pub(crate) static INFO: SchedulerInfo = SchedulerInfo {
+    facts: &facts::DEADLINE,
     build: |tunables, kernel, _| Box::new(Deadline::new(tunables, kernel)),
-    successor: Some("mq-deadline"),
-    tunables: &[
-        TunableInfo::new("fifo_batch", "requests", 16, 0, MAX).what(
-            "so many requests go in order of place before deadlines are looked \
-                at again: few for latency, many for throughput",
-        ),
-        TunableInfo::switch("front_merges", 1)
-            .what("0 saves looking for requests that a new one stands right before"),
-        TunableInfo::new("read_expire", "ms", 500, 0, MAX)
-            .what("a read that has waited so long goes before reads that are nearer"),
-        TunableInfo::new("write_expire", "ms", 5000, 0, MAX).what("the same for writes"),
-        TunableInfo::new("writes_starved", "batches", 2, -MAX, MAX)
-            .what("so many batches of reads may go before a batch of writes"),
-    ],
     phase_search: PhaseSearch::MostAgreed,
     ..SchedulerInfo::PLAIN
 };

@@ -21,46 +21,19 @@ mod spec;
 mod testing;
 
 pub use hardware_queues::HardwareQueues;
+pub use iosched_facts::kernel::{BlockLayer, KernelVersion};
+pub use iosched_facts::scheduler::{SchedulerFacts, TunableInfo};
 pub use spec::{
-    NamedValues, SchedulerError, SchedulerSpec, Values, build, build_followed, info,
-    parse_settings, tell,
+    NamedValues, SchedulerSpec, Values, build, build_followed, info, parse_settings, tell,
 };
 
+use std::sync::OnceLock;
+
+use iosched_facts::event::KyberEvent;
+use iosched_facts::{Problem, exit};
+
 use crate::request::{Bio, Merge, Op, ProcessId, RequestId, Requests};
-use crate::statement::Statement;
 use crate::units::{Nanos, Sector, Time};
-
-/// A kernel's version, as far as rules depend on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct KernelVersion {
-    /// 6 of 6.12.
-    pub major: u16,
-    /// 12 of 6.12.
-    pub minor: u16,
-}
-
-impl KernelVersion {
-    /// `KernelVersion::new(6, 12)` is 6.12, with all of its stable releases.
-    pub const fn new(major: u16, minor: u16) -> KernelVersion {
-        KernelVersion { major, minor }
-    }
-
-    /// Reads the version at the beginning of a text: `6.12`, `6.1.176-1`, what `uname -r` says.
-    pub fn parse(text: &str) -> Option<KernelVersion> {
-        let (major, rest) = text.split_once('.')?;
-        let minor = rest.split(|c: char| !c.is_ascii_digit()).next()?;
-        Some(KernelVersion {
-            major: major.parse().ok()?,
-            minor: minor.parse().ok()?,
-        })
-    }
-}
-
-impl std::fmt::Display for KernelVersion {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)
-    }
-}
 
 /// Which of the scheduler tags a request may have: the lowest of each word of the kernel's bitmap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +47,7 @@ pub enum TagLimit {
 /// Kernel settings on which rules depend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kernel {
-    /// Ticks per second ([`Kernel::USUAL_HZ`]).
+    /// Ticks per second ([`USUAL_HZ`](iosched_facts::kernel::USUAL_HZ)).
     pub hz: u32,
     /// What `queue/rotational` says.
     pub rotational: bool,
@@ -96,9 +69,6 @@ impl Default for Kernel {
 }
 
 impl Kernel {
-    /// Ticks per second that kernels are built with.
-    pub const USUAL_HZ: [u32; 4] = [1000, 300, 250, 100];
-
     /// The tick that a time lies in.
     pub(crate) fn tick(&self, time: Time) -> u64 {
         // No overflow for any run shorter than 500 years.
@@ -324,7 +294,7 @@ pub trait Followed: Elevator {
 
     /// Its timer fired, and a recording tells what the recorded one then said: that holds, whatever
     /// ours would say. Returns how many of the changes of depth ours would have made too.
-    fn timer_recorded(&mut self, now: Time, requests: &Requests, _said: &[Statement]) -> usize {
+    fn timer_recorded(&mut self, now: Time, requests: &Requests, _said: &[KyberEvent]) -> usize {
         self.timer(now, requests);
         0
     }
@@ -373,100 +343,6 @@ impl Clone for Box<dyn Followed> {
     }
 }
 
-/// A tunable as the kernel shows it in `queue/iosched/`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TunableInfo {
-    /// Its file's name.
-    pub name: &'static str,
-    /// Unit of its value, empty for counts and switches.
-    pub unit: &'static str,
-    /// Its value in a fresh kernel.
-    pub default: i64,
-    /// The least that it takes.
-    pub min: i64,
-    /// The most that it takes.
-    pub max: i64,
-    /// What it does, in a sentence without its full stop.
-    pub what: &'static str,
-    /// Kernels keep it in ticks, and show the nearest that these give: 124 ms for 125 at 250 ticks per second.
-    pub in_ticks: bool,
-}
-
-impl TunableInfo {
-    const fn new(
-        name: &'static str,
-        unit: &'static str,
-        default: i64,
-        min: i64,
-        max: i64,
-    ) -> TunableInfo {
-        TunableInfo {
-            name,
-            unit,
-            default,
-            min,
-            max,
-            what: "",
-            in_ticks: false,
-        }
-    }
-
-    const fn what(self, what: &'static str) -> TunableInfo {
-        TunableInfo { what, ..self }
-    }
-
-    const fn in_ticks(self) -> TunableInfo {
-        TunableInfo {
-            in_ticks: true,
-            ..self
-        }
-    }
-
-    /// 0 or 1.
-    const fn switch(name: &'static str, default: i64) -> TunableInfo {
-        TunableInfo::new(name, "", default, 0, 1)
-    }
-
-    /// It is on or off: 1 or 0.
-    pub fn is_switch(&self) -> bool {
-        (self.min, self.max) == (0, 1)
-    }
-}
-
-/// The two block layers of Linux: each has its own schedulers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BlockLayer {
-    /// One queue per device, one lock (kernels before 5.0).
-    SingleQueue,
-    /// Software queues per CPU over hardware queues (blk-mq).
-    MultiQueue,
-}
-
-impl BlockLayer {
-    /// Ticks per second of the kernels that had it last: those of the recordings that were followed.
-    pub fn usual_hz(self) -> u32 {
-        match self {
-            BlockLayer::SingleQueue => 1000,
-            BlockLayer::MultiQueue => 250,
-        }
-    }
-}
-
-impl SchedulerInfo {
-    /// Refuses a scheduler of the block layer that is simulated without write-back throttling.
-    ///
-    /// # Errors
-    /// It is one.
-    pub fn check_throttling(&self) -> Result<(), SchedulerError> {
-        match self.block_layer {
-            BlockLayer::MultiQueue => Ok(()),
-            BlockLayer::SingleQueue => Err(SchedulerError::Throttling {
-                scheduler: self.name,
-            }),
-        }
-    }
-}
-
 /// How the moment at which ticks begin is found for a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PhaseSearch {
@@ -479,75 +355,62 @@ pub enum PhaseSearch {
     LongestAgreed,
 }
 
-/// A scheduler that [`build`] knows.
+/// A scheduler that [`build`] makes.
 #[derive(Debug, Clone, Copy)]
-#[expect(clippy::struct_excessive_bools, reason = "facts, one by one")]
 pub struct SchedulerInfo {
-    /// Its name in the kernel.
-    pub name: &'static str,
-    /// What it does, in half a line.
-    pub summary: &'static str,
-    /// The block layer that it belongs to.
-    pub block_layer: BlockLayer,
-    /// The scheduler of the multi-queue block layer that took its place in Linux 5.0, if it has gone.
-    pub successor: Option<&'static str>,
-    /// The successor does more than the same under another name.
-    pub is_outdone: bool,
-    /// The kernels on which it alone keeps the order of writes to a zoned disk: from the first on, before the second.
-    pub locks_zones: Option<[KernelVersion; 2]>,
-    /// Its tunables in the kernel's order.
-    pub tunables: &'static [TunableInfo],
+    /// Its name, its block layer, its tunables.
+    pub facts: &'static SchedulerFacts,
+    /// Makes one with these tunables and initial values, as attached to a device at time zero.
+    pub build: fn(&Values, &Kernel, &Values) -> Box<dyn Elevator>,
+    /// What a request costs on a fast machine's processors.
+    pub cpu_cost: CpuCost,
+    /// The first kernel whose rules are known, where older ones had others.
+    pub oldest: Option<KernelVersion>,
+    /// How it shares between cgroups is not known here: loads in them are refused.
+    pub refuses_groups: bool,
     /// State that can be given to it at the beginning, for following a recording.
     pub initial: &'static [TunableInfo],
     /// How the moment at which ticks begin is found where a recording does not tell it.
     pub phase_search: PhaseSearch,
-    /// The first kernel whose rules are known, where older ones had others.
-    pub(crate) oldest: Option<KernelVersion>,
     /// What it learnt before a load decides in it: recordings of a device are followed in the order in which they were
     /// made, each from a state that may be told.
     pub learns: bool,
-    /// There is no elevator: who submits a request issues it, if the device has room.
-    pub direct: bool,
-    /// How it shares between cgroups is not known here: loads in them are refused.
-    pub(crate) refuses_groups: bool,
-    /// Another name by which the multi-queue block layer takes it (`elevator_alias`).
-    pub alias: Option<&'static str>,
-    /// The option of the kernel's configuration that builds it, where distributions leave it out.
-    pub kernel_option: Option<&'static str>,
-    /// Every kernel starts it with an `async_depth` of three quarters of `nr_requests`.
-    pub reduces_async_depth: bool,
-    /// It turns write-back throttling off (`wbt_disable_default`).
-    pub disables_wbt: bool,
-    /// What a request costs on a fast machine's processors.
-    pub(crate) cpu_cost: CpuCost,
-    /// Makes one with these tunables and initial values, as attached to a device at time zero.
-    pub(crate) build: fn(&Values, &Kernel, &Values) -> Box<dyn Elevator>,
 }
 
 impl SchedulerInfo {
-    /// What is so of a scheduler that says nothing else: it has no tunables, learns nothing, and the kernel does nothing
-    /// special for it. Name, summary, block layer and `build` are each scheduler's own.
-    pub(crate) const PLAIN: SchedulerInfo = SchedulerInfo {
-        name: "",
-        summary: "",
-        block_layer: BlockLayer::MultiQueue,
-        successor: None,
-        is_outdone: false,
-        locks_zones: None,
-        tunables: &[],
+    /// What is so of a scheduler that says nothing else. Facts and `build` are each scheduler's own.
+    pub const PLAIN: SchedulerInfo = SchedulerInfo {
+        facts: &SchedulerFacts::PLAIN,
+        build: |_, _, _| unreachable!("each scheduler brings its own"),
+        cpu_cost: CpuCost::BLOCK_LAYER,
+        oldest: None,
+        refuses_groups: false,
         initial: &[],
         phase_search: PhaseSearch::Unneeded,
-        oldest: None,
         learns: false,
-        direct: false,
-        refuses_groups: false,
-        alias: None,
-        kernel_option: None,
-        reduces_async_depth: false,
-        disables_wbt: false,
-        cpu_cost: CpuCost::BLOCK_LAYER,
-        build: |_, _, _| unreachable!("each scheduler brings its own"),
     };
+
+    /// Refuses a scheduler of the block layer that is simulated without write-back throttling.
+    ///
+    /// # Errors
+    /// It is one.
+    pub fn check_throttling(&self) -> Result<(), Problem> {
+        if self.facts.block_layer == BlockLayer::MultiQueue {
+            return Ok(());
+        }
+        let message = format!(
+            "write-back throttling is not simulated with {}: the single-queue block layer has none here",
+            self.facts.name
+        );
+        let of_blk_mq = schedulers()
+            .map(|info| info.facts)
+            .filter(|facts| facts.block_layer == BlockLayer::MultiQueue);
+        let names: Vec<&str> = of_blk_mq.map(|facts| facts.name).collect();
+        Err(Problem::new(exit::BAD_TUNABLE, message).hint(format!(
+            "leave it out, or take schedulers that have it: {}",
+            names.join(", ")
+        )))
+    }
 }
 
 /// Processor time of a request, from submission to completion.
@@ -557,30 +420,47 @@ impl SchedulerInfo {
 /// kyber, 310 000 with mq-deadline, 238 000 with bfq; ten cores and mq-deadline no more than 500 000, and
 /// with bfq 293 000, because their locks are global.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct CpuCost {
+pub struct CpuCost {
     /// On its own processor.
-    pub(crate) own: Nanos,
+    pub own: Nanos,
     /// Under the device's lock, on its own processor too.
-    pub(crate) serial: Nanos,
+    pub serial: Nanos,
 }
 
 impl CpuCost {
     /// Of the block layer alone.
-    pub(crate) const BLOCK_LAYER: CpuCost = CpuCost {
+    pub const BLOCK_LAYER: CpuCost = CpuCost {
         own: Nanos::new(2620),
         serial: Nanos::ZERO,
     };
 }
 
-/// The schedulers that [`build`] knows.
-pub fn schedulers() -> &'static [SchedulerInfo] {
-    &[
-        noop::INFO,
-        deadline::INFO,
-        cfq::INFO,
-        none::INFO,
-        mq_deadline::INFO,
-        kyber::INFO,
-        bfq::INFO,
-    ]
+/// The kernel's.
+static OF_THE_KERNEL: [&SchedulerInfo; 7] = [
+    &noop::INFO,
+    &deadline::INFO,
+    &cfq::INFO,
+    &none::INFO,
+    &mq_deadline::INFO,
+    &kyber::INFO,
+    &bfq::INFO,
+];
+
+/// Those of the program that uses this library.
+static REGISTERED: OnceLock<&'static [SchedulerInfo]> = OnceLock::new();
+
+/// Adds schedulers to [`schedulers`], once, before anything is looked up.
+///
+/// # Panics
+/// If a name is taken, or if it is called twice.
+pub fn register(schedulers: &'static [SchedulerInfo]) {
+    iosched_facts::scheduler::register(schedulers.iter().map(|info| info.facts).collect());
+    let registered = REGISTERED.set(schedulers);
+    assert!(registered.is_ok(), "schedulers are registered once");
+}
+
+/// All schedulers that [`build`] makes: the kernel's, then those that were [registered](register).
+pub fn schedulers() -> impl Iterator<Item = &'static SchedulerInfo> {
+    let registered = REGISTERED.get().copied().unwrap_or_default();
+    OF_THE_KERNEL.into_iter().chain(registered)
 }

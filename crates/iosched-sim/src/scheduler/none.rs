@@ -6,19 +6,18 @@
 //! issued directly never comes here: the block layer does that. Left out: that a device which was
 //! not busy is given whole software queues, one CPU's after the other's.
 
+use iosched_facts::scheduler as facts;
+
 use super::cpu_lists::CpuLists;
-use super::{BlockLayer, Elevator, Followed, HardwareQueues, SchedulerInfo};
+use super::{Elevator, Followed, HardwareQueues, SchedulerInfo};
 use crate::list::Links;
 use crate::request::{Bio, Merge, RequestId, Requests};
 use crate::units::Time;
 
 /// How it is listed.
-pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
-    name: "none",
-    summary: "no scheduler: in order of arrival, straight to the device while it takes more",
-    block_layer: BlockLayer::MultiQueue,
+pub(crate) static INFO: SchedulerInfo = SchedulerInfo {
+    facts: &facts::NONE,
     build: |_, _, _| Box::new(NoScheduler::default()),
-    direct: true,
     ..SchedulerInfo::PLAIN
 };
 

@@ -4,18 +4,17 @@
 //! stand in the dispatch list; as that list takes the next request only when it is empty, there is
 //! nothing to sort against, and it is left out.
 
-use super::{BlockLayer, Elevator, Followed, SchedulerInfo};
+use iosched_facts::scheduler as facts;
+
+use super::{Elevator, Followed, SchedulerInfo};
 use crate::list::{Links, List};
 use crate::request::{RequestId, Requests};
 use crate::units::Time;
 
 /// How it is listed.
-pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
-    name: "noop",
-    summary: "first come, first served, with merging",
-    block_layer: BlockLayer::SingleQueue,
+pub(crate) static INFO: SchedulerInfo = SchedulerInfo {
+    facts: &facts::NOOP,
     build: |_, _, _| Box::new(Noop::default()),
-    successor: Some("none"),
     ..SchedulerInfo::PLAIN
 };
 

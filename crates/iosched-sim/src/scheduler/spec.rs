@@ -3,69 +3,13 @@
 
 use std::fmt;
 
+use iosched_facts::{Problem, exit};
+
 use super::{Elevator, Followed, Kernel, KernelVersion, SchedulerInfo, TunableInfo, schedulers};
 use crate::units::Nanos;
 
 /// Names with values: tunables or initial state.
 pub type NamedValues = Vec<(String, i64)>;
-
-/// Why a scheduler cannot be built as asked.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
-pub enum SchedulerError {
-    #[error("no scheduler is called `{name}` here; there are: {}", known.join(", "))]
-    Unknown {
-        name: String,
-        known: Vec<&'static str>,
-    },
-    /// The scheduler followed other rules in that kernel.
-    #[error(
-        "{scheduler} of Linux {version} is not simulated: its rules are known from {oldest} on"
-    )]
-    TooOld {
-        scheduler: &'static str,
-        version: KernelVersion,
-        /// The first version whose rules are known.
-        oldest: KernelVersion,
-    },
-    /// The scheduler shares between cgroups by rules that are not known here.
-    #[error(
-        "{scheduler} is not simulated with cgroups: how it shares between them is not known here"
-    )]
-    Groups { scheduler: &'static str },
-    /// Write-back throttling, in the block layer that is simulated without it.
-    #[error(
-        "write-back throttling is not simulated with {scheduler}: the single-queue block layer has none here"
-    )]
-    Throttling { scheduler: &'static str },
-    #[error("{scheduler} cannot follow a recording")]
-    NotFollowed { scheduler: &'static str },
-    #[error("{scheduler} has no {kind} `{name}`; it has: {}", if known.is_empty() { "none".to_owned() } else { known.join(", ") })]
-    NoSuchTunable {
-        scheduler: &'static str,
-        /// "tunable" or "initial value".
-        kind: &'static str,
-        name: String,
-        known: Vec<&'static str>,
-    },
-    #[error("{scheduler}: {name} cannot be {value}: it can be {min} to {max}")]
-    OutOfRange {
-        scheduler: &'static str,
-        name: &'static str,
-        value: i64,
-        min: i64,
-        max: i64,
-    },
-    /// What stands behind `kernel=` is no version.
-    #[error("`{text}` is no version of a kernel, such as 6.1 or 6.12")]
-    Version { text: String },
-    /// A variable of the kernel is given two values.
-    #[error("`{name}` is set twice{}", if name == before { String::new() } else { format!(": `{before}` is the same variable") })]
-    Twice { name: String, before: String },
-    /// What was asked for is not of the form `name[:tunable=value,…]`.
-    #[error("`{text}` is not of the form tunable=value with a whole number")]
-    Syntax { text: String },
-}
 
 /// A scheduler with what is to be set: `deadline:fifo_batch=1,front_merges=0`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -100,7 +44,7 @@ impl fmt::Display for SchedulerSpec {
 
 impl SchedulerSpec {
     /// Reads `name[:tunable=value,…]`, where `kernel=6.1` says whose rules are to hold.
-    pub fn parse(text: &str) -> Result<SchedulerSpec, SchedulerError> {
+    pub fn parse(text: &str) -> Result<SchedulerSpec, Problem> {
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
         let is_kernel = |part: &&str| part.trim_start().starts_with("kernel=");
         let tunables: Vec<_> = rest.split(',').filter(|part| !is_kernel(part)).collect();
@@ -108,8 +52,10 @@ impl SchedulerSpec {
             let version = part
                 .split_once('=')
                 .map_or("", |(_, version)| version.trim());
-            KernelVersion::parse(version).ok_or_else(|| SchedulerError::Version {
-                text: version.to_owned(),
+            KernelVersion::parse(version).ok_or_else(|| {
+                Problem::usage(format!(
+                    "`{version}` is no version of a kernel, such as 6.1 or 6.12"
+                ))
             })
         };
         let kernel = rest.split(',').find(is_kernel).map(version);
@@ -132,29 +78,39 @@ impl SchedulerSpec {
     ///
     /// # Errors
     /// There is no such scheduler.
-    pub fn usual_kernel(&self) -> Result<Kernel, SchedulerError> {
+    pub fn usual_kernel(&self) -> Result<Kernel, Problem> {
         Ok(self.kernel(&Kernel {
-            hz: info(&self.name)?.block_layer.usual_hz(),
+            hz: info(&self.name)?.facts.block_layer.usual_hz(),
             ..Kernel::default()
         }))
     }
 }
 
 /// Reads `name=value,…`, no variable twice.
-pub fn parse_settings(text: &str) -> Result<NamedValues, SchedulerError> {
+pub fn parse_settings(text: &str) -> Result<NamedValues, Problem> {
     // bfq and cfq have one variable under two names.
     let variable = |name: &str| name.trim_end_matches("_us").to_owned();
     let mut settings = NamedValues::new();
     for part in text.split(',').filter(|part| !part.is_empty()) {
-        let syntax = || SchedulerError::Syntax {
-            text: part.to_owned(),
+        let syntax = || {
+            Problem::usage(format!(
+                "`{part}` is not of the form tunable=value with a whole number"
+            ))
+            .hint(
+                "tunables stand behind the scheduler's name, as in cfq:slice_idle=0,quantum=16; \
+                 `iosched list --help-tunables` has those of today's schedulers",
+            )
         };
         let (name, value) = part.split_once('=').ok_or_else(syntax)?;
         let name = name.trim().to_owned();
         let mut before = settings.iter().map(|(name, _)| name);
         if let Some(before) = before.find(|before| variable(before) == variable(&name)) {
-            let before = before.clone();
-            return Err(SchedulerError::Twice { name, before });
+            let why = if *before == name {
+                String::new()
+            } else {
+                format!(": `{before}` is the same variable")
+            };
+            return Err(Problem::usage(format!("`{name}` is set twice{why}")));
         }
         settings.push((name, value.trim().parse().map_err(|_| syntax())?));
     }
@@ -162,12 +118,17 @@ pub fn parse_settings(text: &str) -> Result<NamedValues, SchedulerError> {
 }
 
 /// The scheduler of this name.
-pub fn info(name: &str) -> Result<&'static SchedulerInfo, SchedulerError> {
-    let found = schedulers().iter().find(|info| info.name == name);
+pub fn info(name: &str) -> Result<&'static SchedulerInfo, Problem> {
+    let found = schedulers().find(|info| info.facts.name == name);
     found.ok_or_else(|| {
-        let name = name.to_owned();
-        let known = schedulers().iter().map(|info| info.name).collect();
-        SchedulerError::Unknown { name, known }
+        let known: Vec<_> = schedulers().map(|info| info.facts.name).collect();
+        Problem::new(
+            exit::NOT_OFFERED,
+            format!(
+                "no scheduler is called `{name}` here; there are: {}",
+                known.join(", ")
+            ),
+        )
     })
 }
 
@@ -176,17 +137,20 @@ pub fn build(
     spec: &SchedulerSpec,
     kernel: &Kernel,
     initial: &NamedValues,
-) -> Result<Box<dyn Elevator>, SchedulerError> {
+) -> Result<Box<dyn Elevator>, Problem> {
     let info = info(&spec.name)?;
-    let tunables = Values::new(info.name, "tunable", info.tunables, &spec.tunables)?;
-    let initial = Values::new(info.name, "initial value", info.initial, initial)?;
+    let name = info.facts.name;
+    let tunables = Values::new(name, "tunable", info.facts.tunables, &spec.tunables)?;
+    let initial = Values::new(name, "initial value", info.initial, initial)?;
     let kernel = &spec.kernel(kernel);
     if let Some(oldest) = info.oldest.filter(|&oldest| kernel.version < oldest) {
-        return Err(SchedulerError::TooOld {
-            scheduler: info.name,
-            version: kernel.version,
-            oldest,
-        });
+        let message = format!(
+            "{name} of Linux {} is not simulated: its rules are known from {oldest} on",
+            kernel.version
+        );
+        return Err(Problem::new(exit::BAD_TUNABLE, message).hint(format!(
+            "take the rules of a later kernel: `kernel={oldest}`"
+        )));
     }
     Ok((info.build)(&tunables, kernel, &initial))
 }
@@ -196,17 +160,18 @@ pub fn build_followed(
     spec: &SchedulerSpec,
     kernel: &Kernel,
     initial: &NamedValues,
-) -> Result<Box<dyn Followed>, SchedulerError> {
+) -> Result<Box<dyn Followed>, Problem> {
     let elevator = build(spec, kernel, initial)?;
-    let scheduler = elevator.info().name;
-    let followed = elevator.followed();
-    followed.ok_or(SchedulerError::NotFollowed { scheduler })
+    elevator.followed().ok_or_else(|| {
+        let message = format!("{} cannot follow a recording", spec.name);
+        Problem::new(exit::NOT_OFFERED, message)
+    })
 }
 
 /// Tells a scheduler, whatever it has seen so far, that a part of its state is different.
-pub fn tell(scheduler: &mut dyn Followed, state: &NamedValues) -> Result<(), SchedulerError> {
+pub fn tell(scheduler: &mut dyn Followed, state: &NamedValues) -> Result<(), Problem> {
     let info = scheduler.info();
-    let state = Values::new(info.name, "initial value", info.initial, state)?;
+    let state = Values::new(info.facts.name, "initial value", info.initial, state)?;
     scheduler.begin_with(&state);
     Ok(())
 }
@@ -223,7 +188,7 @@ impl Values {
         kind: &'static str,
         known: &'static [TunableInfo],
         set: &NamedValues,
-    ) -> Result<Values, SchedulerError> {
+    ) -> Result<Values, Problem> {
         let mut values: Vec<_> = known
             .iter()
             .map(|info| (info, info.default, false))
@@ -231,21 +196,19 @@ impl Values {
         for (name, value) in set {
             let found = values.iter_mut().find(|(info, _, _)| info.name == name);
             let Some((info, slot, given)) = found else {
-                return Err(SchedulerError::NoSuchTunable {
-                    scheduler,
-                    kind,
-                    name: name.clone(),
-                    known: known.iter().map(|info| info.name).collect(),
-                });
+                let known: Vec<_> = known.iter().map(|info| info.name).collect();
+                let known = match known[..] {
+                    [] => "none".to_owned(),
+                    _ => known.join(", "),
+                };
+                let message = format!("{scheduler} has no {kind} `{name}`; it has: {known}");
+                return Err(Problem::new(exit::BAD_TUNABLE, message));
             };
             if *value < info.min || *value > info.max {
-                return Err(SchedulerError::OutOfRange {
-                    scheduler,
-                    name: info.name,
-                    value: *value,
-                    min: info.min,
-                    max: info.max,
-                });
+                let TunableInfo { name, min, max, .. } = info;
+                let message =
+                    format!("{scheduler}: {name} cannot be {value}: it can be {min} to {max}");
+                return Err(Problem::new(exit::BAD_TUNABLE, message));
             }
             (*slot, *given) = (*value, true);
         }
@@ -253,13 +216,13 @@ impl Values {
     }
 
     /// The value set, or the default.
-    pub(crate) fn get(&self, name: &str) -> i64 {
+    pub fn get(&self, name: &str) -> i64 {
         let found = self.values.iter().find(|(info, _, _)| info.name == name);
         found.expect("schedulers ask for their own tunables").1
     }
 
     /// The value set, if one was.
-    pub(crate) fn given(&self, name: &str) -> Option<i64> {
+    pub fn given(&self, name: &str) -> Option<i64> {
         let found = self.values.iter().find(|(info, _, _)| info.name == name);
         found
             .filter(|(_, _, given)| *given)
@@ -267,13 +230,13 @@ impl Values {
     }
 
     /// The value set, or the default, of one that cannot be negative.
-    pub(crate) fn count(&self, name: &str) -> u64 {
+    pub fn count(&self, name: &str) -> u64 {
         u64::try_from(self.get(name)).expect("its range begins at zero or above")
     }
 
     /// A time in milliseconds that a second file shows in microseconds: that is the finer, and holds if it
     /// was given.
-    pub(crate) fn time(&self, name: &str) -> Nanos {
+    pub fn time(&self, name: &str) -> Nanos {
         let micros = format!("{name}_us");
         match self.given(&micros) {
             Some(_) => Nanos::from_micros(self.count(&micros)),

@@ -18,7 +18,9 @@ mod host;
 
 use crate::block_layer::multi_queue::{self, Depth, MultiQueue};
 use crate::block_layer::single_queue::{self, SingleQueue};
-use crate::block_layer::{Attachment, MergeLimits, RequestQueue, TagSteal, Token, USUAL_REQUESTS};
+use iosched_facts::kernel::USUAL_REQUESTS;
+
+use crate::block_layer::{Attachment, MergeLimits, RequestQueue, TagSteal, Token};
 use crate::disk::{Command, Completion, DiskModel, DiskOp};
 use crate::request::{Bio, IoPriority, Op, ProcessId};
 use crate::scheduler::{BlockLayer, Elevator, Kernel};
@@ -332,7 +334,7 @@ impl<T> Served<T> {
 impl Layer {
     fn new(scheduler: Box<dyn Elevator>, settings: &QueueSettings) -> Layer {
         let delays = HostTimes::default().delays();
-        match scheduler.info().block_layer {
+        match scheduler.info().facts.block_layer {
             BlockLayer::SingleQueue => {
                 let settings = single_queue::SingleQueueParameters {
                     limits: settings.limits,

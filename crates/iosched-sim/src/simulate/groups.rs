@@ -1,18 +1,22 @@
 //! The cgroups of a load's jobs.
 
+use iosched_facts::{Problem, exit};
+
 use crate::request::ProcessId;
-use crate::scheduler::{Elevator, SchedulerError, SchedulerInfo};
+use crate::scheduler::{Elevator, SchedulerInfo};
 use crate::workload::{Cgroup, Job};
 
 /// Refuses jobs in cgroups where the scheduler's rules for them are not known.
-pub fn check_groups(info: &SchedulerInfo, jobs: &[Job]) -> Result<(), SchedulerError> {
-    let grouped = jobs.iter().any(|job| job.cgroup.is_some());
-    if grouped && info.refuses_groups {
-        return Err(SchedulerError::Groups {
-            scheduler: info.name,
-        });
+pub fn check_groups(info: &SchedulerInfo, jobs: &[Job]) -> Result<(), Problem> {
+    if !info.refuses_groups || jobs.iter().all(|job| job.cgroup.is_none()) {
+        return Ok(());
     }
-    Ok(())
+    let message = format!(
+        "{} is not simulated with cgroups: how it shares between them is not known here",
+        info.facts.name
+    );
+    Err(Problem::new(exit::BAD_TUNABLE, message)
+        .hint("take a load without cgroups, or another scheduler"))
 }
 
 /// Says which processes are in which control group: those of one name are in one, whose weight is

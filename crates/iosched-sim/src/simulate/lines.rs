@@ -13,7 +13,7 @@ pub fn write_head(
     setup: &Setup,
     (scheduler, disk): (&str, &str),
 ) -> std::fmt::Result {
-    let multi_queue = setup.scheduler.info().block_layer == BlockLayer::MultiQueue;
+    let multi_queue = setup.scheduler.info().facts.block_layer == BlockLayer::MultiQueue;
     let blk_mq = if multi_queue { "blk-mq, " } else { "" };
     let (queue_depth, seed) = (setup.queue_depth, setup.seed);
     let kernel = &setup.multi_queue.kernel; // of any scheduler

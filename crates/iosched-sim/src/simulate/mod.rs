@@ -39,11 +39,12 @@ pub use lines::{write_head, write_line};
 pub use outcome::{DiskUse, Flow, Latencies, Outcome, ProcessOutcome, Slice};
 pub use page_cache::Writeback;
 
+use iosched_facts::kernel::USUAL_REQUESTS;
 use processors::Processors;
 
 use crate::block_layer::multi_queue::{self, Depth, MultiQueue};
 use crate::block_layer::single_queue::{self, SingleQueue};
-pub use crate::block_layer::{Attachment, TagSteal, USUAL_REQUESTS, WorkerDelay};
+pub use crate::block_layer::{Attachment, TagSteal, WorkerDelay};
 use crate::block_layer::{Delays, MergeLimits, Subject};
 use crate::disk::DiskModel;
 use crate::request::{Action, Op, ProcessId, Request};
@@ -349,7 +350,7 @@ fn run_with(
 ) -> Option<Outcome> {
     groups::join_groups(setup.scheduler.as_mut(), &setup.jobs);
     let info = setup.scheduler.info();
-    match info.block_layer {
+    match info.facts.block_layer {
         BlockLayer::SingleQueue => {
             let settings = setup.single_queue();
             let (scheduler, machine) = setup.split(1, None, replay);

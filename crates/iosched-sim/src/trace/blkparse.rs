@@ -7,10 +7,10 @@
 use super::error::Cause;
 use super::lines::LineFormat;
 use super::record::{Record, Sink, Skip, Stage};
-use super::rwbs;
 use super::text::{Blanks, columns, extent, fixed, number};
 use crate::request::ProcessId;
 use crate::units::Time;
+use iosched_facts::event::Rwbs;
 
 const LAYOUT: &str =
     "`major,minor cpu sequence seconds pid ACTION RWBS sector + nsectors [process]`";
@@ -76,7 +76,7 @@ fn event(line: &[u8], sink: &mut Sink) -> Result<(), Cause> {
         }
         _ => return Err(Cause::bad("action", action, "action of blktrace")),
     };
-    let kind = rwbs::kind(letters);
+    let kind = Rwbs::parse(letters);
     let kind = kind.ok_or_else(|| Cause::bad("rwbs", letters, "kind of request"))?;
     let place = place(&mut words)?;
     let (Some(op), Some((start, length))) = (kind.op, place) else {

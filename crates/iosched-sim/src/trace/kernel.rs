@@ -14,46 +14,10 @@ use super::kernel_blk;
 pub use super::kernel_fields::TraceError;
 use super::kernel_fields::{Fields, priority};
 use super::kernel_remarks;
-pub use super::kernel_remarks::{Queue, Remark};
-pub use crate::request::Action;
-use crate::request::{IoPriority, Op, ProcessId};
+pub use iosched_facts::event::{Action, Line, Queue, Remark, TraceEvent};
+
+use crate::request::{Op, ProcessId};
 use crate::units::{Nanos, Sector, Sectors, Time};
-
-/// One event of a recording.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TraceEvent {
-    /// When. Recordings begin some time after their clock, see [`Reader::new`].
-    pub time: Time,
-    /// The step in the life of a bio or request.
-    pub action: Action,
-    /// What the request does; `None` for commands that do not pass the scheduler.
-    pub op: Option<Op>,
-    /// Someone waits for it.
-    pub sync: bool,
-    /// It was submitted as metadata (`M`).
-    pub meta: bool,
-    /// First sector.
-    pub start: Sector,
-    /// How many sectors.
-    pub length: Sectors,
-    /// The process in whose context it happened.
-    pub process: ProcessId,
-    /// The command of the process, 15 bytes at the most.
-    pub comm: String,
-    /// With which priority, if the line says so.
-    pub priority: Option<IoPriority>,
-    /// On which processor, if the line says so.
-    pub cpu: Option<u16>,
-}
-
-/// A line.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Line {
-    /// An event.
-    Event(TraceEvent),
-    /// Something said about the recording.
-    Remark(Remark),
-}
 
 /// Reads lines one after the other.
 #[derive(Debug, Clone)]
@@ -210,22 +174,7 @@ impl Reader {
         let after_op = rwbs.get(1..).unwrap_or("");
         Ok(TraceEvent {
             time: Time::ZERO,
-            action: match action {
-                "Q" => Action::Queued,
-                "G" => Action::Allocated,
-                "P" => Action::Plugged,
-                "U" => Action::Unplugged,
-                "UT" => Action::UnpluggedLater,
-                "I" => Action::Inserted,
-                "M" => Action::BackMerged,
-                "F" => Action::FrontMerged,
-                "D" => Action::Issued,
-                "C" => Action::Completed,
-                "RM" => Action::RequestsMerged,
-                "X" => Action::Dispatched,
-                "R" => Action::Requeued,
-                _ => Action::Other,
-            },
+            action: Action::of_letters(action),
             sync: op == Some(Op::Read) || after_op.contains(['S', 'F']),
             meta: after_op.contains('M'),
             op,

@@ -1,96 +1,26 @@
 //! What lines that begin with `#` say about a recording.
 
+use iosched_facts::event::{KyberEvent, Queue, Remark};
+
 use super::kernel_fields::{Fields, TraceError, exact_micros, priority};
 use crate::request::{IoPriority, ProcessId};
 use crate::scheduler::KernelVersion;
-use crate::statement::Statement;
-use crate::units::{Nanos, Time};
 
-/// What a `#` line says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Remark {
-    /// A worker of the recorded load.
-    Worker {
-        /// The number of the process in the events.
-        process: ProcessId,
-        /// Its I/O priority throughout the recording.
-        priority: IoPriority,
-        /// Its writes go through the page cache.
-        buffered: bool,
-        /// Requests that it has under way at a time; 1 if it does not say.
-        depth: u64,
-        /// It pauses so long after each answer.
-        think: Nanos,
-    },
-    /// A process ended.
-    Exit {
-        /// The number of the process in the events.
-        process: ProcessId,
-        /// On the clock of the events.
-        time: Time,
-    },
-    /// What was recorded: the first line.
-    Queue(Queue),
-    /// The recorded kyber said something, as its timer went off.
-    Kyber {
-        /// On the clock of the events.
-        time: Time,
-        /// What it printed.
-        said: Statement,
-    },
-    /// A process was woken.
-    Woken {
-        /// The number of the process in the events.
-        process: ProcessId,
-        /// On the clock of the events.
-        time: Time,
-    },
-    /// For people.
-    Other,
-}
-
-/// What was recorded, as far as it is said.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Queue {
-    /// The scheduler, with tunables if it is ours.
-    pub scheduler: String,
-    /// It is the multi-queue block layer.
-    pub multi_queue: bool,
-    /// The kernel's version.
-    pub version: Option<KernelVersion>,
-    /// Commands that the device took at a time.
-    pub queue_depth: Option<usize>,
-    /// The next request was chosen before the device had room for it.
-    pub look_ahead: Option<bool>,
-    /// Ticks per second.
-    pub hz: Option<u32>,
-    /// How long before its time zero a tick began.
-    pub tick_phase: Option<Nanos>,
-    /// The device turns.
-    pub rotational: Option<bool>,
-    /// The longest request in KiB.
-    pub max_sectors_kib: Option<u64>,
-    /// How long before its time zero the scheduler was attached to the device.
-    pub attached: Option<Nanos>,
-}
-
-impl Queue {
-    /// `Debian 6.1.176 (…) blk-mq, scheduler=… device=…`: nothing if the line is about something else.
-    fn parse(text: &str) -> Option<Queue> {
-        let mut words = text.split_ascii_whitespace();
-        Some(Queue {
-            scheduler: field(text, "scheduler")?.to_owned(),
-            multi_queue: text.contains("blk-mq"),
-            version: words.find_map(KernelVersion::parse),
-            queue_depth: field(text, "queue_depth").and_then(|depth| depth.parse().ok()),
-            look_ahead: field(text, "look_ahead").map(|look_ahead| look_ahead != "0"),
-            hz: field(text, "hz").and_then(|hz| hz.parse().ok()),
-            tick_phase: field(text, "tick_phase_us").and_then(exact_micros),
-            rotational: field(text, "rotational").map(|rotational| rotational != "0"),
-            max_sectors_kib: field(text, "max_sectors_kb").and_then(|kib| kib.parse().ok()),
-            attached: field(text, "attached_us").and_then(exact_micros),
-        })
-    }
+/// `Debian 6.1.176 (…) blk-mq, scheduler=… device=…`: nothing if the line is about something else.
+fn queue(text: &str) -> Option<Queue> {
+    let mut words = text.split_ascii_whitespace();
+    Some(Queue {
+        scheduler: field(text, "scheduler")?.to_owned(),
+        multi_queue: text.contains("blk-mq"),
+        version: words.find_map(KernelVersion::parse),
+        queue_depth: field(text, "queue_depth").and_then(|depth| depth.parse().ok()),
+        look_ahead: field(text, "look_ahead").map(|look_ahead| look_ahead != "0"),
+        hz: field(text, "hz").and_then(|hz| hz.parse().ok()),
+        tick_phase: field(text, "tick_phase_us").and_then(exact_micros),
+        rotational: field(text, "rotational").map(|rotational| rotational != "0"),
+        max_sectors_kib: field(text, "max_sectors_kb").and_then(|kib| kib.parse().ok()),
+        attached: field(text, "attached_us").and_then(exact_micros),
+    })
 }
 
 /// The value of the word `name=value`.
@@ -136,23 +66,23 @@ pub(super) fn remark(fields: &Fields, text: &str) -> Result<Remark, TraceError> 
             let time = fields.time(words.next().unwrap_or(""))?;
             statement(words).map_or(Remark::Other, |said| Remark::Kyber { time, said })
         }
-        _ => Queue::parse(text).map_or(Remark::Other, Remark::Queue),
+        _ => queue(text).map_or(Remark::Other, Remark::Queue),
     })
 }
 
 /// `kyber_adjust: 8,0 WRITE 96`, `kyber_latency: 8,0 READ I/O p90 3/4 samples=510`
-fn statement<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<Statement> {
+fn statement<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<KyberEvent> {
     let event = words.next()?;
     let domain = words.nth(1)?.to_owned();
     let what = words.next()?;
     match event {
-        "kyber_adjust:" => Some(Statement::Depth {
+        "kyber_adjust:" => Some(KyberEvent::Depth {
             domain,
             depth: what.parse().ok()?,
         }),
         "kyber_latency:" => {
             let quarters: usize = words.nth(1)?.split('/').next()?.parse().ok()?;
-            Some(Statement::Percentile {
+            Some(KyberEvent::Percentile {
                 domain,
                 total: what == "total",
                 bucket: quarters.checked_sub(1).filter(|&bucket| bucket < 8)?,
@@ -167,6 +97,7 @@ mod tests {
     use super::*;
     use crate::request::PriorityClass;
     use crate::trace::kernel::{Line, Reader};
+    use crate::units::{Nanos, Time};
 
     #[test]
     fn remarks_name_workers_and_exits() {

@@ -57,22 +57,7 @@ pub(crate) fn write_columns(
     (start, length): (Sector, Sectors),
     process: ProcessId,
 ) -> std::fmt::Result {
-    let action = match action {
-        Action::Queued => "Q",
-        Action::Allocated => "G",
-        Action::Plugged => "P",
-        Action::Unplugged => "U",
-        Action::Inserted => "I",
-        Action::BackMerged => "M",
-        Action::FrontMerged => "F",
-        Action::RequestsMerged => "RM",
-        Action::Requeued => "R",
-        Action::Dispatched => "X",
-        Action::Issued => "D",
-        Action::Completed => "C",
-        Action::UnpluggedLater => "UT",
-        Action::Other => "A",
-    };
+    let action = action.letters();
     let rwbs = match (kind.op, kind.sync) {
         (None, _) if kind.flush => "FF",
         (None, _) => "N",

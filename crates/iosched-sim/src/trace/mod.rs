@@ -21,7 +21,6 @@ mod merge;
 mod record;
 mod recording;
 mod records;
-pub mod rwbs;
 mod simulators;
 mod survey;
 mod text;

@@ -4,12 +4,12 @@ use std::io;
 use std::path::PathBuf;
 
 use iosched_emulate::EmulateError;
+use iosched_facts::Problem;
 use iosched_machine::capture::CaptureError;
 use iosched_machine::command_line::Remedy;
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::lock::LockError;
 use iosched_sim::disk::ModelError;
-use iosched_sim::scheduler::SchedulerError;
 use iosched_sim::workload::fio_job::JobError;
 use iosched_switch::SwitchError;
 
@@ -25,7 +25,7 @@ pub enum LiveError {
     Model(#[from] ModelError),
     /// The scheduler.
     #[error(transparent)]
-    Scheduler(#[from] SchedulerError),
+    Scheduler(#[from] Problem),
     /// No kernel of today has it.
     #[error("{scheduler} cannot be compared live: this kernel ({kernel}) does not have it")]
     NoSuchKernel {

@@ -163,9 +163,9 @@ impl Plan {
         kernel.version = host.kernel_version().unwrap_or(kernel.version);
         let mut names = wanted.schedulers.clone();
         if names.is_empty() {
-            let infos = scheduler::schedulers().iter();
-            let today = infos.filter(|info| info.block_layer == BlockLayer::MultiQueue);
-            names.extend(today.map(|info| info.name.to_owned()));
+            let infos = scheduler::schedulers().map(|info| info.facts);
+            let today = infos.filter(|facts| facts.block_layer == BlockLayer::MultiQueue);
+            names.extend(today.map(|facts| facts.name.to_owned()));
         }
         let schedulers = names.iter().map(|name| checked_scheduler(name, &kernel));
         let schedulers = schedulers.collect::<Result<Vec<_>, _>>()?;
@@ -313,7 +313,7 @@ fn build(
 /// The scheduler, if both the kernel and the simulator have it.
 fn checked_scheduler(text: &str, kernel: &Kernel) -> Result<SchedulerSpec, LiveError> {
     let spec = SchedulerSpec::parse(text)?;
-    if scheduler::info(&spec.name)?.block_layer != BlockLayer::MultiQueue {
+    if scheduler::info(&spec.name)?.facts.block_layer != BlockLayer::MultiQueue {
         return Err(LiveError::NoSuchKernel {
             scheduler: spec.name,
             kernel: kernel.version.to_string(),

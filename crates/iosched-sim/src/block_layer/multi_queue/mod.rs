@@ -27,8 +27,6 @@ mod waiters;
 
 pub use hw_queue::Attachment;
 pub(crate) use hw_queue::{Depth, HwQueue, Next};
-pub use tag_set::{MOST_SCHEDULER_TAGS, usual_scheduler_tags};
-pub use throttle::usual_throttling;
 
 use super::carried::Carried;
 use super::flush::{FLUSH, Flushes};
@@ -133,7 +131,7 @@ impl MultiQueue {
             commands: settings.depth.commands.max(1),
             ..settings.depth
         };
-        let direct = scheduler.info().direct;
+        let direct = scheduler.info().facts.direct;
         let hardware = HardwareQueues::new(settings.hardware_queues, settings.cpus);
         scheduler.attach(hardware);
         let queue = |_| Queue {

@@ -1,21 +1,12 @@
 //! The tags of a hardware queue, and who waits for one.
 
+use iosched_facts::kernel::usual_scheduler_tags;
+
 use super::hw_queue::{Attachment, Depth};
 use super::wait_queues::{WaitQueueIndex, WaitQueues};
 use crate::request::{Op, ProcessId};
 use crate::scheduler::{Elevator, TagLimit};
 use crate::tags::Tags;
-
-/// Most tags that the kernel doubles to get its default of `nr_requests`.
-const DOUBLED: usize = 128;
-
-/// The most requests that a multi-queue scheduler has by default, whatever the device's depth (`nr_requests`).
-pub const MOST_SCHEDULER_TAGS: usize = 2 * DOUBLED;
-
-/// The requests that a multi-queue scheduler has by default on a device that takes so many commands (`nr_requests`).
-pub fn usual_scheduler_tags(commands: usize) -> usize {
-    2 * commands.min(DOUBLED)
-}
 
 #[derive(Debug)]
 pub(super) struct TagSet {

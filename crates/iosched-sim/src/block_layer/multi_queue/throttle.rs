@@ -20,11 +20,6 @@ const FEWEST_WRITES: u64 = 3;
 /// Windows that told nothing, one after the other, before a step is taken back.
 const UNKNOWN: u32 = 5;
 
-/// The least latency of reads that is still good, where nobody has set another (`wbt_default_latency_nsec`).
-pub fn usual_throttling(rotational: bool) -> Nanos {
-    Nanos::from_millis(if rotational { 75 } else { 2 })
-}
-
 /// A sort of write that is throttled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sort {

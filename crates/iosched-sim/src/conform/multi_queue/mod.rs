@@ -47,9 +47,9 @@ use crate::block_layer::{MergeLimits, Merger};
 use crate::request::{Merge, ProcessId, RequestId, Requests};
 use crate::request_table::ByRequest;
 use crate::scheduler::{Followed, Kernel};
-use crate::statement::Statement;
 use crate::trace::kernel::Action;
 use crate::units::{Nanos, Time};
+use iosched_facts::event::KyberEvent;
 
 use self::coming::Coming;
 use self::interrupts::Interrupt;
@@ -148,7 +148,7 @@ struct Follower<'a> {
     steps: &'a [Step],
     coming: &'a Coming,
     /// What the recorded kyber said, in order of time.
-    said: &'a [(Time, Statement)],
+    said: &'a [(Time, KyberEvent)],
     /// Requests of more are given up.
     most_under_way: usize,
     with_effects: bool,
@@ -319,7 +319,7 @@ impl Follower<'_> {
         self.heard = self.said.partition_point(|&(time, _)| time < until);
         let depths = said
             .iter()
-            .filter(|said| matches!(said, Statement::Depth { .. }));
+            .filter(|said| matches!(said, KyberEvent::Depth { .. }));
         self.report.depth_changes += depths.count() as u64;
         let agreed = self.scheduler.timer_recorded(now, &self.requests, &said);
         self.report.depth_changes_agreed += agreed as u64;

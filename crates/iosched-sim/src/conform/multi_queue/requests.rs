@@ -273,7 +273,7 @@ impl Follower<'_> {
 
     /// There is no scheduler: those who submit requests issue them.
     fn is_direct(&self) -> bool {
-        self.scheduler.info().direct
+        self.scheduler.info().facts.direct
     }
 
     /// What was issued never was in the scheduler. If there is one of the same sectors that was, it is

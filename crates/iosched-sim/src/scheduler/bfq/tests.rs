@@ -44,9 +44,9 @@ impl Lab {
         };
         let values = |kind, known, text| {
             let settings = parse_settings(text).unwrap();
-            Values::new(INFO.name, kind, known, &settings).unwrap()
+            Values::new(INFO.facts.name, kind, known, &settings).unwrap()
         };
-        let tunables = values("tunable", INFO.tunables, tunables);
+        let tunables = values("tunable", INFO.facts.tunables, tunables);
         let initial = values("initial value", INFO.initial, initial);
         Lab {
             bfq: Bfq::new(&tunables, &kernel, &initial),

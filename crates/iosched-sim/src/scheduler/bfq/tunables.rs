@@ -1,16 +1,14 @@
 //! What can be set, and in which units; what a cold start cannot know.
 
+use iosched_facts::scheduler as facts;
+
 use super::moment::Clock;
 use super::{Bfq, OLDEST};
 use crate::scheduler::back_seek::BackSeek;
-use crate::scheduler::{BlockLayer, CpuCost, PhaseSearch, SchedulerInfo, TunableInfo, Values};
+use crate::scheduler::{CpuCost, PhaseSearch, SchedulerInfo, TunableInfo, Values};
 use crate::units::Nanos;
 
 const MAX: i64 = i32::MAX as i64;
-
-const fn tunable(name: &'static str, unit: &'static str, default: i64, min: i64) -> TunableInfo {
-    TunableInfo::new(name, unit, default, min, MAX)
-}
 
 const fn state(name: &'static str, unit: &'static str, default: i64, max: i64) -> TunableInfo {
     TunableInfo::new(name, unit, default, 0, max)
@@ -19,42 +17,9 @@ const fn state(name: &'static str, unit: &'static str, default: i64, max: i64) -
 const FAR: i64 = 1 << 53;
 
 /// How it is listed.
-pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
-    name: "bfq",
-    summary: "shares of the disk for each process by weight, low latency for what is new or paced",
-    block_layer: BlockLayer::MultiQueue,
+pub(crate) static INFO: SchedulerInfo = SchedulerInfo {
+    facts: &facts::BFQ,
     build: |tunables, kernel, initial| Box::new(Bfq::new(tunables, kernel, initial)),
-    tunables: &[
-        tunable("back_seek_max", "KiB", 16 * 1024, 0)
-            .what("so far behind the head a request still counts as near"),
-        tunable("back_seek_penalty", "", 2, 1)
-            .what("how many times its length a seek backwards counts"),
-        tunable("fifo_expire_async", "ms", 250, 1).what(
-            "a write that nobody waits for goes before nearer ones of its process \
-                once it has waited so long",
-        ),
-        tunable("fifo_expire_sync", "ms", 125, 1).what("the same for reads and synchronous writes"),
-        TunableInfo::switch("low_latency", 1).what(
-            "programs that start or that play and record go first, at some \
-                cost in throughput",
-        ),
-        tunable("max_budget", "sectors", 0, 0).what(
-            "a process is served so much at a time, at the most; 0: by the \
-                rate of the disk",
-        ), // 0: from the rate of the disk
-        tunable("slice_idle", "ms", 8, 0).what(
-            "so long a disk is kept idle for the next request of the process \
-                that is served: 0 for fast flash and RAID",
-        ),
-        TunableInfo::new("slice_idle_us", "us", 8_000, 0, u32::MAX as i64).what("the same, finer"),
-        TunableInfo::switch("strict_guarantees", 0).what(
-            "1 sends one request at a time, so that shares hold even in the \
-                drive: slow",
-        ),
-        tunable("timeout_sync", "ms", 125, 1)
-            .in_ticks()
-            .what("a process is served for so long at a time, at the most"),
-    ],
     initial: &[
         state("last-position", "sectors", 0, FAR),
         TunableInfo::new("hw-tag", "", -1, -1, 1), // -1: not known yet
@@ -98,10 +63,6 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
         own: Nanos::new(800),
         serial: Nanos::new(3400),
     },
-    kernel_option: Some("CONFIG_IOSCHED_BFQ"),
-    reduces_async_depth: true,
-    disables_wbt: true,
-    ..SchedulerInfo::PLAIN
 };
 
 /// `slice_idle` where strict guarantees ask for one, and what a seek counts as.

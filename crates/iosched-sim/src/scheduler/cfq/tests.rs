@@ -36,9 +36,9 @@ impl Lab {
         let kernel = Kernel::default();
         let values = |kind, known, text| {
             let settings = parse_settings(text).unwrap();
-            Values::new(INFO.name, kind, known, &settings).unwrap()
+            Values::new(INFO.facts.name, kind, known, &settings).unwrap()
         };
-        let tunables = values("tunable", INFO.tunables, tunables);
+        let tunables = values("tunable", INFO.facts.tunables, tunables);
         let initial = values("initial value", INFO.initial, "");
         Lab {
             cfq: Cfq::new(&tunables, &kernel, &initial),

@@ -4,7 +4,7 @@
 use super::latency::{Clock, Latencies};
 use super::tokens::Tokens;
 use crate::reciprocal::Divisor;
-use crate::statement::Statement;
+use iosched_facts::event::KyberEvent;
 
 pub(super) const READ: usize = 0;
 pub(super) const WRITE: usize = 1;
@@ -50,7 +50,7 @@ impl Domain {
         &mut self,
         of_total: bool,
         clock: Clock,
-        said: Option<&[Statement]>,
+        said: Option<&[KyberEvent]>,
     ) -> Option<usize> {
         let Domain {
             name,

@@ -11,34 +11,28 @@ mod domain;
 mod latency;
 mod tokens;
 
+use iosched_facts::scheduler as facts;
+
 use std::collections::VecDeque;
 
 use self::domain::{DISCARD, DOMAINS, Domain, MAX_DEPTH, NAMES, READ, WRITE};
 use self::latency::{Clock, MISSED};
 use super::cpu_lists::CpuLists;
 use super::{
-    BlockLayer, CpuCost, Elevator, Followed, HardwareQueues, Kernel, KernelVersion, PhaseSearch,
-    SchedulerInfo, TagLimit, TunableInfo, Values,
+    CpuCost, Elevator, Followed, HardwareQueues, Kernel, KernelVersion, PhaseSearch, SchedulerInfo,
+    TagLimit, TunableInfo, Values,
 };
 use crate::list::{Links, List};
 use crate::reciprocal::Divisor;
 use crate::request::{Bio, Merge, Op, ProcessId, RequestId, Requests};
 use crate::request_table::ByRequest;
-use crate::statement::Statement;
 use crate::units::{Nanos, Time};
+use iosched_facts::event::KyberEvent;
 
 /// How it is listed.
-pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
-    name: "kyber",
-    summary: "limits each kind of request so that reads and writes meet latency targets",
-    block_layer: BlockLayer::MultiQueue,
+pub(crate) static INFO: SchedulerInfo = SchedulerInfo {
+    facts: &facts::KYBER,
     build: |tunables, kernel, initial| Box::new(Kyber::new(tunables, kernel, initial)),
-    tunables: &[
-        TunableInfo::new("read_lat_nsec", "ns", 2_000_000, 0, i64::MAX)
-            .what("reads are to take no longer: if they do, fewer others are let through"),
-        TunableInfo::new("write_lat_nsec", "ns", 10_000_000, 0, i64::MAX)
-            .what("the same for synchronous writes"),
-    ],
     initial: &[
         depth_info("read_depth", READ),
         depth_info("write_depth", WRITE),
@@ -50,8 +44,6 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
         own: Nanos::new(3300),
         serial: Nanos::ZERO,
     },
-    kernel_option: Some("CONFIG_MQ_IOSCHED_KYBER"),
-    reduces_async_depth: true,
     ..SchedulerInfo::PLAIN
 };
 
@@ -247,7 +239,7 @@ impl Kyber {
 
     /// Looks at the latencies and sets the depths. Where a recording tells what the kernel found,
     /// that holds: it knows latencies of requests that were not recorded.
-    fn adjust(&mut self, now: Time, said: Option<&[Statement]>) {
+    fn adjust(&mut self, now: Time, said: Option<&[KyberEvent]>) {
         let clock = Clock {
             tick: self.kernel.tick(now),
             second: u64::from(self.kernel.hz),
@@ -398,7 +390,7 @@ impl Followed for Kyber {
         self.dispatch_request(requests, id);
     }
 
-    fn timer_recorded(&mut self, now: Time, _requests: &Requests, said: &[Statement]) -> usize {
+    fn timer_recorded(&mut self, now: Time, _requests: &Requests, said: &[KyberEvent]) -> usize {
         self.due = None;
         let before = self.depths();
         self.adjust(now, Some(said));

@@ -8,54 +8,29 @@
 
 mod direction;
 
+use iosched_facts::scheduler as facts;
+
 use self::direction::Direction;
 use super::data_dir::{READ, WRITE, data_dir, next_direction};
 use super::{
-    BlockLayer, CpuCost, Elevator, Followed, Kernel, KernelVersion, PhaseSearch, SchedulerInfo,
-    TagLimit, TunableInfo, Values,
+    CpuCost, Elevator, Followed, Kernel, KernelVersion, PhaseSearch, SchedulerInfo, TagLimit,
+    Values,
 };
 use crate::list::Links;
 use crate::request::{Bio, Op, PriorityClass, ProcessId, Request, RequestId, Requests};
 use crate::request_table::ByRequest;
 use crate::units::{Nanos, Sector, Time};
 
-const MAX: i64 = i32::MAX as i64;
-
 /// How it is listed.
-pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
-    name: "mq-deadline",
-    summary: "deadline for today's kernels, with priority classes",
-    block_layer: BlockLayer::MultiQueue,
-    locks_zones: Some([KernelVersion::new(4, 16), KernelVersion::new(6, 10)]),
+pub(crate) static INFO: SchedulerInfo = SchedulerInfo {
+    facts: &facts::MQ_DEADLINE,
     build: |tunables, kernel, _| Box::new(MqDeadline::new(tunables, kernel)),
-    tunables: &[
-        TunableInfo::new("async_depth", "requests", 256, 1, MAX).what(
-            "so many of the scheduler's nr_requests may writes and other \
-                asynchronous ones take",
-        ), // nr_requests at most: no limit
-        TunableInfo::new("fifo_batch", "requests", 16, 0, MAX).what(
-            "so many requests go in order of place before deadlines are looked \
-                at again: few for latency, many for throughput",
-        ),
-        TunableInfo::switch("front_merges", 1)
-            .what("0 saves looking for requests that a new one stands right before"),
-        TunableInfo::new("prio_aging_expire", "ms", 10_000, 0, MAX).what(
-            "a request of a lower I/O priority that has waited so long goes \
-                before those of higher ones",
-        ),
-        TunableInfo::new("read_expire", "ms", 500, 0, MAX)
-            .what("a read that has waited so long goes before reads that are nearer"),
-        TunableInfo::new("write_expire", "ms", 5000, 0, MAX).what("the same for writes"),
-        TunableInfo::new("writes_starved", "batches", 2, -MAX - 1, MAX)
-            .what("so many batches of reads may go before a batch of writes"),
-    ],
     phase_search: PhaseSearch::MostAgreed,
     oldest: Some(Rules::OLDEST),
     cpu_cost: CpuCost {
         own: Nanos::new(1230),
         serial: Nanos::new(2000),
     },
-    alias: Some("deadline"),
     ..SchedulerInfo::PLAIN
 };
 
