@@ -5,9 +5,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use iosched_experiment::analysis::RESOLUTION;
-use iosched_experiment::load::builtin::BUILT_IN;
-use iosched_experiment::load::pgbench::Mode;
-use iosched_experiment::load::{Spec, families};
+use iosched_experiment::load::Spec;
 use iosched_experiment::metrics::JobResult;
 use iosched_experiment::objective::Objective;
 use iosched_experiment::plan::{Plan, PlannedLoad, Target};
@@ -405,7 +403,7 @@ fn file_system(plan: &Plan, found: Option<&str>) -> String {
 
 /// What all rows of a load have in common.
 fn of_load_of(of_record: &Row, plan: &Plan, load: &PlannedLoad) -> Row {
-    let (class, name) = match LoadClass::of_load(&load.name).filter(|_| is_ours(&load.spec)) {
+    let (class, name) = match LoadClass::of_load(&load.name).filter(|_| load.spec.is_ours()) {
         Some(class) => (class.name(), load.name.as_str()),
         None => (OWN, OWN),
     };
@@ -418,30 +416,14 @@ fn of_load_of(of_record: &Row, plan: &Plan, load: &PlannedLoad) -> Row {
     }
 }
 
-/// False of what the user wrote, whatever it is called.
-fn is_ours(spec: &Spec) -> bool {
-    match spec {
-        Spec::JobFile(text) | Spec::Simulated { job_file: text, .. } => {
-            BUILT_IN.iter().any(|load| load.text == text) || families::has_job_file(text)
-        }
-        Spec::Command(_) => false,
-        Spec::Pgbench(settings) => {
-            !matches!(settings.mode, Mode::Script(_)) && settings.connection.is_none()
-        }
-        Spec::Responsiveness(settings) => settings.command.is_none(),
-        Spec::SimulatedScenario { .. }
-        | Spec::FixedWork(_)
-        | Spec::Iozone(_)
-        | Spec::Desktop(_)
-        | Spec::Build(_) => true,
-    }
-}
-
 /// What a load does and for how long, as a number: two that are the same have the same. It has no way back, but who has
 /// a job file can tell that it is the one.
 fn fingerprint(plan: &Plan, load: &PlannedLoad) -> String {
     let work = match &load.spec {
         Spec::JobFile(text) | Spec::Simulated { job_file: text, .. } => text.clone(),
+        Spec::SimulatedDesktop { desktop, .. } => {
+            serde_json::to_string(desktop).expect("our own types serialise")
+        }
         Spec::SimulatedScenario { scenario, .. } => {
             serde_json::to_string(scenario).expect("our own types serialise")
         }
@@ -642,6 +624,7 @@ fn ratio(table: &[Vec<Option<f64>>], arm: usize, against: usize) -> Option<f64> 
 mod tests {
     use super::*;
     use iosched_experiment::fixture;
+    use iosched_experiment::load::builtin::BUILT_IN;
     use iosched_experiment::load::simulated::SimulatedDisk;
     use iosched_experiment::record::Entry;
     use iosched_experiment::trial::{Flow, JobResult, Latency, Slot};

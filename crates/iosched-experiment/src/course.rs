@@ -5,25 +5,16 @@
 
 use std::time::Duration;
 
-use iosched_stats::autocorrelation::FEWEST;
 use serde::{Deserialize, Serialize};
-
-use crate::objective::Objective;
 
 /// The most slices that are kept.
 const MOST_SLICES: usize = 64;
-
-/// The most slices that are looked at: no run of ours has so many, but a record may be anybody's.
-const MOST_READ: usize = 1000;
 
 /// The shortest slice: waiting loops look around that often.
 const SHORTEST_SLICE: Duration = Duration::from_millis(50);
 
 /// Slices of a trial whose run time is known before.
 const WANTED_SLICES: u32 = 50;
-
-/// The part of what is usual from which on a slice counts as one in which the load ran.
-const RUNNING: f64 = 0.1;
 
 /// What the disks of the target completed in slices of a trial.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -40,35 +31,6 @@ impl Course {
     /// How long slices are of a load that is simulated for so long.
     pub(crate) fn slice_of(runtime: Duration) -> Duration {
         (runtime / WANTED_SLICES).max(SHORTEST_SLICE)
-    }
-
-    /// What decides in each slice in which the load ran, without a time at its beginning. The first and the last such slice are left out, in
-    /// which it ran for a part of the time only.
-    pub(crate) fn running(&self, objective: Objective, ramp_s: f64) -> Vec<f64> {
-        let counts = match objective {
-            Objective::Throughput => &self.bytes,
-            _ => &self.ios,
-        };
-        if !(FEWEST..=MOST_READ).contains(&counts.len()) {
-            return Vec::new();
-        }
-        let values: Vec<f64> = counts.iter().map(|&count| count as f64).collect();
-        let middle = &values[values.len() / 4..values.len() - values.len() / 4];
-        let usual = middle.iter().sum::<f64>() / middle.len().max(1) as f64;
-        if usual <= 0.0 {
-            return Vec::new();
-        }
-        let is_running = |value: &f64| *value >= usual * RUNNING;
-        let first = values.iter().position(is_running).unwrap_or(0);
-        let last = values.iter().rposition(is_running).unwrap_or(0);
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a number of slices; too large a one is the largest"
-        )]
-        let ramp = (ramp_s / self.slice_s).ceil().max(0.0) as usize;
-        let from = first.saturating_add(1).saturating_add(ramp);
-        values.get(from..last).unwrap_or_default().to_vec()
     }
 }
 
@@ -187,55 +149,6 @@ mod tests {
                 "{seconds}: {length}"
             );
         }
-    }
-
-    #[test]
-    fn a_course_of_more_slices_than_any_run_has_says_nothing() {
-        let said = |slices: usize| {
-            let course = Course {
-                slice_s: 1e-4,
-                ios: vec![1; slices],
-                bytes: vec![1; slices],
-            };
-            course.running(Objective::Throughput, 0.0).len()
-        };
-        assert!(said(MOST_READ) > 0);
-        assert_eq!(said(MOST_READ + 1), 0);
-    }
-
-    #[test]
-    fn what_is_before_and_after_the_load_is_no_part_of_its_course() {
-        let mut bytes = vec![0, 3, 50];
-        bytes.extend([100; 30]);
-        bytes.extend([40, 0, 0]);
-        let course = Course {
-            slice_s: 0.1,
-            ios: bytes.iter().map(|bytes| bytes * 2).collect(),
-            bytes,
-        };
-        assert_eq!(course.running(Objective::Throughput, 0.0), [100.0; 30]);
-        assert_eq!(course.running(Objective::Iops, 0.0), [200.0; 30]);
-        assert_eq!(course.running(Objective::Throughput, 1.0), [100.0; 20]);
-        assert!(course.running(Objective::Throughput, 1e300).is_empty());
-    }
-
-    #[test]
-    fn of_nothing_there_is_no_course() {
-        assert_eq!(CourseWatch::new().end(), None);
-        assert!(Course::default().running(Objective::Iops, 0.0).is_empty());
-        let idle = Course {
-            slice_s: 0.1,
-            ios: vec![0; 50],
-            bytes: vec![0; 50],
-        };
-        assert!(idle.running(Objective::Iops, 0.0).is_empty());
-        let odd = Course {
-            slice_s: 0.0,
-            ios: vec![1; 50],
-            bytes: Vec::new(),
-        };
-        assert!(odd.running(Objective::Throughput, 0.0).is_empty());
-        let _ = odd.running(Objective::Iops, 1.0);
     }
 
     proptest! {

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use iosched_machine::foreign;
 use iosched_machine::fuzz::entry_is_read_again;
-use iosched_machine::process::Finished;
 use iosched_sim::disk::{Model, ModelOptions};
 use iosched_sim::trace::kernel::{Line, Reader};
 use iosched_sim::trace::write_event;
@@ -18,7 +17,7 @@ use iosched_testing::fuzz::{KIB, MIB, NOWHERE, Target, file, target, utf8};
 use crate::journal;
 use crate::load::fio_job::{CountedWindow, JobFile, JobTarget, TrialSettings};
 use crate::load::pgbench::output;
-use crate::load::{Outcome, command, fio, iozone};
+use crate::load::{Outcome, command, fio};
 use crate::measure::Measured;
 use crate::simulate::file::decompressed;
 use crate::simulate::settings::{Checked, SchedulerRequest};
@@ -128,15 +127,6 @@ fn command_output(bytes: &[u8]) {
     is_kept(Vec::new(), command::json_number(&text, "/a/0"));
     let pattern = regex_lite::Regex::new("rate ([^ ]+)").expect("it is a pattern");
     is_kept(Vec::new(), command::last_match(&pattern, &text));
-    let finished = Finished {
-        status: std::process::ExitStatus::default(),
-        stdout: text,
-        stderr: String::new(),
-        elapsed: Duration::from_secs(1),
-    };
-    if let Ok(jobs) = iozone::results(&finished, iozone::Test::Mixed, 4096) {
-        is_kept(jobs, None);
-    }
 }
 
 fn events(bytes: &[u8]) {

@@ -7,7 +7,6 @@
 //! - [`journal`]: what a run changes, written down before, so that it can be put back
 //! - [`schedule`], [`run`], [`event`]: which trial is next, the trial loop, what it says meanwhile
 //! - [`measure`], [`split`], `course`, [`metrics`], [`trial`], [`record`]: what was measured, kept on disk
-//! - `length`: how long trials should be, by what they say of themselves
 //! - [`analysis`]: from the record to the answer
 //! - [`simulate`]: schedulers and disks in virtual time, with files and threads around them
 //! - [`calibrate`]: do the answers keep what they promise? Whole tunes over simulated trials
@@ -23,7 +22,6 @@ pub mod fixture;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod journal;
-mod length;
 pub mod load;
 pub mod measure;
 pub mod metrics;

@@ -32,7 +32,7 @@ pub enum Objective {
     Tps,
     /// How long a fixed amount of work takes.
     Time,
-    /// Part of a video's frames that are there when they are to be shown.
+    /// Part of a video's frames that are there when they are to be shown: of records of older versions.
     Frames,
     /// The number that a command prints; more is better.
     NumberHigher,
@@ -43,7 +43,7 @@ pub enum Objective {
 impl Objective {
     /// Those that can be asked for by name, in the order of the help text. The others come with the
     /// load that has them.
-    pub const ALL: [Objective; 13] = [
+    pub const ALL: [Objective; 12] = [
         Objective::Throughput,
         Objective::Iops,
         Objective::Mean,
@@ -56,7 +56,6 @@ impl Objective {
         Objective::Cpu,
         Objective::Tps,
         Objective::Time,
-        Objective::Frames,
     ];
 
     /// What the user types.
@@ -104,11 +103,6 @@ impl Objective {
         Objective::ALL
             .into_iter()
             .find(|objective| objective.name() == name)
-    }
-
-    /// True if each slice of a trial has it, so that the trial's own course says how well it is known.
-    pub(crate) fn has_course(self) -> bool {
-        matches!(self, Objective::Throughput | Objective::Iops)
     }
 
     /// True if more is better.

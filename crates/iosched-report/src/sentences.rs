@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use iosched_experiment::analysis::{
-    Analysis, Caveat, Confound, Control, LoadAnalysis, RunTimeFrom, undecided_yet,
+    Analysis, Caveat, Confound, Control, LoadAnalysis, undecided_yet,
 };
 use iosched_experiment::objective::Objective;
 use iosched_experiment::plan::{MOST_ROUNDS, Plan, Requirement, Target};
@@ -493,9 +493,6 @@ pub(super) fn notes(record: &Record, analysis: &Analysis) -> Vec<String> {
     }
     lines.extend(preparation(record));
     lines.extend(alarms(analysis));
-    for (load, planned) in analysis.loads.iter().zip(&plan.loads) {
-        lines.extend(trial_length(load, planned.is_runtime_auto, analysis.rounds));
-    }
     for caveat in &analysis.caveats {
         lines.push(caveat_sentence(analysis, caveat));
         lines.extend(longer_trials(record, caveat));
@@ -661,27 +658,15 @@ fn control(load: &LoadAnalysis, finding: Control) -> String {
     format!("The control {name}, which no scheduler can change, {found}{left_out}")
 }
 
-/// Run times of a load that are named one by one.
-const MOST_RUN_TIMES: usize = 4;
-
 /// What was measured under a load, where, by what and how often.
 pub(super) fn load_head(plan: &Plan, analysis: &Analysis, index: usize) -> String {
     let load = &analysis.loads[index];
-    let each = match load.runtimes.as_slice() {
-        [] => plan.trial_duration(index).map_or(String::new(), |trial| {
-            format!(" of {} each", run_time(trial.as_secs_f64()))
-        }),
-        chosen if chosen.len() <= MOST_RUN_TIMES => {
-            let lengths = chosen.iter().map(|from| run_time(from.runtime_s));
-            format!(" of {} each", lengths.collect::<Vec<_>>().join(", then "))
-        }
-        chosen => {
-            let lengths = || chosen.iter().map(|from| from.runtime_s);
-            let least = run_time(lengths().fold(f64::INFINITY, f64::min));
-            let most = run_time(lengths().fold(0.0, f64::max));
-            format!(" of {least} to {most} each")
-        }
-    };
+    let known = plan
+        .trial_duration(index)
+        .filter(|_| !plan.loads[index].is_runtime_auto);
+    let each = known.map_or(String::new(), |trial| {
+        format!(" of {} each", run_time(trial.as_secs_f64()))
+    });
     let direction = if load.objective.higher_is_better() {
         ""
     } else {
@@ -887,97 +872,6 @@ fn longer_trials(record: &Record, caveat: &Caveat) -> Option<String> {
 /// How a line begins that is a command to be copied: it is never broken.
 pub(super) const COMMAND: &str = "try: ";
 
-/// What trials say of their own length: why they were made shorter or longer, or that they should be.
-fn trial_length(load: &LoadAnalysis, is_auto: bool, rounds: u32) -> Option<String> {
-    let found = load.trial_length?;
-    let seconds = |seconds: f64| match seconds {
-        _ if seconds < 10.0 => significant_short(seconds),
-        _ => format!("{seconds:.0} s"),
-    };
-    let name = &load.name;
-    let besides = match percent_short(found.between).as_str() {
-        // As in simulation, where a trial differs from another in its chance alone.
-        "0 %" => "trials differ by no more than that".to_owned(),
-        share => format!("trials differ by {share} besides"),
-    };
-    let known = format!(
-        "a trial of {} is known to {} by its own course (autocorrelation time {}), while {besides}",
-        run_time(found.length_s),
-        percent_short(found.within),
-        seconds(found.autocorrelation_s),
-    );
-    if is_auto {
-        let changes = chosen_run_times(&load.runtimes, rounds)?;
-        return Some(format!(
-            "The run time of {name} was chosen as it went on: {changes}. By what its trials say, {known}."
-        ));
-    }
-    if found.rounds < 2 || !found.is_far_off() {
-        return None;
-    }
-    let advice = if found.best_s < found.length_s {
-        "shorter trials would do"
-    } else {
-        "longer trials would help, because each costs much besides"
-    };
-    Some(format!(
-        "In {name}, {known}: {advice}, --runtime {}s (or --runtime auto).",
-        found.best_s
-    ))
-}
-
-/// `4 s in round 2 and 3 s from round 3 on`; none where the run time was never another.
-fn chosen_run_times(runtimes: &[RunTimeFrom], rounds: u32) -> Option<String> {
-    let ends = runtimes.iter().skip(1).map(|next| next.round - 1);
-    let ends = ends.map(Some).chain([None]);
-    let changes: Vec<String> = runtimes
-        .iter()
-        .zip(ends)
-        .skip(1)
-        .map(|(from, end)| {
-            let length = run_time(from.runtime_s);
-            let when = match (from.round, end) {
-                (first, Some(last)) if first < last => format!("in rounds {first} to {last}"),
-                (first, None) if first < rounds => format!("from round {first} on"),
-                (only, _) => format!("in round {only}"),
-            };
-            let why = if from.is_cut {
-                " (for longer ones there was no time)"
-            } else {
-                ""
-            };
-            format!("{length} {when}{why}")
-        })
-        .collect();
-    match changes.as_slice() {
-        [] => None,
-        few if few.len() <= MOST_RUN_TIMES => Some(enumerate(few.iter().map(String::as_str))),
-        [first, between @ .., last] => Some(format!(
-            "{first}, then {} others, and {last}",
-            between.len()
-        )),
-        [_] => None,
-    }
-}
-
-/// A length of time below ten seconds: `0.3 s`, `4.5 s`; `0.05 s` where there is less.
-fn significant_short(seconds: f64) -> String {
-    if seconds < 0.1 {
-        format!("{seconds:.2} s")
-    } else {
-        format!("{seconds:.1} s")
-    }
-}
-
-/// `4.1 %`; `0.04 %` of what is less than a tenth of a per cent.
-fn percent_short(share: f64) -> String {
-    if share > 0.0 && share < 0.001 {
-        format!("{:.2} %", share * 100.0)
-    } else {
-        percent(share)
-    }
-}
-
 /// What lets the numbers say less than they seem to.
 fn caveat_sentence(analysis: &Analysis, caveat: &Caveat) -> String {
     let name = |load: usize| &analysis.loads[load].name;
@@ -1090,7 +984,6 @@ fn confound_sentence(analysis: &Analysis, confound: &Confound) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iosched_experiment::analysis::TrialLength;
     use iosched_experiment::fixture;
     use iosched_experiment::schedule::{Next, next};
     use iosched_experiment::trial::Trial;
@@ -1156,81 +1049,6 @@ mod tests {
             at_unix_s: 0.0,
             stop,
         });
-    }
-
-    fn run_times(lengths: &[(u32, f64)]) -> Vec<RunTimeFrom> {
-        let from = lengths.iter().map(|&(round, runtime_s)| RunTimeFrom {
-            round,
-            runtime_s,
-            is_cut: false,
-        });
-        from.collect()
-    }
-
-    #[test]
-    fn run_times_that_were_chosen_are_told_with_the_rounds_that_had_them() {
-        let said = |lengths: &[(u32, f64)], rounds| chosen_run_times(&run_times(lengths), rounds);
-        assert_eq!(said(&[(1, 10.0)], 5), None);
-        let two = [(1, 10.0), (2, 4.0), (3, 3.0)];
-        let expected = "4 s in round 2 and 3 s from round 3 on";
-        assert_eq!(said(&two, 5).unwrap(), expected);
-        assert_eq!(said(&two, 3).unwrap(), "4 s in round 2 and 3 s in round 3");
-        let long = [(1, 10.0), (2, 10.0 / 3.0), (5, 1.5)];
-        let expected = "3.33 s in rounds 2 to 4 and 1.5 s from round 5 on";
-        assert_eq!(said(&long, 9).unwrap(), expected);
-        let many: Vec<(u32, f64)> = (1..=12)
-            .map(|round| (round, f64::from(round % 5 + 1)))
-            .collect();
-        let expected = "3 s in round 2, then 9 others, and 3 s in round 12";
-        assert_eq!(said(&many, 12).unwrap(), expected);
-        let mut cut = run_times(&two);
-        cut[1].is_cut = true;
-        let expected = "4 s in round 2 (for longer ones there was no time) and 3 s from round 3 on";
-        assert_eq!(chosen_run_times(&cut, 5).unwrap(), expected);
-    }
-
-    #[test]
-    fn of_many_run_times_the_head_says_between_which_they_are() {
-        let plan = fixture::plan(2);
-        let mut analysis = Analysis::of(&fixture::record(&plan));
-        let mut said = |lengths: &[(u32, f64)]| {
-            analysis.loads[0].runtimes = run_times(lengths);
-            load_head(&plan, &analysis, 0)
-        };
-        let few = said(&[(1, 10.0), (2, 1.0 / 3.0)]);
-        assert!(few.ends_with(" of 10 s, then 0.333 s each"), "{few}");
-        let many = said(&[(1, 10.0), (2, 4.0), (3, 1.5), (4, 20.0), (5, 2.0)]);
-        assert!(many.ends_with(" of 1.5 s to 20 s each"), "{many}");
-    }
-
-    #[test]
-    fn trials_that_differ_by_chance_alone_are_not_said_to_differ_by_nothing() {
-        let plan = fixture::plan(2);
-        let mut analysis = Analysis::of(&fixture::record(&plan));
-        let load = &mut analysis.loads[0];
-        let mut said = |between| {
-            load.trial_length = Some(TrialLength {
-                length_s: 10.0,
-                within: 0.004,
-                autocorrelation_s: 0.2,
-                between,
-                overhead_s: 0.8,
-                rounds: 3,
-                best_s: 2.0,
-                saves: 0.5,
-            });
-            trial_length(load, false, 3).unwrap()
-        };
-        let alike = said(0.0);
-        assert!(
-            alike.contains("while trials differ by no more than that:"),
-            "{alike}"
-        );
-        let differ = said(0.02);
-        assert!(
-            differ.contains("while trials differ by 2 % besides:"),
-            "{differ}"
-        );
     }
 
     #[test]

@@ -128,15 +128,6 @@ pub fn fold(sentence: &str, width: usize) -> String {
     if text.is_empty() { text } else { text + "\n" }
 }
 
-/// What a plan says of a run time that is only that of the first round.
-fn chosen_later(load: &PlannedLoad) -> &'static str {
-    if load.is_runtime_auto {
-        " at first, then as long as its own course asks for (--runtime auto)"
-    } else {
-        ""
-    }
-}
-
 /// How long a trial lasts where only running it tells.
 fn trial_without_known_time(plan: &Plan, load: &PlannedLoad) -> String {
     match (&plan.target, load.runtime_s) {
@@ -164,7 +155,7 @@ pub fn plan(plan: &Plan) -> String {
             plan.trial_duration(index).map_or(
                 trial_without_known_time(plan, load),
                 |trial| format!("{} per trial", span(trial))
-            ) + chosen_later(load)
+            )
         );
     }
     for note in plan.notes() {
@@ -229,14 +220,8 @@ fn time_at_most(plan: &Plan) -> String {
         format!("{} per round; ", span(round))
     });
     let in_all = most.map_or(count(plan.rounds_at_most(), "round"), span);
-    let is_auto = plan.loads.iter().any(|load| load.is_runtime_auto);
-    let is_bounded = plan.rules.time_budget_s.is_some();
-    let assumed = match (is_auto, is_bounded || known.is_none()) {
-        (true, false) => " if trials stay that long",
-        _ => "",
-    };
     format!(
-        "{per_round}at most {in_all} in all{assumed}, usually much less; seed {}\n",
+        "{per_round}at most {in_all} in all, usually much less; seed {}\n",
         plan.seed
     )
 }

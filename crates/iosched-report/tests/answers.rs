@@ -15,7 +15,7 @@ use iosched_experiment::analysis::Analysis;
 use iosched_experiment::event::{Observer, RunEvent};
 use iosched_experiment::load::simulated::SimulatedDisk;
 use iosched_experiment::objective::Objective;
-use iosched_experiment::plan::{CommandOptions, Plan, PlanRequest, Rules, RunTime, Steady};
+use iosched_experiment::plan::{CommandOptions, Plan, PlanRequest, Rules, Steady};
 use iosched_experiment::record::{Header, Record, Recorder};
 use iosched_experiment::run::{self, RunOptions};
 use iosched_machine::device::Consent;
@@ -92,7 +92,7 @@ fn tune(
         arms: Vec::new(),
         baseline: None,
         objective,
-        runtime: RunTime::Of(runtime),
+        runtime: Some(runtime),
         ramp: Duration::ZERO,
         rules: Rules::default(),
         seed,

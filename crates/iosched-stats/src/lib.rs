@@ -3,7 +3,6 @@
 //! Modules in the order data passes:
 //!
 //! - [`histogram`]: percentiles of a trial, from its merged histograms
-//! - [`autocorrelation`], [`trial_length`]: how well a trial's own course tells its mean, and how long a trial should be
 //! - [`steady`]: has a series of rounds reached its steady state?
 //! - [`interval`]: an estimate with its interval; the classical one for a number of rounds fixed before
 //! - [`sequence`]: intervals that stay valid however often one looks
@@ -16,7 +15,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod autocorrelation;
 pub mod calibrate;
 mod chance;
 mod distribution;
@@ -30,6 +28,5 @@ pub mod remarks;
 pub mod sequence;
 pub mod steady;
 pub mod summary;
-pub mod trial_length;
 
 pub use interval::Interval;

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::load::Spec;
 use crate::load::fio_job::JobFile;
+use crate::objective::Objective;
 use crate::plan::{Plan, PlannedLoad, Target};
 use crate::record::Record;
 use crate::split::Order;
@@ -176,7 +177,8 @@ fn fewest_accesses(
     load: usize,
     concerns: impl Fn(&Trial) -> bool,
 ) -> Option<Fewest> {
-    if plan.loads[load].is_control {
+    // Where a time decides, percentiles are of all rounds together.
+    if plan.loads[load].is_control || plan.loads[load].objective == Objective::Time {
         return None;
     }
     let of_load = record
@@ -277,16 +279,10 @@ fn other_programs(plan: &Plan, record: &Record) -> Option<Caveat> {
 /// True if all that a load runs are children that it waits for: what a server does for it would be taken for the
 /// work of others.
 fn runs_only_children(spec: &Spec) -> bool {
-    match spec {
-        Spec::JobFile(_) | Spec::FixedWork(_) | Spec::Iozone(_) => true,
-        Spec::Command(_)
-        | Spec::Simulated { .. }
-        | Spec::SimulatedScenario { .. }
-        | Spec::Pgbench(_)
-        | Spec::Responsiveness(_)
-        | Spec::Desktop(_)
-        | Spec::Build(_) => false,
-    }
+    matches!(
+        spec,
+        Spec::JobFile(_) | Spec::FixedWork(_) | Spec::Iozone(_)
+    )
 }
 
 /// Writes during trials of loads that only read: somebody else's, or the file system's own.
@@ -445,26 +441,10 @@ mod tests {
         assert_eq!(few, [expected]);
     }
 
-    /// The plan's trials run for ten seconds, and this one ran for two.
-    #[test]
-    fn a_run_time_that_has_more_accesses_follows_from_that_of_the_trial() {
-        let few = said_of(|trial| {
-            trial.jobs[0].read.as_mut().unwrap().ios = [400, 40][trial.slot.arm];
-            trial.runtime_s = Some(2.0);
-        });
-        let expected = Caveat::FewAccesses {
-            load: 0,
-            arm: 1,
-            accesses: 40,
-            runtime_s: Some(5.0),
-        };
-        assert_eq!(few, [expected]);
-    }
-
     #[test]
     fn a_load_with_an_end_of_its_own_is_told_no_run_time() {
         let mut plan = fixture::plan(2);
-        plan.loads[0].spec = Spec::Desktop(desktop::DesktopSettings::default());
+        plan.loads[0].spec = Spec::DesktopStart(desktop::DesktopSettings::default());
         let mut record = fixture::record(&plan);
         let slot = Slot {
             load: 0,

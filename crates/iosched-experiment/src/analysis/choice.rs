@@ -35,9 +35,6 @@ impl SideEffect {
 /// The smallest relative standard deviation of a difference that is believed, as in the race.
 pub const RESOLUTION: f64 = 0.001;
 
-/// Frames in time, %, below which there are none to speak of: a round without any has a ratio, too.
-const FEWEST_FRAMES: f64 = 0.1;
-
 /// The arm to use, where the race allows to name one ([`Contest::choice`]); what breaks a tie is
 /// [`costs`].
 pub(super) fn choose(
@@ -109,8 +106,7 @@ pub(super) fn held_against(contest: &Contest, choice: usize, baseline: usize) ->
 }
 
 /// What the choice changes besides the objective by more than the margin: what is sure, and what would
-/// be a drawback if it is what it looks like. Few rounds must not hide a price. A video that stutters is one
-/// that another arm may have saved: in frames the choice is held against the best of the others, too.
+/// be a drawback if it is what it looks like. Few rounds must not hide a price.
 pub(super) fn side_effects(
     plan: &Plan,
     record: &Record,
@@ -118,17 +114,9 @@ pub(super) fn side_effects(
     than: usize,
 ) -> Vec<SideEffect> {
     let watched = [Objective::Throughput, Objective::P99, Objective::Cpu];
-    let mut asked: Vec<(usize, Objective)> = undecisive(plan, &watched).collect();
-    let of_frames = undecisive(plan, &[Objective::Frames]);
-    let of_frames: Vec<_> = of_frames
-        .filter(|&(load, _)| has_frames(record, load))
-        .collect();
     // Which arms are asked about was chosen by the same data: all of them might have been.
-    let arms = plan.arms.len();
-    let pairs = arms * (arms - 1) / 2;
-    let questions = plan.loads.len() * watched.len() * (arms - 1) + of_frames.len() * pairs;
-    asked.extend(of_frames);
-    let held = |load: usize, objective: Objective, than: usize| {
+    let questions = plan.loads.len() * watched.len() * (plan.arms.len() - 1);
+    let effects = undecisive(plan, &watched).filter_map(|(load, objective)| {
         let log_ratio = log_ratio(plan, record, load, objective, (choice, than), questions)?;
         let effect = SideEffect {
             load,
@@ -140,25 +128,8 @@ pub(super) fn side_effects(
         let is_off = log_ratio.estimate.abs() > plan.rules.margin.ln();
         let looks_worse = is_off && !effect.is_good() && !plan.loads[load].is_control;
         (effect.is_proven || looks_worse).then_some(effect)
-    };
-    let beside_the_best = |load: usize| {
-        let all = (0..plan.arms.len()).filter(|&other| other != choice);
-        let ratio = |other: usize| {
-            let logs = log_ratios(record, load, Objective::Frames, choice, other);
-            (!logs.is_empty()).then(|| (other, logs.iter().sum::<f64>() / logs.len() as f64))
-        };
-        let (best, _) = all.filter_map(ratio).min_by(|a, b| a.1.total_cmp(&b.1))?;
-        let effect = held(load, Objective::Frames, best).filter(|_| best != than)?;
-        (!effect.is_good()).then_some(effect)
-    };
-    let effects = asked.into_iter().flat_map(|(load, objective)| {
-        let beside_the_best = match objective {
-            Objective::Frames => beside_the_best(load),
-            _ => None,
-        };
-        [held(load, objective, than), beside_the_best]
     });
-    effects.flatten().collect()
+    effects.collect()
 }
 
 /// What the choice over several loads is surely worse in, of what decides one of them: by the interval of that load's own contest.
@@ -183,12 +154,6 @@ pub(super) fn losses<'a>(
         let is_told = several && !planned.is_control && effect.is_proven && !effect.is_good();
         is_told.then_some(effect)
     })
-}
-
-/// True if a load plays a video.
-fn has_frames(record: &Record, load: usize) -> bool {
-    let mut trials = record.trials().filter(|trial| trial.slot.load == load);
-    trials.any(|trial| Objective::Frames.of(&trial.metrics).is_some())
 }
 
 /// Each load with those of these metrics that do not decide it.
@@ -231,13 +196,8 @@ pub(super) fn log_ratios(
 ) -> Vec<f64> {
     let rounds = record.trials().map(|trial| trial.slot.round + 1).max();
     let table = schedule::table(record, load, rounds.unwrap_or(0), objective);
-    let least = match objective {
-        Objective::Frames => FEWEST_FRAMES,
-        _ => f64::MIN,
-    };
-    let value = |of: Option<f64>| of.map(|value| value.max(least));
     let logs = table
         .iter()
-        .filter_map(|row| Some((value(row[a])? / value(row[b])?).ln()));
+        .filter_map(|row| Some((row[a]? / row[b]?).ln()));
     logs.filter(|log| log.is_finite()).collect()
 }

@@ -23,13 +23,10 @@ use self::caveat::caveats;
 use self::choice::{choose, held_against, losses, side_effects};
 use self::control::Turns;
 use self::summary::summarise;
-use crate::length::LengthStudy;
-pub use crate::length::TrialLength;
 use crate::objective::Objective;
 use crate::plan::{Plan, Target};
 use crate::record::{Record, StopReason};
 use crate::schedule;
-use crate::trial::Slot;
 
 /// What a run came to, in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -83,8 +80,7 @@ pub struct Analysis {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_running: bool,
     /// How the choice compares with the baseline in what does not decide, where that is surely
-    /// different, or looks worse: the price of the choice, or what comes with it for free. In frames that a video
-    /// loses, also with the best of the others, where that is better.
+    /// different, or looks worse: the price of the choice, or what comes with it for free.
     pub side_effects: Vec<SideEffect>,
     /// Settings of the queue that are not the same under all arms, because a switch of scheduler
     /// changes them too.
@@ -119,12 +115,6 @@ pub struct LoadAnalysis {
     pub arms: Vec<ArmSummary>,
     /// What looks odd in its trials; none of them was left out because of it.
     pub remarks: Vec<Remark>,
-    /// How long its trials ran, from which round on, where that was chosen as the run went on.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub runtimes: Vec<RunTimeFrom>,
-    /// How long its trials should be, as far as they say it themselves.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub trial_length: Option<TrialLength>,
     /// What it says of the measurement, if it is there to show no difference.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control: Option<Control>,
@@ -146,8 +136,7 @@ impl Analysis {
         let mut loads: Vec<LoadAnalysis> = loads
             .into_iter()
             .enumerate()
-            .map(|(load, contest)| (load, contest, study(plan, record, load)))
-            .map(|(load, contest, study)| LoadAnalysis {
+            .map(|(load, contest)| LoadAnalysis {
                 name: plan.loads[load].name.clone(),
                 objective: plan.loads[load].objective,
                 arms: (0..plan.arms.len())
@@ -159,8 +148,6 @@ impl Analysis {
                     rounds,
                     plan.loads[load].objective,
                 )),
-                runtimes: runtimes(plan, record, load, rounds, study.as_ref()),
-                trial_length: trial_length(plan, record, rounds, study.as_ref()),
                 control: None,
                 turns_left_out: 0,
                 contest,
@@ -213,72 +200,6 @@ impl Analysis {
     pub fn decisive(&self) -> &Contest {
         self.overall.as_ref().unwrap_or(&self.loads[0].contest)
     }
-}
-
-/// How long trials ran from a round on.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct RunTimeFrom {
-    /// Counted from 1.
-    pub round: u32,
-    /// s.
-    pub runtime_s: f64,
-    /// They would have been longer if the budget of time had been.
-    pub is_cut: bool,
-}
-
-/// Each change of a load's run time in the rounds that count, if that was chosen as the run went on.
-fn runtimes(
-    plan: &Plan,
-    record: &Record,
-    load: usize,
-    rounds: u32,
-    study: Option<&LengthStudy>,
-) -> Vec<RunTimeFrom> {
-    let study = study.filter(|_| plan.rules.time_budget_s.is_some());
-    let is_cut = |round: u32| round > 0 && study.is_some_and(|study| study.is_cut_in(plan, round));
-    let mut changes: Vec<RunTimeFrom> = Vec::new();
-    let mut judged = None;
-    let counts = |slot: &Slot| slot.load == load && slot.round < rounds;
-    for trial in record.trials().filter(|trial| counts(&trial.slot)) {
-        let Some(runtime_s) = trial.runtime_s else {
-            continue;
-        };
-        let is_as_before = |last: &RunTimeFrom| last.runtime_s.total_cmp(&runtime_s).is_eq();
-        if !changes.last().is_some_and(is_as_before) {
-            changes.push(RunTimeFrom {
-                round: trial.slot.round + 1,
-                runtime_s,
-                is_cut: false,
-            });
-        }
-        if judged != Some(trial.slot.round)
-            && let Some(last) = changes.last_mut()
-        {
-            judged = Some(trial.slot.round);
-            last.is_cut |= is_cut(trial.slot.round);
-        }
-    }
-    changes
-}
-
-/// What its trials say of their length; of a control, nothing.
-fn trial_length(
-    plan: &Plan,
-    record: &Record,
-    rounds: u32,
-    study: Option<&LengthStudy>,
-) -> Option<TrialLength> {
-    let arms = 0..plan.arms.len();
-    let measured: Vec<usize> = arms.filter(|&arm| record.arm_left(arm).is_none()).collect();
-    study?.judge(plan, rounds, &measured)
-}
-
-/// All that its trials say of their length; of a control, nothing.
-fn study(plan: &Plan, record: &Record, load: usize) -> Option<LengthStudy> {
-    let mut study = LengthStudy::new(plan, load).filter(|_| !plan.loads[load].is_control)?;
-    let trials = record.trials().filter(|trial| trial.slot.load == load);
-    trials.for_each(|trial| study.add(plan, trial));
-    Some(study)
 }
 
 /// The settings beside the tunables that differ between arms, by the first trial of each.
@@ -345,7 +266,6 @@ fn harness_share(record: &Record) -> f64 {
 mod tests {
     use super::*;
     use crate::fixture::{plan, record, trial};
-    use crate::metrics::FRAMES_IN_TIME;
     use crate::plan::{PlannedLoad, Rules};
     use crate::record::Entry;
     use crate::schedule::{Next, next};
@@ -497,44 +417,6 @@ mod tests {
         assert!(effect.is_proven && !effect.is_good(), "{effect:?}");
         // Where it only stays, nothing is given up for it.
         assert_eq!(so_fast(1.0, [0.3, 0.31, 0.29]).side_effects, []);
-    }
-
-    /// The second of three arms is twice as fast as the others; frames in time under each, %.
-    fn with_a_video(frames: [f64; 3]) -> Analysis {
-        let plan = plan(3);
-        let mut record = record(&plan);
-        while let Next::Trial(slot) = next(&plan, &record) {
-            let noise = [0.0, 0.01, 0.004][slot.round as usize % 3];
-            let factor = [1.0, 2.0, 0.9][slot.arm];
-            let mut entry = trial(slot, 1e6 * factor * (1.0 + noise));
-            let Entry::Trial(measured) = &mut entry else {
-                unreachable!("a trial was made")
-            };
-            let in_time = frames[slot.arm] * (1.0 - noise);
-            let numbers = &mut measured.metrics.numbers;
-            numbers.insert(FRAMES_IN_TIME.to_owned(), in_time);
-            record.entries.push(entry);
-        }
-        Analysis::of(&record)
-    }
-
-    #[test]
-    fn frames_that_the_choice_loses_are_its_price_beside_the_baseline_and_the_best() {
-        let told = |frames: [f64; 3]| {
-            let analysis = with_a_video(frames);
-            assert_eq!(analysis.choice, Some(1));
-            let effects = analysis.side_effects.iter();
-            let of_frames = effects.filter(|effect| effect.objective == Objective::Frames);
-            let told =
-                of_frames.map(|effect| (effect.than, (effect.ratio.estimate * 100.0).round()));
-            told.collect::<Vec<_>>()
-        };
-        assert_eq!(told([90.0, 81.0, 100.0]), [(0, 90.0), (2, 81.0)]);
-        assert_eq!(told([100.0, 81.0, 90.0]), [(0, 81.0)]);
-        assert_eq!(told([81.0, 81.0, 90.0]), [(2, 90.0)]);
-        assert_eq!(told([100.0, 99.5, 100.0]), []);
-        assert_eq!(told([50.0, 0.0, 50.0]), [(0, 0.0)]);
-        assert_eq!(told([50.0, 100.0, 50.0]), [], "not proven by few rounds");
     }
 
     #[test]

@@ -8,14 +8,14 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::Problem;
 use iosched_machine::process::{self, ChildError, Finished, Scope};
 use regex_lite::Regex;
 use serde::{Deserialize, Serialize};
 
 use super::fio_job::JobTarget;
-use super::words::{self, WordsError};
-use super::{Load, LoadError, Outcome, Turn, Workplace, files};
+use super::words;
+use super::{Load, LoadError, Outcome, TrialInfo, Workplace, files};
 use crate::objective::Objective;
 
 /// A program that hangs is killed after this time, where the user does not say (`--timeout`).
@@ -66,124 +66,6 @@ pub enum Metric {
     Json(String),
 }
 
-/// Why a command cannot be a load.
-#[derive(Debug, thiserror::Error)]
-pub enum CommandSpecError {
-    #[error("cannot read the command {line:?}: {cause}")]
-    Line {
-        /// The argument as the user wrote it.
-        line: String,
-        cause: WordsError,
-    },
-    #[error("--metric {pattern:?} is no regular expression: {cause}")]
-    Regex {
-        /// The argument as the user wrote it.
-        pattern: String,
-        /// The first line of what is wrong with it.
-        cause: String,
-    },
-}
-
-impl Failure for CommandSpecError {
-    fn hint(&self) -> Option<String> {
-        Some(match self {
-            CommandSpecError::Line { .. } => {
-                "write it as for a shell, or let one run it: --load 'command: sh: a | b'".into()
-            }
-            CommandSpecError::Regex { .. } => {
-                r"write --metric 'tps = ([0-9.]+)', --metric /a/b (JSON), or --metric time".into()
-            }
-        })
-    }
-
-    fn exit_code(&self) -> u8 {
-        exit::USAGE
-    }
-}
-
-/// Why a command gave no number.
-#[derive(Debug, thiserror::Error)]
-pub enum CommandError {
-    /// It is not there, hung, or we were interrupted.
-    #[error(transparent)]
-    Child(#[from] ChildError),
-    #[error("{what} {line:?} failed with {status}: {message}")]
-    Failed {
-        /// Which of the command lines: `the command`, `--prepare`, `--setup`.
-        what: &'static str,
-        line: String,
-        status: String,
-        /// The last lines it wrote.
-        message: String,
-        /// True if it never worked, so that it will not the next time.
-        never_worked: bool,
-    },
-    #[error("the command printed no number for --metric {metric:?}; it printed: {printed}")]
-    NoNumber {
-        /// The argument as the user wrote it.
-        metric: String,
-        /// The last lines of it.
-        printed: String,
-    },
-    #[error("cannot make {}", path.display())]
-    Scratch {
-        path: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
-}
-
-impl CommandError {
-    /// True if another trial would fail the same way.
-    pub(crate) fn ends_the_run(&self) -> bool {
-        match self {
-            CommandError::Failed { never_worked, .. } => *never_worked,
-            CommandError::Child(ChildError::TimedOut { .. }) => false,
-            _ => true,
-        }
-    }
-}
-
-impl Failure for CommandError {
-    fn hint(&self) -> Option<String> {
-        Some(match self {
-            CommandError::Child(ChildError::Start { source, .. })
-                if source.kind() == std::io::ErrorKind::PermissionDenied =>
-            {
-                "its user must be allowed to run it and to enter the target directory".into()
-            }
-            CommandError::Child(ChildError::Missing { program }) => {
-                format!("is {program} on PATH? What a shell is to run begins with `sh:`")
-            }
-            CommandError::Child(ChildError::TooMuchOutput { .. }) => {
-                "send what nobody reads to /dev/null: sh:… > /dev/null".into()
-            }
-            CommandError::Child(_) => return None,
-            CommandError::Failed { .. } => {
-                "run it by hand in the target directory, as the same user".into()
-            }
-            CommandError::NoNumber { metric, .. } => match Metric::parse(metric) {
-                Metric::Json(pointer) => format!(
-                    "its whole standard output must be JSON, with a number at {pointer}: for example \
-                     /jobs/0/read/iops of fio --output-format=json"
-                ),
-                Metric::Time | Metric::Regex(_) => {
-                    "the last match counts: its first group must be a number such as 12.5".into()
-                }
-            },
-            CommandError::Scratch { .. } => "its user must be allowed to write there".into(),
-        })
-    }
-
-    fn exit_code(&self) -> u8 {
-        match self {
-            CommandError::Child(ChildError::Missing { .. }) => exit::MISSING,
-            CommandError::Child(ChildError::Stopped) => exit::INTERRUPTED,
-            _ => exit::LOAD_FAILED,
-        }
-    }
-}
-
 impl CommandSettings {
     /// A name for the load: the program's.
     pub(crate) fn name(&self) -> String {
@@ -228,20 +110,44 @@ impl Metric {
 const SHELL: &str = "sh:";
 
 /// A line as it will be run.
-fn words_of(line: &str) -> Result<Vec<String>, CommandSpecError> {
+fn words_of(line: &str) -> Result<Vec<String>, Problem> {
     if let Some(script) = line.trim_start().strip_prefix(SHELL) {
         return Ok(["/bin/sh", "-c", script.trim()].map(str::to_owned).into());
     }
-    words::split(line).map_err(|cause| CommandSpecError::Line {
-        line: line.into(),
-        cause,
+    words::split(line).map_err(|cause| {
+        Problem::usage(format!("cannot read the command {line:?}: {cause}"))
+            .hint("write it as for a shell, or let one run it: --load 'command: sh: a | b'")
     })
 }
 
 /// Checks that a line can be begun, as far as that can be known before.
-fn check_line(line: &str) -> Result<(), CommandError> {
+fn check_line(line: &str) -> Result<(), LoadError> {
     let words = words_of(line).expect("checked when the load was made");
-    Ok(process::check_installed(&words[0])?)
+    process::check_installed(&words[0]).map_err(child_error)
+}
+
+/// A command that cannot be started now cannot be started later.
+fn child_error(error: ChildError) -> LoadError {
+    let hint = match &error {
+        ChildError::Stopped | ChildError::TimedOut { .. } => return error.into(),
+        ChildError::Missing { program } => Some(format!(
+            "is {program} on PATH? What a shell is to run begins with `sh:`"
+        )),
+        ChildError::Start { source, .. }
+            if source.kind() == std::io::ErrorKind::PermissionDenied =>
+        {
+            Some("its user must be allowed to run it and to enter the target directory".into())
+        }
+        ChildError::TooMuchOutput { .. } => {
+            Some("send what nobody reads to /dev/null: sh:… > /dev/null".into())
+        }
+        ChildError::Start { .. } => None,
+    };
+    let error = LoadError::from(error).ending_the_run();
+    match hint {
+        Some(hint) => error.with_hint(hint),
+        None => error,
+    }
 }
 
 /// A program as a load.
@@ -254,7 +160,7 @@ pub(crate) struct CommandLoad {
 
 impl CommandLoad {
     /// Checks the command lines and the regular expression.
-    pub(crate) fn new(settings: &CommandSettings) -> Result<CommandLoad, CommandSpecError> {
+    pub(crate) fn new(settings: &CommandSettings) -> Result<CommandLoad, Problem> {
         let CommandSettings {
             line,
             setup,
@@ -282,20 +188,29 @@ impl CommandLoad {
         line: &str,
         at: &Workplace<'_>,
         scope: &Scope,
-        turn: Option<&Turn<'_>>,
+        trial: Option<&TrialInfo>,
         tick: &mut dyn FnMut(Duration),
-    ) -> Result<Finished, CommandError> {
+    ) -> Result<Finished, LoadError> {
         let words = words_of(line).expect("checked when the load was made");
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]);
-        tell(&mut command, at, turn);
+        tell(&mut command, at, trial);
         let limit = at.trial_limit.unwrap_or(LONGEST);
-        let finished = scope.run(command, limit, at.stop, tick)?;
-        went_well(finished, what, line, !self.has_worked)
+        let finished = scope
+            .run(command, limit, at.stop, tick)
+            .map_err(child_error)?;
+        went_well(finished, &format!("{what} {line:?}")).map_err(|error| {
+            let hint = "run it by hand in the target directory, as the same user";
+            match error.with_hint(hint) {
+                // It will not the next time.
+                error if !self.has_worked => error.ending_the_run(),
+                error => error,
+            }
+        })
     }
 
     /// The number in a program's output.
-    fn number(&self, finished: &Finished) -> Result<f64, CommandError> {
+    fn number(&self, finished: &Finished) -> Result<f64, LoadError> {
         let found = match &self.settings.metric {
             Metric::Time => Some(finished.elapsed.as_secs_f64()),
             Metric::Json(pointer) => json_number(&finished.stdout, pointer),
@@ -304,17 +219,32 @@ impl CommandLoad {
                     .or_else(|| last_match(pattern, &finished.stderr))
             }),
         };
-        found.ok_or_else(|| CommandError::NoNumber {
-            metric: self.settings.metric.text().into(),
-            printed: process::last_lines(&finished.stdout, SHOWN_LINES),
+        found.ok_or_else(|| {
+            let (metric, printed) = (self.settings.metric.text(), &finished.stdout);
+            let printed = process::last_lines(printed, SHOWN_LINES);
+            let hint = match &self.settings.metric {
+                Metric::Json(pointer) => format!(
+                    "its whole standard output must be JSON, with a number at {pointer}: for example \
+                     /jobs/0/read/iops of fio --output-format=json"
+                ),
+                Metric::Time | Metric::Regex(_) => {
+                    "the last match counts: its first group must be a number such as 12.5".into()
+                }
+            };
+            LoadError::run(format!(
+                "the command printed no number for --metric {metric:?}; it printed: {printed}"
+            ))
+            .with_hint(hint)
         })
     }
 }
 
-fn compile(pattern: &str) -> Result<Regex, CommandSpecError> {
-    Regex::new(pattern).map_err(|error| CommandSpecError::Regex {
-        pattern: pattern.into(),
-        cause: error.to_string(),
+fn compile(pattern: &str) -> Result<Regex, Problem> {
+    Regex::new(pattern).map_err(|cause| {
+        Problem::usage(format!(
+            "--metric {pattern:?} is no regular expression: {cause}"
+        ))
+        .hint(r"write --metric 'tps = ([0-9.]+)', --metric /a/b (JSON), or --metric time")
     })
 }
 
@@ -333,12 +263,7 @@ pub(crate) fn json_number(text: &str, pointer: &str) -> Option<f64> {
 }
 
 /// What has ended, if it says that it went well; else an error with what it said last.
-pub(super) fn went_well(
-    finished: Finished,
-    what: &'static str,
-    line: &str,
-    never_worked: bool,
-) -> Result<Finished, CommandError> {
+pub(super) fn went_well(finished: Finished, what: &str) -> Result<Finished, LoadError> {
     if finished.status.success() {
         return Ok(finished);
     }
@@ -346,17 +271,15 @@ pub(super) fn went_well(
         "" => &finished.stdout,
         _ => &finished.stderr,
     };
-    Err(CommandError::Failed {
-        what,
-        line: line.into(),
-        status: process::describe(finished.status),
-        message: process::last_lines(said, SHOWN_LINES),
-        never_worked,
-    })
+    let status = process::describe(finished.status);
+    let message = process::last_lines(said, SHOWN_LINES);
+    Err(LoadError::trial(format!(
+        "{what} failed with {status}: {message}"
+    )))
 }
 
 /// Where the program runs, and what it is told.
-fn tell(command: &mut Command, at: &Workplace<'_>, turn: Option<&Turn<'_>>) {
+fn tell(command: &mut Command, at: &Workplace<'_>, trial: Option<&TrialInfo>) {
     match at.place {
         JobTarget::Path(path) => {
             command.current_dir("/").env(TARGET, path);
@@ -368,12 +291,12 @@ fn tell(command: &mut Command, at: &Workplace<'_>, turn: Option<&Turn<'_>>) {
             command.env(SCRATCH, scratch(at).unwrap_or_default());
         }
     }
-    if let Some(turn) = turn {
+    if let Some(trial) = trial {
         command
-            .env(ARM, turn.label)
-            .env(SCHEDULER, &turn.arm.scheduler)
-            .env(ROUND, (turn.round + 1).to_string())
-            .env(SEED, turn.settings.seed.to_string());
+            .env(ARM, &trial.label)
+            .env(SCHEDULER, &trial.arm.scheduler)
+            .env(ROUND, (trial.round + 1).to_string())
+            .env(SEED, trial.settings.seed.to_string());
     }
 }
 
@@ -415,8 +338,10 @@ impl Load for CommandLoad {
 
     fn prepare(&mut self, at: &Workplace<'_>, say: &mut dyn FnMut(&str)) -> Result<(), LoadError> {
         if let Some(path) = scratch(at) {
-            files::make_directory(&path, at.user())
-                .map_err(|source| CommandError::Scratch { path, source })?;
+            files::make_directory(&path, at.user()).map_err(|error| {
+                LoadError::run(format!("cannot make {}: {error}", path.display()))
+                    .with_hint("its user must be allowed to write there")
+            })?;
         }
         if let Some(line) = self.settings.setup.clone() {
             say(&format!("running --setup {line:?}"));
@@ -426,10 +351,10 @@ impl Load for CommandLoad {
         Ok(())
     }
 
-    fn reset(&mut self, at: &Workplace<'_>, turn: &Turn<'_>) -> Result<(), LoadError> {
+    fn reset(&mut self, at: &Workplace<'_>, trial: &TrialInfo) -> Result<(), LoadError> {
         if let Some(line) = &self.settings.prepare {
             let scope = at.scope.lasting();
-            self.run_line("--prepare", line, at, &scope, Some(turn), &mut |_| {})?;
+            self.run_line("--prepare", line, at, &scope, Some(trial), &mut |_| {})?;
         }
         Ok(())
     }
@@ -437,11 +362,11 @@ impl Load for CommandLoad {
     fn run(
         &mut self,
         at: &Workplace<'_>,
-        turn: &Turn<'_>,
+        trial: &TrialInfo,
         tick: &mut dyn FnMut(Duration),
     ) -> Result<Outcome, LoadError> {
         let line = &self.settings.line;
-        let finished = self.run_line("the command", line, at, at.scope, Some(turn), tick)?;
+        let finished = self.run_line("the command", line, at, at.scope, Some(trial), tick)?;
         let number = self.number(&finished)?;
         self.has_worked = true;
         Ok(Outcome {
@@ -469,7 +394,7 @@ mod tests {
         number_in(stdout, metric).unwrap().to_string()
     }
 
-    fn number_in(stdout: &str, metric: &str) -> Result<f64, CommandError> {
+    fn number_in(stdout: &str, metric: &str) -> Result<f64, LoadError> {
         let load = CommandLoad::new(&settings("true", metric)).unwrap();
         load.number(&Finished {
             status: std::process::ExitStatus::default(),
@@ -499,7 +424,7 @@ mod tests {
     #[test]
     fn what_was_printed_instead_of_a_number_is_shown() {
         let error = number_in("one\ntwo\n", "tps = ([0-9.]+)").unwrap_err();
-        assert!(error.ends_the_run());
+        assert!(matches!(error, LoadError::Run(_)));
         assert_eq!(
             error.to_string(),
             "the command printed no number for --metric \"tps = ([0-9.]+)\"; it printed: one; two"

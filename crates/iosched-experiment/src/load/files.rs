@@ -2,7 +2,7 @@
 //! theirs a name may lead anywhere.
 
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder};
+use std::fs::DirBuilder;
 use std::io::{self, Read as _};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
@@ -80,13 +80,6 @@ pub(super) fn is_empty(directory: &Path, user: Option<&User>) -> io::Result<bool
     as_user(user, || Directory::open(directory)?.is_empty())
 }
 
-/// The length of a file.
-pub(super) fn length(directory: &Path, name: &str, user: Option<&User>) -> io::Result<u64> {
-    as_user(user, || {
-        Ok(fs::symlink_metadata(directory.join(name))?.len())
-    })
-}
-
 /// Removes the files in a directory.
 pub(super) fn remove_files(directory: &Path, user: Option<&User>) -> io::Result<()> {
     as_user(user, || {
@@ -113,7 +106,7 @@ pub(super) fn read_files(directory: &Path, user: Option<&User>, stop: &Stop) -> 
 
 #[cfg(test)]
 mod tests {
-    use std::fs::Permissions;
+    use std::fs::{self, Permissions};
     use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 
     use super::*;

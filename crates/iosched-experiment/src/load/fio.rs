@@ -18,11 +18,12 @@ use std::io;
 use std::process::Command;
 use std::time::Duration;
 
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::{Problem, exit};
 use iosched_machine::process::{self, ChildError, Finished, Scope, Stop};
 use iosched_machine::visible;
 use serde::Deserialize;
 
+use super::LoadError;
 use super::fio_job::CountedWindow;
 use crate::metrics::{Flow, JobResult};
 
@@ -32,69 +33,25 @@ const ALLOWANCE: Duration = Duration::from_secs(30);
 /// What may take long takes at the most this long: a large slow disk, written twice.
 pub(super) const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Why fio gave no result.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
-pub enum FioError {
-    /// fio is not there, hung, or we were interrupted.
-    #[error(transparent)]
-    Child(#[from] ChildError),
-    /// Its results lack what we read.
-    #[error("fio is too old: {found}, and 2.16 is the oldest that is understood")]
-    TooOld { found: String },
-    /// Some distributions have its engines in packages of their own.
-    #[error("this fio has no engine {engine}")]
-    NoEngine { engine: String },
-    #[error("fio failed with {status}: {message}")]
-    Failed {
-        status: String,
-        /// The last lines it wrote.
-        message: String,
-    },
-    /// Of the streams beside which something was to be timed.
-    #[error("of {streams} streams {begun} had begun after {} s", limit.as_secs())]
-    NotBegun {
-        begun: usize,
-        streams: usize,
-        limit: Duration,
-    },
-    /// fio's output is not what we know.
-    #[error("cannot read fio's result: {cause}")]
-    Unreadable { cause: String },
-    #[error("cannot use the files of the load")]
-    Files(#[source] io::Error),
+/// fio did not run to its end.
+fn child_error(error: ChildError) -> LoadError {
+    let is_missing = matches!(error, ChildError::Missing { .. });
+    let error = LoadError::from(error);
+    if !is_missing {
+        return error;
+    }
+    error.with_hint(
+        "install it: apt install fio (Debian, Ubuntu), dnf install fio (Fedora, RHEL), zypper \
+         install fio (openSUSE), pacman -S fio (Arch), apk add fio (Alpine)",
+    )
 }
 
-impl Failure for FioError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            FioError::TooOld { .. } => Some(
-                "install a newer one in its place (`fio --version` says which one is found first): of the distribution's \
-                 later releases or backports, or built from its source, https://github.com/axboe/fio"
-                    .into(),
-            ),
-            FioError::NoEngine { engine } => Some(format!(
-                "install it: dnf install fio-engine-{engine} (Fedora, RHEL 9 and later); elsewhere an fio that was built with \
-                 it (`fio --enghelp` lists what there is)"
-            )),
-            FioError::Child(ChildError::Missing { .. }) => Some(
-                "install it: apt install fio (Debian, Ubuntu), dnf install fio (Fedora, RHEL), zypper \
-                 install fio (openSUSE), pacman -S fio (Arch), apk add fio (Alpine)"
-                    .into(),
-            ),
-            _ => None,
-        }
-    }
-
-    fn exit_code(&self) -> u8 {
-        match self {
-            FioError::Child(ChildError::Missing { .. })
-            | FioError::TooOld { .. }
-            | FioError::NoEngine { .. } => exit::MISSING,
-            FioError::Child(ChildError::Stopped) => exit::INTERRUPTED,
-            _ => exit::LOAD_FAILED,
-        }
-    }
+fn no_engine(engine: &str) -> LoadError {
+    let problem = Problem::new(exit::MISSING, format!("this fio has no engine {engine}"));
+    LoadError::Run(problem.hint(format!(
+        "install it: dnf install fio-engine-{engine} (Fedora, RHEL 9 and later); elsewhere an fio that was built with \
+         it (`fio --enghelp` lists what there is)"
+    )))
 }
 
 /// The oldest version of fio whose results are read: its JSON+ has bins.
@@ -104,15 +61,19 @@ const OLDEST: (u32, u32) = (2, 16);
 ///
 /// # Errors
 /// It is not there, or older than 2.16.
-pub fn version() -> Result<String, FioError> {
+pub fn version() -> Result<String, LoadError> {
     let mut command = Command::new("fio");
     command.arg("--version");
-    let finished = process::run(command, Duration::from_secs(30), &Stop::new(), &mut |_| {})?;
-    let found = finished.stdout.trim().to_owned();
-    match numbers(&found) {
-        Some(numbers) if numbers < OLDEST => Err(FioError::TooOld { found }),
-        _ => Ok(found),
+    let finished = process::run(command, Duration::from_secs(30), &Stop::new(), &mut |_| {});
+    let found = finished.map_err(child_error)?.stdout.trim().to_owned();
+    if numbers(&found).is_none_or(|numbers| numbers >= OLDEST) {
+        return Ok(found);
     }
+    let message = format!("fio is too old: {found}, and 2.16 is the oldest that is understood");
+    Err(LoadError::Run(Problem::new(exit::MISSING, message).hint(
+        "install a newer one in its place (`fio --version` says which one is found first): of the distribution's \
+         later releases or backports, or built from its source, https://github.com/axboe/fio",
+    )))
 }
 
 /// The numbers in `fio-3.33`, or `fio-3.33-7-g0a1b`; nothing of what is no version.
@@ -158,7 +119,7 @@ pub(crate) fn run(
     job_file: &str,
     running: &Running<'_>,
     tick: &mut dyn FnMut(Duration),
-) -> Result<Vec<JobResult>, FioError> {
+) -> Result<Vec<JobResult>, LoadError> {
     Ok(run_timed(job_file, running, tick)?.jobs)
 }
 
@@ -167,7 +128,7 @@ pub(crate) fn run_timed(
     job_file: &str,
     running: &Running<'_>,
     tick: &mut dyn FnMut(Duration),
-) -> Result<Measurement, FioError> {
+) -> Result<Measurement, LoadError> {
     let mut finished = start(job_file, running, tick)?;
     if !finished.status.success() {
         let unknown = unknown_options(&finished.stderr);
@@ -177,12 +138,11 @@ pub(crate) fn run_timed(
     }
     if !finished.status.success() {
         if let Some(engine) = lacking_engine(&finished) {
-            return Err(FioError::NoEngine { engine });
+            return Err(no_engine(&engine));
         }
-        return Err(FioError::Failed {
-            status: process::describe(finished.status),
-            message: last_lines(&finished.stderr, &finished.stdout),
-        });
+        let status = process::describe(finished.status);
+        let message = last_lines(&finished.stderr, &finished.stdout);
+        return Err(failed(&status, &message));
     }
     read_result(&finished.stdout, running.counted.as_ref())
 }
@@ -191,7 +151,7 @@ fn start(
     job_file: &str,
     running: &Running<'_>,
     tick: &mut dyn FnMut(Duration),
-) -> Result<Finished, FioError> {
+) -> Result<Finished, LoadError> {
     let mut command = Command::new("fio");
     command
         .arg("--output-format=json+")
@@ -209,7 +169,12 @@ fn start(
     command.arg("-"); // the job file comes on standard input
     let limit = running.limit.unwrap_or(running.duration * 2 + ALLOWANCE);
     let scope = running.scope;
-    Ok(scope.run_with_input(command, job_file, limit, running.stop, tick)?)
+    let ran = scope.run_with_input(command, job_file, limit, running.stop, tick);
+    ran.map_err(child_error)
+}
+
+fn failed(status: &str, message: &str) -> LoadError {
+    LoadError::trial(format!("fio failed with {status}: {message}"))
 }
 
 /// Options that we set for what newer versions do, and that mean nothing to those that lack them.
@@ -249,7 +214,7 @@ pub(crate) fn run_long(
     job_file: &str,
     scope: &Scope,
     stop: &Stop,
-) -> Result<Vec<JobResult>, FioError> {
+) -> Result<Vec<JobResult>, LoadError> {
     let running = Running {
         duration: Duration::ZERO,
         read_only: false,
@@ -364,10 +329,10 @@ impl FioFlow {
 pub(crate) fn read_result(
     stdout: &str,
     window: Option<&CountedWindow>,
-) -> Result<Measurement, FioError> {
+) -> Result<Measurement, LoadError> {
     let accounts = read_accounts(stdout)?;
     let Some((last, before)) = accounts.split_last() else {
-        return Err(unreadable("there is no JSON in it".into()));
+        return Err(unreadable("there is no JSON in it"));
     };
     let longest = last.jobs.iter().map(FioJob::runtime).max();
     let longest = Duration::from_millis(longest.unwrap_or(0));
@@ -388,15 +353,15 @@ pub(crate) fn read_result(
 }
 
 /// One account after another, as fio prints them if it is to say how far it is.
-fn read_accounts(stdout: &str) -> Result<Vec<FioOutput>, FioError> {
+fn read_accounts(stdout: &str) -> Result<Vec<FioOutput>, LoadError> {
     let mut accounts = Vec::new();
     let mut rest = stdout;
     while let Some(start) = start_of_json(rest) {
         let mut read = serde_json::Deserializer::from_str(&rest[start..]).into_iter::<FioOutput>();
         let Some(account) = read.next() else { break };
-        let account = account.map_err(|error| unreadable(error.to_string()))?;
+        let account = account.map_err(|error| unreadable(error))?;
         if account.jobs.is_empty() {
-            return Err(unreadable("it names no job".into()));
+            return Err(unreadable("it names no job"));
         }
         accounts.push(account);
         rest = &rest[start + read.byte_offset()..];
@@ -465,17 +430,18 @@ fn flow_until(until: Option<Flow>, whole: Option<&Flow>) -> Option<Option<Flow>>
     }))
 }
 
-fn unreadable(cause: String) -> FioError {
-    FioError::Unreadable { cause }
+fn unreadable(cause: impl std::fmt::Display) -> LoadError {
+    LoadError::trial(format!("cannot read fio's result: {cause}"))
 }
 
-fn job_result(job: &FioJob) -> Result<JobResult, FioError> {
+fn job_result(job: &FioJob) -> Result<JobResult, LoadError> {
     if job.error != 0 {
         let raw = i32::try_from(job.error).unwrap_or(5);
-        return Err(FioError::Failed {
-            status: format!("error {raw} in job {}", job.jobname),
-            message: io::Error::from_raw_os_error(raw).to_string(),
-        });
+        let status = format!("error {raw} in job {}", job.jobname);
+        return Err(failed(
+            &status,
+            &io::Error::from_raw_os_error(raw).to_string(),
+        ));
     }
     Ok(JobResult {
         name: job.jobname.clone(),
@@ -486,13 +452,13 @@ fn job_result(job: &FioJob) -> Result<JobResult, FioError> {
     })
 }
 
-fn flow(flow: &FioFlow) -> Result<Option<Flow>, FioError> {
+fn flow(flow: &FioFlow) -> Result<Option<Flow>, LoadError> {
     if flow.total_ios == 0 {
         return Ok(None);
     }
-    let latencies = flow.latencies().ok_or_else(|| FioError::Unreadable {
-        cause: "it has no latencies (lat_ns, or lat of fio 2.x)".into(),
-    })?;
+    let latencies = flow
+        .latencies()
+        .ok_or_else(|| unreadable("it has no latencies (lat_ns, or lat of fio 2.x)"))?;
     let unit = latencies.unit;
     let in_ns = |bin: &str| Ok(bin.parse::<u64>()?.saturating_mul(unit.into()));
     let mut bins = latencies
@@ -500,9 +466,7 @@ fn flow(flow: &FioFlow) -> Result<Option<Flow>, FioError> {
         .iter()
         .map(|(bin, &count)| Ok((in_ns(bin)?, count)))
         .collect::<Result<Vec<(u64, u64)>, std::num::ParseIntError>>()
-        .map_err(|_| FioError::Unreadable {
-            cause: "a latency bin is not a number".into(),
-        })?;
+        .map_err(|_| unreadable("a latency bin is not a number"))?;
     bins.sort_unstable();
     #[expect(
         clippy::cast_possible_truncation,
@@ -677,9 +641,7 @@ mod tests {
 
     #[test]
     fn output_without_json_is_unreadable() {
-        assert!(matches!(
-            read_result("fio: nothing", None),
-            Err(FioError::Unreadable { .. })
-        ));
+        let error = read_result("fio: nothing", None).unwrap_err().to_string();
+        assert!(error.contains("there is no JSON"), "{error}");
     }
 }

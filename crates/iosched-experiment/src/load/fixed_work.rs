@@ -6,11 +6,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use iosched_machine::failure::Problem;
 use serde::{Deserialize, Serialize};
 
 use super::fio::{self, Running};
-use super::fio_job::{JobFile, JobFileError, JobTarget, TrialSettings};
-use super::{Kept, Load, LoadError, Outcome, Turn, Workplace, files};
+use super::fio_job::{JobFile, JobTarget, TrialSettings};
+use super::{Kept, Load, LoadError, Outcome, TrialInfo, Workplace, files};
 use crate::objective::Objective;
 
 /// A load that hangs is killed after this time, where the user does not say (`--timeout`).
@@ -51,7 +52,7 @@ pub(super) struct FixedWork {
 
 impl FixedWork {
     /// Checks the job file.
-    pub(super) fn new(name: &str, settings: &FixedWorkSettings) -> Result<FixedWork, JobFileError> {
+    pub(super) fn new(name: &str, settings: &FixedWorkSettings) -> Result<FixedWork, Problem> {
         Ok(FixedWork {
             name: name.into(),
             settings: settings.clone(),
@@ -111,11 +112,11 @@ impl Load for FixedWork {
 
     fn prepare(&mut self, at: &Workplace<'_>, say: &mut dyn FnMut(&str)) -> Result<(), LoadError> {
         let directory = self.directory(at);
-        files::make_directory(&directory, at.user()).map_err(fio::FioError::Files)?;
+        files::make_directory(&directory, at.user()).map_err(LoadError::files)?;
         if self.settings.files == Files::New {
             return Ok(());
         }
-        if files::is_empty(&directory, at.user()).map_err(fio::FioError::Files)? {
+        if files::is_empty(&directory, at.user()).map_err(LoadError::files)? {
             say(&format!("writing test files for {}", self.name));
         }
         let settings = TrialSettings {
@@ -129,18 +130,17 @@ impl Load for FixedWork {
         Ok(())
     }
 
-    fn reset(&mut self, at: &Workplace<'_>, _turn: &Turn<'_>) -> Result<(), LoadError> {
+    fn reset(&mut self, at: &Workplace<'_>, _trial: &TrialInfo) -> Result<(), LoadError> {
         if self.settings.files == Files::New {
-            files::remove_files(&self.directory(at), at.user()).map_err(fio::FioError::Files)?;
+            files::remove_files(&self.directory(at), at.user()).map_err(LoadError::files)?;
         }
         Ok(())
     }
 
     /// Reads everything once, so that it is in memory.
-    fn start(&mut self, at: &Workplace<'_>, _turn: &Turn<'_>) -> Result<(), LoadError> {
+    fn start(&mut self, at: &Workplace<'_>, _trial: &TrialInfo) -> Result<(), LoadError> {
         if self.settings.files == Files::Cached {
-            files::read_files(&self.directory(at), at.user(), at.stop)
-                .map_err(fio::FioError::Files)?;
+            files::read_files(&self.directory(at), at.user(), at.stop).map_err(LoadError::files)?;
         }
         Ok(())
     }
@@ -148,7 +148,7 @@ impl Load for FixedWork {
     fn run(
         &mut self,
         at: &Workplace<'_>,
-        turn: &Turn<'_>,
+        trial: &TrialInfo,
         tick: &mut dyn FnMut(Duration),
     ) -> Result<Outcome, LoadError> {
         let running = Running {
@@ -159,7 +159,7 @@ impl Load for FixedWork {
             scope: at.scope,
             stop: at.stop,
         };
-        let result = fio::run_timed(&self.compose(turn.settings, at), &running, tick)?;
+        let result = fio::run_timed(&self.compose(&trial.settings, at), &running, tick)?;
         Ok(Outcome {
             jobs: result.jobs,
             elapsed_s: Some(result.longest.as_secs_f64()),

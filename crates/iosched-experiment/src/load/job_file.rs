@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use iosched_machine::failure::Problem;
+
 use super::fio::{self, Running};
-use super::fio_job::{JobFile, JobFileError, JobTarget, TrialSettings};
-use super::{Kept, Load, LoadError, Outcome, Turn, Workplace};
+use super::fio_job::{JobFile, JobTarget, TrialSettings};
+use super::{Kept, Load, LoadError, Outcome, TrialInfo, Workplace};
 use crate::objective::Objective;
 
 /// Run time of a trial where neither the user nor the job file says.
@@ -19,7 +21,7 @@ pub(super) struct FioLoad {
 
 impl FioLoad {
     /// Reads and checks the job file. `name` is what errors call it.
-    pub(super) fn new(name: &str, text: &str) -> Result<FioLoad, JobFileError> {
+    pub(super) fn new(name: &str, text: &str) -> Result<FioLoad, Problem> {
         Ok(FioLoad {
             name: name.into(),
             file: JobFile::parse(name, text)?,
@@ -93,18 +95,18 @@ impl Load for FioLoad {
     fn run(
         &mut self,
         at: &Workplace<'_>,
-        turn: &Turn<'_>,
+        trial: &TrialInfo,
         tick: &mut dyn FnMut(Duration),
     ) -> Result<Outcome, LoadError> {
         let running = Running {
-            duration: self.file.duration(turn.settings),
+            duration: self.file.duration(&trial.settings),
             read_only: !self.file.writes(),
             limit: at.trial_limit,
-            counted: self.file.counted_window(turn.settings),
+            counted: self.file.counted_window(&trial.settings),
             scope: at.scope,
             stop: at.stop,
         };
-        let measured = fio::run_timed(&self.file.compose(turn.settings), &running, tick)?;
+        let measured = fio::run_timed(&self.file.compose(&trial.settings), &running, tick)?;
         Ok(Outcome {
             jobs: measured.jobs,
             counted: measured.counted,

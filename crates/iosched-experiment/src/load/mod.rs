@@ -8,23 +8,21 @@
 //! - `job_file`: a fio job file, one of the [`builtin`] ones or the user's own; `fio_job` reads
 //!   and checks it, [`fio`] runs it
 //! - `command`: any program, its time or a number that it prints; `words` cuts its command line
-//! - [`simulated`]: the same job files, run by the simulator over a disk model; `scenario`: loads that start
-//!   programs or work on files, for the simulator
+//! - [`simulated`]: the same job files, run by the simulator over a disk model
 //! - [`pgbench`]: PostgreSQL with a database of our own
 //! - `fixed_work`: a job file with an end, judged by its time; [`families`] makes those of the
 //!   sweep, the document server and the database server
-//! - `responsiveness`: how long a program takes to start beside readers and writers
-//! - `desktop`: starts, a video, a package, a browser and small reads beside a copy
-//! - `build`: many small files read and written by several processes
-//! - `iozone`: the sweep's tests by the program that it was made with
+//! - `desktop`: the start of a program, and small reads, beside a copy or streams; for the simulator, too
+//! - [`retired`]: loads that are no more, whose records are still read
 //! - `settings`: what stands after a load's name
 //! - `files`: what we do to a load's files, with the rights of its user
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use iosched_machine::failure::{Failure, NotUndone};
+use iosched_machine::failure::{Failure, NotUndone, Problem, exit, in_a_sentence};
 use iosched_machine::foreign;
 use iosched_machine::process::{ChildError, Scope, Stop, User};
 use iosched_switch::Arm;
@@ -34,7 +32,6 @@ use crate::measure::Measured;
 use crate::metrics::{JobResult, Metrics};
 use crate::objective::Objective;
 
-pub(crate) mod build;
 pub mod builtin;
 pub(crate) mod command;
 pub(crate) mod desktop;
@@ -42,25 +39,20 @@ pub mod families;
 pub mod fio;
 pub(crate) mod fio_job;
 mod fixed_work;
-pub(crate) mod iozone;
 mod job_file;
 pub mod pgbench;
-pub(crate) mod responsiveness;
-pub(crate) mod scenario;
+pub mod retired;
 pub(crate) mod settings;
 pub mod simulated;
 pub(crate) mod words;
 
 pub(crate) mod files;
 
-use command::{CommandError, CommandSpecError};
-use fio::FioError;
-use fio_job::{JobFile, JobFileError, JobTarget, TrialSettings};
-use iozone::IozoneError;
-use pgbench::{OwnDatabases, PgbenchError, PgbenchSpecError};
-use scenario::{ScenarioError, SimulatedScenario};
-use settings::SettingError;
-use simulated::{SimulatedDisk, SimulatedLoad, SimulationError};
+use desktop::simulated::SimulatedDesktop;
+use fio_job::{JobTarget, TrialSettings};
+use pgbench::OwnDatabases;
+use retired::{RetiredLoad, RetiredScenario};
+use simulated::{SimulatedDisk, SimulatedLoad};
 
 /// What plan and record know of a load.
 ///
@@ -80,50 +72,34 @@ pub enum Spec {
         /// What it runs on.
         disk: Box<SimulatedDisk>,
     },
-    /// A load that starts programs or works on files, for the simulator.
-    SimulatedScenario {
-        /// The scenario that the simulator runs.
-        scenario: scenario::Scenario,
+    /// The start of a program beside a copy or streams, for the simulator.
+    SimulatedDesktop {
+        /// What is started how often, and beside what.
+        desktop: desktop::DesktopSettings,
         /// What it runs on.
+        disk: Box<SimulatedDisk>,
+    },
+    /// A load that is no more, for the simulator.
+    SimulatedScenario {
+        /// Which it was.
+        scenario: RetiredScenario,
+        /// What it ran on.
         disk: Box<SimulatedDisk>,
     },
     /// pgbench.
     Pgbench(pgbench::PgbenchSettings),
     /// A fio job file with an end.
     FixedWork(fixed_work::FixedWorkSettings),
-    /// A test of the sweep.
-    Iozone(iozone::IozoneSettings),
-    /// A program that is started beside streams.
-    Responsiveness(responsiveness::ResponsivenessSettings),
-    /// A desktop beside a copy.
-    Desktop(desktop::DesktopSettings),
-    /// Many small files that become others.
-    Build(build::BuildSettings),
-}
-
-/// Why a load cannot be made of what the user wrote.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
-pub enum SpecError {
-    #[error(transparent)]
-    JobFile(#[from] JobFileError),
-    #[error(transparent)]
-    Command(#[from] CommandSpecError),
-    /// It cannot be simulated.
-    #[error(transparent)]
-    Simulation(#[from] SimulationError),
-    /// A load that starts programs or works on files cannot be simulated.
-    #[error(transparent)]
-    Scenario(#[from] ScenarioError),
-    #[error(transparent)]
-    Pgbench(#[from] PgbenchSpecError),
-    /// A setting of a family.
-    #[error(transparent)]
-    Setting(#[from] SettingError),
-}
-
-impl Failure for SpecError {
-    iosched_machine::passes_on!(SpecError: JobFile, Command, Simulation, Scenario, Pgbench, Setting);
+    /// The start of a program beside a copy or streams.
+    DesktopStart(desktop::DesktopSettings),
+    /// No more: a program that was started beside streams.
+    Responsiveness(retired::ResponsivenessSettings),
+    /// No more: programs that were started beside a copy, a video, a package, a browser and small reads.
+    Desktop(retired::DesktopSettings),
+    /// No more: many small files that became others.
+    Build(retired::BuildSettings),
+    /// No more: a test of the sweep by iozone.
+    Iozone(retired::IozoneSettings),
 }
 
 impl Spec {
@@ -137,34 +113,57 @@ impl Spec {
         matches!(self, Spec::JobFile(_) | Spec::Simulated { .. })
     }
 
-    /// An option of its job file by which its jobs do not all run at the same time, so that what a trial takes besides one of
-    /// them is no overhead.
-    pub(crate) fn times_of_its_own(&self) -> Option<&'static str> {
-        let (Spec::JobFile(text) | Spec::Simulated { job_file: text, .. }) = self else {
-            return None;
-        };
-        JobFile::parse("", text).ok()?.times_of_its_own()
-    }
-
     /// The load itself. `name` is what errors call it.
-    pub(crate) fn open(&self, name: &str) -> Result<Box<dyn Load>, SpecError> {
+    pub(crate) fn open(&self, name: &str) -> Result<Box<dyn Load>, Problem> {
         match self {
             Spec::JobFile(text) => Ok(Box::new(job_file::FioLoad::new(name, text)?)),
             Spec::Command(settings) => Ok(Box::new(command::CommandLoad::new(settings)?)),
             Spec::Simulated { job_file, disk } => {
                 Ok(Box::new(SimulatedLoad::new(name, job_file, disk)?))
             }
-            Spec::SimulatedScenario { scenario, disk } => {
-                Ok(Box::new(SimulatedScenario::new(scenario, disk)?))
+            Spec::SimulatedDesktop { desktop, disk } => {
+                Ok(Box::new(SimulatedDesktop::new(desktop, disk)?))
             }
             Spec::Pgbench(settings) => Ok(Box::new(pgbench::PgbenchLoad::new(settings)?)),
             Spec::FixedWork(settings) => Ok(Box::new(fixed_work::FixedWork::new(name, settings)?)),
-            Spec::Iozone(settings) => Ok(Box::new(iozone::IozoneLoad::new(settings))),
-            Spec::Responsiveness(settings) => {
-                Ok(Box::new(responsiveness::Responsiveness::new(settings)?))
+            Spec::DesktopStart(settings) => Ok(Box::new(desktop::Desktop::new(settings))),
+            Spec::SimulatedScenario { .. }
+            | Spec::Responsiveness(_)
+            | Spec::Desktop(_)
+            | Spec::Build(_)
+            | Spec::Iozone(_) => Ok(Box::new(RetiredLoad)),
+        }
+    }
+
+    /// True of a load that is no more: its records can be reported, its runs cannot go on.
+    pub(crate) fn is_retired(&self) -> bool {
+        matches!(
+            self,
+            Spec::SimulatedScenario { .. }
+                | Spec::Responsiveness(_)
+                | Spec::Desktop(_)
+                | Spec::Build(_)
+                | Spec::Iozone(_)
+        )
+    }
+
+    /// False of what the user wrote, whatever it is called.
+    pub fn is_ours(&self) -> bool {
+        match self {
+            Spec::JobFile(text) | Spec::Simulated { job_file: text, .. } => {
+                builtin::BUILT_IN.iter().any(|load| load.text == text)
+                    || families::has_job_file(text)
             }
-            Spec::Desktop(settings) => Ok(Box::new(desktop::Desktop::new(settings))),
-            Spec::Build(settings) => Ok(Box::new(build::Build::new(settings))),
+            Spec::Command(_) => false,
+            Spec::Pgbench(settings) => settings.is_ours(),
+            Spec::Responsiveness(settings) => settings.command.is_none(),
+            Spec::SimulatedDesktop { .. }
+            | Spec::SimulatedScenario { .. }
+            | Spec::FixedWork(_)
+            | Spec::DesktopStart(_)
+            | Spec::Desktop(_)
+            | Spec::Build(_)
+            | Spec::Iozone(_) => true,
         }
     }
 }
@@ -212,16 +211,16 @@ impl Workplace<'_> {
 }
 
 /// Which trial it is.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Turn<'a> {
+#[derive(Debug, Clone)]
+pub(crate) struct TrialInfo {
     /// The scheduler with its tunables.
-    pub arm: &'a Arm,
+    pub arm: Arm,
     /// What the arm is called.
-    pub label: &'a str,
+    pub label: String,
     /// Counted from 0.
     pub round: u32,
     /// Where its I/O goes, run time and seed.
-    pub settings: &'a TrialSettings,
+    pub settings: TrialSettings,
 }
 
 /// What a load gave in one trial.
@@ -251,7 +250,11 @@ impl Outcome {
     pub(crate) fn check(&self, metrics: &Metrics) -> Result<(), LoadError> {
         foreign::check_kept(&self.jobs)
             .and_then(|()| foreign::check_kept(metrics))
-            .map_err(|cause| LoadError::Impossible { cause })
+            .map_err(|cause| {
+                LoadError::trial(format!(
+                    "it printed what cannot have been measured: {cause}"
+                ))
+            })
     }
 }
 
@@ -308,8 +311,7 @@ impl OutsideResource {
 
 /// What a trial runs.
 ///
-/// Of the actions only `run` must be there. An error in one of them makes the trial void, unless
-/// `LoadError::ends_the_run`.
+/// Of the actions only `run` must be there.
 pub(crate) trait Load {
     /// True if it writes to a raw device, or to the file that is the target, or may, as far as is known.
     fn writes(&self) -> bool {
@@ -389,12 +391,12 @@ pub(crate) trait Load {
     }
 
     /// Before each trial, under whatever scheduler was active: the data as they were at first.
-    fn reset(&mut self, _at: &Workplace<'_>, _turn: &Turn<'_>) -> Result<(), LoadError> {
+    fn reset(&mut self, _at: &Workplace<'_>, _trial: &TrialInfo) -> Result<(), LoadError> {
         Ok(())
     }
 
     /// After the arm was set and the page cache emptied, before anything is counted.
-    fn start(&mut self, _at: &Workplace<'_>, _turn: &Turn<'_>) -> Result<(), LoadError> {
+    fn start(&mut self, _at: &Workplace<'_>, _trial: &TrialInfo) -> Result<(), LoadError> {
         Ok(())
     }
 
@@ -402,7 +404,7 @@ pub(crate) trait Load {
     fn run(
         &mut self,
         at: &Workplace<'_>,
-        turn: &Turn<'_>,
+        trial: &TrialInfo,
         tick: &mut dyn FnMut(Duration),
     ) -> Result<Outcome, LoadError>;
 
@@ -411,87 +413,88 @@ pub(crate) trait Load {
     fn clean_up(&mut self) {}
 }
 
-/// [`Load::lacks`] of a load that is timed as a whole; the words say so of its accesses, and why it has no workers.
-fn lacks_if_untimed(
-    objective: Objective,
-    untimed: &'static str,
-    no_workers: &'static str,
-) -> Option<&'static str> {
-    match objective {
-        Objective::Time | Objective::Throughput | Objective::Iops | Objective::Cpu => None,
-        Objective::Tps => Some("it makes no transactions"),
-        Objective::NumberHigher | Objective::NumberLower => Some("it prints no number"),
-        Objective::Fairness => Some(no_workers),
-        _ => Some(untimed),
-    }
-}
-
 /// Why a load gave no result.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum LoadError {
+    /// The user wants us to stop, or the time is over.
+    #[error("interrupted")]
+    Stopped,
+    /// The trial does not count; another one may.
     #[error(transparent)]
-    Fio(#[from] FioError),
+    Trial(Problem),
+    /// Another trial would fail the same way.
     #[error(transparent)]
-    Command(#[from] CommandError),
-    #[error(transparent)]
-    Simulation(#[from] SimulationError),
-    /// A load that starts programs or works on files, in the simulator.
-    #[error(transparent)]
-    Scenario(#[from] ScenarioError),
-    /// pgbench, or its server.
-    #[error(transparent)]
-    Pgbench(#[from] PgbenchError),
-    #[error(transparent)]
-    Iozone(#[from] IozoneError),
-    /// Numbers that no disk and no clock has: a program printed them all the same.
-    #[error("it printed what cannot have been measured: {cause}")]
-    Impossible { cause: String },
+    Run(Problem),
 }
 
 impl LoadError {
+    /// A trial that does not count.
+    pub(crate) fn trial(message: impl Into<String>) -> LoadError {
+        LoadError::Trial(Problem::new(exit::LOAD_FAILED, message))
+    }
+
+    /// What would fail again.
+    pub(crate) fn run(message: impl Into<String>) -> LoadError {
+        LoadError::Run(Problem::new(exit::LOAD_FAILED, message))
+    }
+
+    /// The files of a load cannot be used.
+    pub(crate) fn files(error: io::Error) -> LoadError {
+        LoadError::trial(format!("cannot use the files of the load: {error}"))
+    }
+
+    /// The same with another hint.
+    pub(crate) fn with_hint(self, hint: impl Into<String>) -> LoadError {
+        match self {
+            LoadError::Stopped => self,
+            LoadError::Trial(problem) => LoadError::Trial(problem.hint(hint)),
+            LoadError::Run(problem) => LoadError::Run(problem.hint(hint)),
+        }
+    }
+
+    /// The same, ending the run.
+    pub(crate) fn ending_the_run(self) -> LoadError {
+        match self {
+            LoadError::Trial(problem) => LoadError::Run(problem),
+            other => other,
+        }
+    }
+
     /// True if the user wants us to stop.
     pub(crate) fn is_stopped(&self) -> bool {
-        matches!(self.child(), Some(ChildError::Stopped))
-            || matches!(self.simulation(), Some(SimulationError::Stopped))
+        matches!(self, LoadError::Stopped)
     }
 
-    /// True if another trial would fail the same way.
-    pub(crate) fn ends_the_run(&self) -> bool {
+    fn problem(&self) -> Option<&Problem> {
         match self {
-            LoadError::Fio(FioError::Child(error)) => {
-                matches!(error, ChildError::Stopped | ChildError::Missing { .. })
+            LoadError::Stopped => None,
+            LoadError::Trial(problem) | LoadError::Run(problem) => Some(problem),
+        }
+    }
+}
+
+/// A program that is missing will be missing again.
+impl From<ChildError> for LoadError {
+    fn from(error: ChildError) -> LoadError {
+        match error {
+            ChildError::Stopped => LoadError::Stopped,
+            ChildError::Missing { .. } => {
+                LoadError::Run(Problem::new(exit::MISSING, error.to_string()))
             }
-            LoadError::Fio(FioError::NoEngine { .. }) => true,
-            LoadError::Fio(_) | LoadError::Impossible { .. } => false,
-            LoadError::Simulation(_) | LoadError::Scenario(_) => self.is_stopped(),
-            LoadError::Command(error) => error.ends_the_run(),
-            LoadError::Pgbench(error) => error.ends_the_run(),
-            LoadError::Iozone(error) => error.ends_the_run(),
-        }
-    }
-
-    fn simulation(&self) -> Option<&SimulationError> {
-        match self {
-            LoadError::Simulation(error)
-            | LoadError::Scenario(ScenarioError::Simulation(error)) => Some(error),
-            _ => None,
-        }
-    }
-
-    fn child(&self) -> Option<&ChildError> {
-        match self {
-            LoadError::Fio(FioError::Child(error))
-            | LoadError::Command(CommandError::Child(error))
-            | LoadError::Pgbench(PgbenchError::Child(error))
-            | LoadError::Iozone(IozoneError::Child(error)) => Some(error),
-            _ => None,
+            error => LoadError::trial(in_a_sentence(&error)),
         }
     }
 }
 
 impl Failure for LoadError {
-    iosched_machine::passes_on!(LoadError: Fio, Command, Simulation, Scenario, Pgbench, Iozone);
+    fn hint(&self) -> Option<String> {
+        self.problem()?.hint.clone()
+    }
+
+    fn exit_code(&self) -> u8 {
+        self.problem()
+            .map_or(exit::INTERRUPTED, |problem| problem.code)
+    }
 }
 
 #[cfg(test)]

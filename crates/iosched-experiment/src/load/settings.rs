@@ -4,56 +4,12 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use iosched_emulate::spec::parse_size;
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::Problem;
 use iosched_sim::quantity;
 use iosched_sim::units::{Bytes, Nanos};
 
 /// Nanoseconds.
 const SECOND: u64 = 1_000_000_000;
-
-/// Why a load's settings cannot be understood.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SettingError {
-    /// Not `name=value`.
-    #[error("{load}: {text:?} is not a setting")]
-    Syntax {
-        load: String,
-        /// The argument as the user wrote it.
-        text: String,
-        known: String,
-    },
-    #[error("{load} has no setting {setting:?}")]
-    Unknown {
-        load: String,
-        /// The argument as the user wrote it.
-        setting: String,
-        known: String,
-    },
-    #[error("{load}: {setting}={value} is not possible: {cause}")]
-    Value {
-        load: String,
-        setting: String,
-        /// The argument as the user wrote it.
-        value: String,
-        cause: String,
-    },
-}
-
-impl Failure for SettingError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            SettingError::Syntax { load, known, .. }
-            | SettingError::Unknown { load, known, .. } => Some(format!(
-                "write --load {load}:name=value,…; {load} has {known}"
-            )),
-            SettingError::Value { .. } => None,
-        }
-    }
-
-    fn exit_code(&self) -> u8 {
-        exit::USAGE
-    }
-}
 
 /// The settings of one load, each to be taken once.
 #[derive(Debug)]
@@ -68,21 +24,21 @@ impl<'a> GivenSettings<'a> {
         load: &'a str,
         text: &'a str,
         known: &[&str],
-    ) -> Result<GivenSettings<'a>, SettingError> {
+    ) -> Result<GivenSettings<'a>, Problem> {
         let mut values = BTreeMap::new();
+        let known_ones = || {
+            let known = known.join(", ");
+            format!("write --load {load}:name=value,…; {load} has {known}")
+        };
         for piece in text.split(',').filter(|piece| !piece.trim().is_empty()) {
-            let (name, value) = piece.split_once('=').ok_or_else(|| SettingError::Syntax {
-                load: load.into(),
-                text: piece.into(),
-                known: known.join(", "),
-            })?;
+            let Some((name, value)) = piece.split_once('=') else {
+                let message = format!("{load}: {piece:?} is not a setting");
+                return Err(Problem::usage(message).hint(known_ones()));
+            };
             let name = name.trim();
             if !known.contains(&name) {
-                return Err(SettingError::Unknown {
-                    load: load.into(),
-                    setting: name.into(),
-                    known: known.join(", "),
-                });
+                let message = format!("{load} has no setting {name:?}");
+                return Err(Problem::usage(message).hint(known_ones()));
             }
             values.insert(name, value.trim());
         }
@@ -100,7 +56,7 @@ impl<'a> GivenSettings<'a> {
         name: &str,
         range: std::ops::RangeInclusive<T>,
         default: T,
-    ) -> Result<T, SettingError>
+    ) -> Result<T, Problem>
     where
         T: FromStr + PartialOrd + std::fmt::Display,
     {
@@ -115,7 +71,7 @@ impl<'a> GivenSettings<'a> {
         name: &str,
         range: std::ops::RangeInclusive<u64>,
         default: u64,
-    ) -> Result<u64, SettingError> {
+    ) -> Result<u64, Problem> {
         let wanted = "a size such as 4k, 16m or 1g is wanted";
         self.within(name, &range, default, wanted, |text| {
             parse_size(text).ok().map(Bytes::as_u64)
@@ -128,7 +84,7 @@ impl<'a> GivenSettings<'a> {
         name: &str,
         range: std::ops::RangeInclusive<u64>,
         default: u64,
-    ) -> Result<u64, SettingError> {
+    ) -> Result<u64, Problem> {
         let (least, most) = (range.start(), range.end());
         let wanted = format!("{least} to {most} whole seconds are wanted, for example 90 or 2m");
         self.within(name, &range, default, &wanted, |text| {
@@ -146,7 +102,7 @@ impl<'a> GivenSettings<'a> {
         default: T,
         wanted: &str,
         read: impl FnOnce(&str) -> Option<T>,
-    ) -> Result<T, SettingError> {
+    ) -> Result<T, Problem> {
         let Some(text) = self.text(name) else {
             return Ok(default);
         };
@@ -154,19 +110,10 @@ impl<'a> GivenSettings<'a> {
         value.ok_or_else(|| self.refuse(name, text, wanted))
     }
 
-    /// True if the setting is given, and was not taken yet.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.values.contains_key(name)
-    }
-
     /// A value that was understood otherwise and refused.
-    pub(crate) fn refuse(&self, name: &str, value: &str, cause: impl Into<String>) -> SettingError {
-        SettingError::Value {
-            load: self.load.into(),
-            setting: name.into(),
-            value: value.into(),
-            cause: cause.into(),
-        }
+    pub(crate) fn refuse(&self, name: &str, value: &str, cause: impl std::fmt::Display) -> Problem {
+        let load = self.load;
+        Problem::usage(format!("{load}: {name}={value} is not possible: {cause}"))
     }
 }
 
@@ -204,7 +151,7 @@ mod tests {
     fn an_unknown_setting_is_refused_by_name() {
         let error = GivenSettings::parse("l", "x=1", &["a"]).unwrap_err();
         assert_eq!(error.to_string(), "l has no setting \"x\"");
-        assert!(error.hint().unwrap().contains("l has a"));
+        assert!(error.hint.unwrap().contains("l has a"));
         assert!(GivenSettings::parse("l", "a", &["a"]).is_err());
     }
 }

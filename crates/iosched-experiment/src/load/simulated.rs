@@ -1,4 +1,4 @@
-//! A load that the simulator runs over a disk model, without a device: a job file. Scenarios use the same disk.
+//! A load that the simulator runs over a disk model, without a device: a job file. `desktop` uses the same disk.
 //!
 //! Everything happens in virtual time: a trial of 10 s on a hard disk takes milliseconds, and what a
 //! trial gives depends on the arm, the round's seed and nothing else.
@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use iosched_facts::Problem;
 use iosched_facts::kernel::{BlockLayer, MOST_SCHEDULER_TAGS, USUAL_REQUESTS, usual_throttling};
-use iosched_machine::failure::{Failure, exit};
 use iosched_machine::process::Stop;
 use iosched_sim::disk::{DiskModel, Model, ModelError, ModelOptions};
 use iosched_sim::scheduler::{
@@ -22,8 +21,8 @@ use iosched_sim::workload::fio_job::{self as simulated_job, JobError};
 use iosched_switch::Arm;
 use serde::{Deserialize, Serialize};
 
-use super::fio_job::{JobFile, JobFileError, TrialSettings};
-use super::{Load, LoadError, Outcome, Turn, Workplace};
+use super::fio_job::{JobFile, TrialSettings};
+use super::{Load, LoadError, Outcome, TrialInfo, Workplace};
 use crate::course::Course;
 use crate::measure::Measured;
 use crate::metrics::{Flow, JobResult};
@@ -48,46 +47,6 @@ impl SimulatedDisk {
             ..ModelOptions::default()
         };
         self.model.build(&options)
-    }
-}
-
-/// Why something cannot be simulated.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
-pub enum SimulationError {
-    #[error(transparent)]
-    Disk(#[from] ModelError),
-    #[error(transparent)]
-    Scheduler(#[from] Problem),
-    #[error("load {load}: {cause}")]
-    Load { load: String, cause: JobError },
-    /// The job file itself.
-    #[error(transparent)]
-    JobFile(#[from] JobFileError),
-    #[error("the simulation did not end within {} s and was ended", limit.as_secs_f64())]
-    TimedOut { limit: Duration },
-    #[error("interrupted")]
-    Stopped,
-}
-
-impl Failure for SimulationError {
-    iosched_machine::passes_on!(SimulationError: JobFile, Scheduler);
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            SimulationError::Load {
-                cause: JobError::Unsupported { .. },
-                ..
-            } => Some(
-                "remove it if it does not matter; docs/simulation.md lists what is simulated"
-                    .to_owned(),
-            ),
-            _ => self.passes_on()?.hint(),
-        }
-    }
-
-    fn exit_code(&self) -> u8 {
-        self.passes_on().map_or(exit::USAGE, Failure::exit_code)
     }
 }
 
@@ -174,9 +133,8 @@ pub(crate) fn nr_requests(arm: &Arm, disk: &SimulatedDisk) -> Option<usize> {
 }
 
 /// Checks that an arm can be simulated on a disk.
-pub(crate) fn check_arm(arm: &Arm, disk: &SimulatedDisk) -> Result<(), SimulationError> {
-    SimulatedArm::new(arm, disk)?;
-    Ok(())
+pub(crate) fn check_arm(arm: &Arm, disk: &SimulatedDisk) -> Result<(), Problem> {
+    SimulatedArm::new(arm, disk).map(drop)
 }
 
 /// A job file that runs in virtual time over a disk model.
@@ -193,12 +151,14 @@ impl SimulatedLoad {
         name: &str,
         text: &str,
         disk: &SimulatedDisk,
-    ) -> Result<SimulatedLoad, SimulationError> {
+    ) -> Result<SimulatedLoad, Problem> {
         let file = JobFile::parse(name, text)?;
         let capacity = disk.model.capacity().to_sectors();
-        let jobs = simulated_job::parse(text, capacity).map_err(|cause| SimulationError::Load {
-            load: name.to_owned(),
-            cause,
+        let jobs = simulated_job::parse(text, capacity).map_err(|cause| {
+            let problem = Problem::usage(format!("load {name}: {cause}"));
+            problem.maybe_hint(matches!(cause, JobError::Unsupported { .. }).then_some(
+                "remove it if it does not matter; docs/simulation.md lists what is simulated",
+            ))
         })?;
         Ok(SimulatedLoad {
             file,
@@ -224,7 +184,7 @@ impl SimulatedLoad {
         arm: &Arm,
         settings: &TrialSettings,
         real_time: &mut RealTime<'_>,
-    ) -> Result<Simulated, SimulationError> {
+    ) -> Result<Simulated, LoadError> {
         let slice = settings.runtime.map(Course::slice_of);
         let jobs = self.jobs(settings);
         self.disk
@@ -259,10 +219,13 @@ impl<'a> RealTime<'a> {
     }
 
     /// Why it did not go on.
-    fn cause(&self) -> SimulationError {
+    fn cause(&self) -> LoadError {
         match self.limit {
-            Some(limit) if !self.stop.is_wanted() => SimulationError::TimedOut { limit },
-            _ => SimulationError::Stopped,
+            Some(limit) if !self.stop.is_wanted() => LoadError::trial(format!(
+                "the simulation did not end within {} s and was ended",
+                limit.as_secs_f64()
+            )),
+            _ => LoadError::Stopped,
         }
     }
 }
@@ -276,9 +239,10 @@ impl SimulatedDisk {
         until: Option<Nanos>,
         slice: Option<Duration>,
         real_time: &mut RealTime<'_>,
-    ) -> Result<Simulated, SimulationError> {
-        let disk = self.build(seed)?;
-        let arm = SimulatedArm::new(arm, self)?;
+    ) -> Result<Simulated, LoadError> {
+        let usage = |error: ModelError| LoadError::Run(Problem::usage(error.to_string()));
+        let disk = self.build(seed).map_err(usage)?;
+        let arm = SimulatedArm::new(arm, self).map_err(LoadError::Run)?;
         let requests = arm.requests();
         let block_layer = MultiQueueSettings {
             nr_requests: Some(arm.scheduler_tags()),
@@ -324,15 +288,15 @@ impl Load for SimulatedLoad {
     fn run(
         &mut self,
         at: &Workplace<'_>,
-        turn: &Turn<'_>,
+        trial: &TrialInfo,
         tick: &mut dyn FnMut(Duration),
     ) -> Result<Outcome, LoadError> {
         let real_time = &mut RealTime::of_trial(at, tick);
-        let simulated = self.simulate(turn.arm, turn.settings, real_time)?;
+        let simulated = self.simulate(&trial.arm, &trial.settings, real_time)?;
         Ok(Outcome {
             jobs: simulated.processes.iter().map(job_result).collect(),
             measured: Some(Measured {
-                course: course(&simulated, turn.settings.runtime),
+                course: course(&simulated, trial.settings.runtime),
                 ..measured(&simulated)
             }),
             ..Outcome::default()
@@ -456,8 +420,9 @@ pub(super) fn nanos(duration: Duration) -> Nanos {
 
 #[cfg(test)]
 mod tests {
+    use super::super::desktop::DesktopSettings;
+    use super::super::desktop::simulated::SimulatedDesktop;
     use super::super::fio_job::JobTarget;
-    use super::super::scenario::{Scenario, SimulatedScenario};
     use super::*;
     use iosched_machine::process::Scope;
     use iosched_sim::scheduler::KernelVersion;
@@ -505,11 +470,11 @@ mod tests {
             trial_limit,
             stop: &stop,
         };
-        let turn = Turn {
-            arm: &Arm::plain("noop"),
-            label: "noop",
+        let turn = TrialInfo {
+            arm: Arm::plain("noop"),
+            label: "noop".into(),
             round: 0,
-            settings: &settings,
+            settings: settings.clone(),
         };
         let mut ticked = 0;
         let outcome = load.run(&at, &turn, &mut |_| {
@@ -530,24 +495,23 @@ mod tests {
             let model = Model::named(model).unwrap();
             let mut load = SimulatedLoad::new("reads", job, &SimulatedDisk { model }).unwrap();
             let error = ended(&mut load, 5, None).unwrap_err();
-            assert!(error.is_stopped() && error.ends_the_run(), "{error}");
+            assert!(error.is_stopped(), "{error}");
             assert!(ended(&mut load, 1_000_000, None).is_ok());
         }
     }
 
     #[test]
-    fn a_scenario_ends_when_somebody_stops_it() {
-        let scenario = Scenario::parse("responsiveness").unwrap().unwrap();
-        let mut load = SimulatedScenario::new(&scenario, &disk()).unwrap();
+    fn a_simulated_desktop_ends_when_somebody_stops_it() {
+        let mut load = SimulatedDesktop::new(&DesktopSettings::default(), &disk()).unwrap();
         let error = ended(&mut load, 5, None).unwrap_err();
-        assert!(error.is_stopped() && error.ends_the_run(), "{error}");
+        assert!(error.is_stopped(), "{error}");
     }
 
     #[test]
     fn a_trial_that_takes_longer_than_its_limit_is_void_and_others_are_tried() {
         let mut load = SimulatedLoad::new("mixed", MIXED, &disk()).unwrap();
         let error = ended(&mut load, 1_000_000, Some(Duration::ZERO)).unwrap_err();
-        assert!(!error.is_stopped() && !error.ends_the_run(), "{error}");
+        assert!(matches!(error, LoadError::Trial(_)), "{error}");
         let words = "the simulation did not end within 0 s and was ended";
         assert_eq!(error.to_string(), words);
     }

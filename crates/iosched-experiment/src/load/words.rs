@@ -2,7 +2,7 @@
 
 /// Why a command line cannot be cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum WordsError {
+pub(crate) enum WordsError {
     /// A quotation mark that is not closed.
     #[error("a {0} is not closed")]
     Open(char),

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use iosched_machine::command_line::Remedy;
+use iosched_machine::failure::Problem;
 use iosched_stats::race;
 
 use super::{Plan, PlanError};
@@ -53,11 +55,20 @@ fn fit_into_budget(plan: &mut Plan) -> Result<(), PlanError> {
         u32::try_from(race::Rules::default().min_rounds).unwrap_or(u32::MAX),
     );
     match time_of(plan, fewest) {
-        Some(needed) if needed > room => Err(PlanError::BudgetTooShort {
-            rounds: fewest,
-            budget,
-            needed: needed.div_f64(share),
-        }),
+        Some(needed) if needed > room => {
+            let (budget, needed) = (
+                budget.as_secs_f64(),
+                needed.div_f64(share).as_secs_f64().ceil(),
+            );
+            let problem = Problem::usage(format!(
+                "the budget of {budget} s is too short: {fewest} rounds take {needed} s"
+            ))
+            .hint(format!(
+                "give more time (--budget {needed}s), shorter trials (--runtime), fewer loads or fewer --arms"
+            ));
+            let remedy = Remedy::With(format!("--budget={needed}s"));
+            Err(PlanError::with(problem, remedy))
+        }
         _ => Ok(()),
     }
 }
@@ -68,17 +79,12 @@ struct Free {
     default: Duration,
 }
 
-/// Run time in the first round, where the job file has one of its own and another one is to be chosen.
-const FIRST_RUNTIME: Duration = Duration::from_secs(10);
-
-/// Gives loads without a run time that of their own. One that is to be chosen as the run goes on takes the place of the job file's, as
-/// one that is said does.
+/// Gives loads without a run time that of their own.
 fn take_defaults(plan: &mut Plan) -> Vec<Free> {
     let mut free = Vec::new();
     for (index, load) in plan.loads.iter_mut().enumerate() {
-        let to_be_chosen = load.is_runtime_auto.then_some(FIRST_RUNTIME);
         if load.runtime_s.is_none()
-            && let Some(default) = load.open().default_runtime().or(to_be_chosen)
+            && let Some(default) = load.open().default_runtime()
         {
             load.runtime_s = Some(default.as_secs_f64());
             free.push(Free {
@@ -155,7 +161,6 @@ fn time_of(plan: &Plan, rounds: u32) -> Option<Duration> {
 mod tests {
     use super::*;
     use crate::fixture;
-    use crate::load::Spec;
 
     fn with_budget(seconds: f64, runtime_s: Option<f64>) -> Plan {
         let mut plan = fixture::plan(4);
@@ -191,21 +196,6 @@ mod tests {
             error.to_string(),
             "the budget of 129 s is too short: 3 rounds take 130 s"
         );
-    }
-
-    #[test]
-    fn a_job_file_s_own_run_time_is_made_shorter_where_another_is_to_be_chosen() {
-        let text = "[a]\nrw=randread\nruntime=20\n";
-        let chosen = |is_auto: bool, budget: f64| {
-            let mut plan = with_budget(budget, None);
-            plan.loads[0].spec = Spec::JobFile(text.into());
-            plan.loads[0].is_runtime_auto = is_auto;
-            choose_run_times(&mut plan).map(|()| plan.loads[0].runtime_s)
-        };
-        assert_eq!(chosen(true, 1000.0).unwrap(), Some(10.0));
-        assert_eq!(chosen(true, 40.0).unwrap(), Some(1.2));
-        assert_eq!(chosen(false, 1000.0).unwrap(), None);
-        assert!(chosen(false, 40.0).is_err(), "the file says 20 s");
     }
 
     #[test]

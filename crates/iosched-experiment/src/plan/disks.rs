@@ -1,6 +1,7 @@
 //! Which disks' schedulers matter for a target.
 
 use iosched_machine::device::{self, Device, Role, Target as Found};
+use iosched_machine::failure::{Problem, exit};
 use iosched_machine::host::Host;
 use iosched_switch::SwitchError;
 
@@ -29,9 +30,9 @@ pub(super) fn disks_to_switch(host: &Host, target: &Found) -> Result<Vec<String>
 
 /// `disks_to_switch` for one device.
 pub fn disks_below(host: &Host, device: &Device) -> Result<Vec<String>, PlanError> {
-    let layers = device::stack(host, device).map_err(|source| PlanError::Io {
-        thing: device.name.clone(),
-        source,
+    let layers = device::stack(host, device).map_err(|error| {
+        let message = format!("cannot read the state of {}: {error}", device.name);
+        Problem::new(exit::FAILURE, message)
     })?;
     let mut disks = Vec::new();
     let mut covered_below: Option<usize> = None;

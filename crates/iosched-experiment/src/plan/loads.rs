@@ -1,27 +1,31 @@
 //! The loads of a plan, from what the user wrote after `--load`.
 
 use std::path::Path;
-use std::time::Duration;
 
+use iosched_machine::command_line::{Remedy, quoted};
+use iosched_machine::failure::Problem;
 use iosched_machine::foreign;
 
-use super::below::Below;
 use super::wanted::CommandOptions;
 use super::{PlanError, PlanRequest, PlannedLoad, Steady};
-use crate::load::builtin;
+use crate::load::builtin::{self, BUILT_IN};
 use crate::load::command::{self, Metric};
+use crate::load::desktop::{self, DesktopSettings};
 use crate::load::families::{self, Member, Work};
-use crate::load::scenario::Scenario;
-use crate::load::{Load, Spec, SpecError, pgbench};
+use crate::load::{Load, Spec, pgbench};
 use crate::objective::Objective;
 
 /// All loads that are wanted, checked.
-pub(super) fn read(wanted: &PlanRequest, below: &Below) -> Result<Vec<PlannedLoad>, PlanError> {
+pub(super) fn read(wanted: &PlanRequest, ages: bool) -> Result<Vec<PlannedLoad>, PlanError> {
     let mut loads: Vec<PlannedLoad> = Vec::new();
     for text in &wanted.loads {
-        for load in read_text(wanted, below, text)? {
+        for load in read_text(wanted, ages, text)? {
             if loads.iter().any(|other| other.name == load.name) {
-                return Err(PlanError::LoadTwice { name: load.name });
+                let name = &load.name;
+                let twice = Problem::usage(format!("load {name:?} is given twice"));
+                let with_weight = quoted(&format!("{name}:2"));
+                let hint = format!("give each load once, with a weight: --load {with_weight}");
+                return Err(twice.hint(hint).into());
             }
             loads.push(load);
         }
@@ -33,8 +37,20 @@ pub(super) fn read(wanted: &PlanRequest, below: &Below) -> Result<Vec<PlannedLoa
         .iter()
         .any(|load| matches!(load.spec, Spec::Pgbench(_)));
     match wanted.command.first_given() {
-        Some(option) if !has_command => Err(PlanError::OnlyForCommands { option }),
-        _ if wanted.connection.is_some() && !has_pgbench => Err(PlanError::OnlyForPgbench),
+        Some(option) if !has_command => {
+            let message = format!("{option} is about a load that is a command, and there is none");
+            Err(Problem::usage(message)
+                .hint("name one: --load 'command: make -j2'")
+                .into())
+        }
+        _ if wanted.connection.is_some() && !has_pgbench => {
+            let problem = Problem::usage("--pg is about the load pgbench, and there is none");
+            let remedy = Remedy::With("--load=pgbench".into());
+            Err(PlanError::with(
+                problem.hint("name it: --load pgbench"),
+                remedy,
+            ))
+        }
         _ => Ok(loads),
     }
 }
@@ -43,27 +59,18 @@ pub(super) fn read(wanted: &PlanRequest, below: &Below) -> Result<Vec<PlannedLoa
 const CONTROL_WEIGHT: f64 = 1e-9;
 
 /// The loads that one text after `--load` stands for.
-fn read_text(
-    wanted: &PlanRequest,
-    below: &Below,
-    text: &str,
-) -> Result<Vec<PlannedLoad>, PlanError> {
-    let Some(members) = families::read(text, below.buffer.as_ref()) else {
-        return Ok(vec![read_one(wanted, below, text)?]);
+fn read_text(wanted: &PlanRequest, ages: bool, text: &str) -> Result<Vec<PlannedLoad>, PlanError> {
+    let Some(members) = families::read(text) else {
+        return Ok(vec![read_one(wanted, ages, text)?]);
     };
-    let members = members.map_err(SpecError::from)?;
-    members
+    members?
         .into_iter()
-        .map(|member| plan_member(wanted, below, member))
+        .map(|member| plan_member(wanted, ages, member))
         .collect()
 }
 
 /// A load of a family.
-fn plan_member(
-    wanted: &PlanRequest,
-    below: &Below,
-    member: Member,
-) -> Result<PlannedLoad, PlanError> {
+fn plan_member(wanted: &PlanRequest, ages: bool, member: Member) -> Result<PlannedLoad, PlanError> {
     let weight = if member.is_control {
         CONTROL_WEIGHT
     } else {
@@ -75,13 +82,11 @@ fn plan_member(
         spec: match member.work {
             Work::Timed(text) => spec_of(wanted, text.to_owned()),
             Work::Fixed(settings) => Spec::FixedWork(settings),
-            Work::Iozone(settings) => Spec::Iozone(settings),
         },
     };
-    let planned = plan_one(wanted, below, chosen, weight)?;
+    let planned = plan_one(wanted, ages, chosen, weight)?;
     Ok(PlannedLoad {
         test: member.test,
-        note: member.note,
         is_control: member.is_control,
         turns: member.turns,
         ..planned
@@ -96,17 +101,15 @@ struct Chosen {
 }
 
 /// `command: …`, or `NAME[:WEIGHT]` of a built-in load or a job file.
-fn read_one(wanted: &PlanRequest, below: &Below, text: &str) -> Result<PlannedLoad, PlanError> {
+fn read_one(wanted: &PlanRequest, ages: bool, text: &str) -> Result<PlannedLoad, PlanError> {
     if let Some(line) = text.strip_prefix("command:") {
-        return plan_one(wanted, below, command(line, &wanted.command)?, 1.0);
+        return plan_one(wanted, ages, command(line, &wanted.command)?, 1.0);
     }
     if let Some(settings) = after_name(text, "pgbench") {
-        return pgbench(wanted, below, settings);
+        return pgbench(wanted, ages, settings);
     }
-    let (without_weight, its_weight) = scenario_weight(text);
-    if let Some(scenario) = Scenario::parse(without_weight) {
-        let scenario = scenario.map_err(SpecError::from)?;
-        return plan_scenario(wanted, below, scenario, its_weight);
+    if let Some(settings) = after_name(text, desktop::NAME) {
+        return plan_desktop(wanted, ages, settings);
     }
     let (name, weight) = weight(text)?;
     let chosen = match builtin::find(name) {
@@ -117,40 +120,33 @@ fn read_one(wanted: &PlanRequest, below: &Below, text: &str) -> Result<PlannedLo
         },
         None => job_file(wanted, Path::new(name))?,
     };
-    plan_one(wanted, below, chosen, weight)
+    plan_one(wanted, ages, chosen, weight)
 }
 
-/// A load that is decided by how long something in it takes.
-fn plan_scenario(
+/// The start of a program, with its weight behind its settings.
+fn plan_desktop(
     wanted: &PlanRequest,
-    below: &Below,
-    scenario: Scenario,
-    weight: f64,
+    ages: bool,
+    settings: &str,
 ) -> Result<PlannedLoad, PlanError> {
+    let (settings, weight) = match settings.rsplit_once(':') {
+        Some((settings, weight)) => (settings, weight),
+        None if weight_of(settings).is_some() => ("", settings),
+        None => (settings, "1"),
+    };
+    let settings = DesktopSettings::parse(settings)?;
     let chosen = Chosen {
-        name: scenario.name().into(),
+        name: desktop::NAME.into(),
         objective: Objective::Time,
-        spec: match (&wanted.simulate, scenario) {
-            (Some(disk), scenario) => Spec::SimulatedScenario {
-                scenario,
+        spec: match &wanted.simulate {
+            Some(disk) => Spec::SimulatedDesktop {
+                desktop: settings,
                 disk: Box::new(disk.clone()),
             },
-            (None, Scenario::Responsiveness(settings)) => Spec::Responsiveness(settings),
-            (None, Scenario::Desktop(settings)) => Spec::Desktop(settings),
-            (None, Scenario::Build(settings)) => Spec::Build(settings),
+            None => Spec::DesktopStart(settings),
         },
     };
-    plan_one(wanted, below, chosen, weight)
-}
-
-/// Splits a weight off a load that has settings, where no command stands that may end like one.
-fn scenario_weight(text: &str) -> (&str, f64) {
-    let split = text
-        .rsplit_once(':')
-        .and_then(|(name, weight)| Some((name, weight_of(weight)?)));
-    split
-        .filter(|_| !text.contains("command="))
-        .unwrap_or((text, 1.0))
+    plan_one(wanted, ages, chosen, checked_weight(weight)?)
 }
 
 /// What stands after the name of a load that has settings.
@@ -162,15 +158,15 @@ fn after_name<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// pgbench, with a server of our own or that of `--pg`.
-fn pgbench(wanted: &PlanRequest, below: &Below, settings: &str) -> Result<PlannedLoad, PlanError> {
+fn pgbench(wanted: &PlanRequest, ages: bool, settings: &str) -> Result<PlannedLoad, PlanError> {
     let parsed = pgbench::PgbenchSettings::parse(settings, wanted.connection.as_deref());
-    let parsed = parsed.map_err(SpecError::from)?;
+    let parsed = parsed?;
     let chosen = Chosen {
         name: "pgbench".into(),
         spec: Spec::Pgbench(parsed.settings),
         objective: Objective::Tps,
     };
-    let mut planned = plan_one(wanted, below, chosen, parsed.weight)?;
+    let mut planned = plan_one(wanted, ages, chosen, parsed.weight)?;
     if let Some(time) = parsed.time {
         planned.runtime_s = Some(time.as_secs_f64());
     }
@@ -182,12 +178,12 @@ fn weight(text: &str) -> Result<(&str, f64), PlanError> {
     let Some((name, weight)) = text.rsplit_once(':').filter(|_| !Path::new(text).exists()) else {
         return Ok((text, 1.0));
     };
-    let number = weight_of(weight).ok_or_else(|| PlanError::OutOfRange {
-        what: "the weight of a load",
-        value: weight.into(),
-        range: "a number above 0",
-    })?;
-    Ok((name, number))
+    Ok((name, checked_weight(weight)?))
+}
+
+fn checked_weight(text: &str) -> Result<f64, PlanError> {
+    let wrong = || PlanError::out_of_range("the weight of a load", text, "a number above 0");
+    weight_of(text).ok_or_else(wrong)
 }
 
 /// A number that a weight can be.
@@ -204,11 +200,8 @@ fn command(line: &str, options: &CommandOptions) -> Result<Chosen, PlanError> {
         .as_deref()
         .map_or(Metric::Time, Metric::parse);
     if metric == Metric::Time && options.is_higher_better == Some(true) {
-        return Err(PlanError::OutOfRange {
-            what: "--better",
-            value: "higher".into(),
-            range: "lower where time decides",
-        });
+        let range = "lower where time decides";
+        return Err(PlanError::out_of_range("--better", "higher", range));
     }
     let settings = command::CommandSettings {
         line: line.trim().into(),
@@ -226,13 +219,10 @@ fn command(line: &str, options: &CommandOptions) -> Result<Chosen, PlanError> {
 /// The user's own job file.
 fn job_file(wanted: &PlanRequest, path: &Path) -> Result<Chosen, PlanError> {
     if !path.exists() || path.is_dir() {
-        return Err(PlanError::UnknownLoad {
-            name: path.display().to_string(),
-        });
+        return Err(unknown_load(path).into());
     }
-    let text = foreign::read_text(path).map_err(|source| PlanError::UnreadableJobFile {
-        path: path.into(),
-        source,
+    let text = foreign::read_text(path).map_err(|error| {
+        Problem::usage(format!("cannot read job file {}: {error}", path.display()))
     })?;
     let stem = path.file_stem().unwrap_or_default();
     let file = path.display().to_string();
@@ -244,6 +234,15 @@ fn job_file(wanted: &PlanRequest, path: &Path) -> Result<Chosen, PlanError> {
         spec,
         objective: Objective::Throughput,
     })
+}
+
+fn unknown_load(name: &Path) -> Problem {
+    let names: Vec<&str> = BUILT_IN.iter().map(|load| load.name).collect();
+    let name = name.display().to_string();
+    Problem::usage(format!("there is no load {name:?}, and no job file of that name")).hint(format!(
+        "built-in loads: {}; pgbench, desktop, five-tests, command: and others: `iosched tune --help`",
+        names.join(", ")
+    ))
 }
 
 /// What runs a job file: fio, or the simulator.
@@ -260,7 +259,7 @@ fn spec_of(wanted: &PlanRequest, job_file: String) -> Spec {
 /// Holds a load against the options that are about all loads.
 fn plan_one(
     wanted: &PlanRequest,
-    below: &Below,
+    ages: bool,
     chosen: Chosen,
     weight: f64,
 ) -> Result<PlannedLoad, PlanError> {
@@ -269,18 +268,14 @@ fn plan_one(
         spec,
         objective,
     } = chosen;
-    let is_simulated = matches!(
-        spec,
-        Spec::Simulated { .. } | Spec::SimulatedScenario { .. }
-    );
+    let is_simulated = matches!(spec, Spec::Simulated { .. } | Spec::SimulatedDesktop { .. });
     if wanted.simulate.is_some() && !is_simulated {
-        return Err(PlanError::NotSimulated {
-            what: format!("load {name}"),
-        });
+        return Err(PlanError::not_simulated(&format!("load {name}")));
     }
     let load = spec.open(&name)?;
     if !load.takes_ramp() && !wanted.ramp.is_zero() {
-        return Err(PlanError::NoRamp { load: name });
+        let message = format!("load {name} counts from its start: --ramp is not possible with it");
+        return Err(Problem::usage(message).into());
     }
     let objective = wanted.objective.unwrap_or(objective);
     let required = wanted.rules.requirements.iter();
@@ -290,9 +285,8 @@ fn plan_one(
     {
         check_objective(&name, load.as_ref(), metric)?;
     }
-    let runtime = runtime(wanted, &name, &spec, objective)?;
     let wait_until_steady = match wanted.steady {
-        Steady::Auto => load.drifts() && below.ages,
+        Steady::Auto => load.drifts() && ages,
         Steady::On => true,
         Steady::Off => false,
     };
@@ -306,75 +300,19 @@ fn plan_one(
         note: None,
         is_control: false,
         turns: 1,
-        runtime_s: runtime.map(|runtime| runtime.as_secs_f64()),
+        runtime_s: wanted.runtime.map(|runtime| runtime.as_secs_f64()),
         counted_s: None,
-        is_runtime_auto: wanted.runtime.is_auto(),
+        is_runtime_auto: false,
     })
-}
-
-/// Run time of a trial; `None` leaves it to the load.
-fn runtime(
-    wanted: &PlanRequest,
-    name: &str,
-    spec: &Spec,
-    objective: Objective,
-) -> Result<Option<Duration>, PlanError> {
-    let at_first = wanted.runtime.at_first();
-    if !wanted.runtime.is_auto() {
-        return Ok(at_first);
-    }
-    let load = || name.to_owned();
-    if !spec.runs_for_a_time() {
-        return Err(PlanError::NoRunTime { load: load() });
-    }
-    if !objective.has_course() {
-        return Err(PlanError::RunTimeNotJudged {
-            load: load(),
-            objective: objective.words(),
-        });
-    }
-    if let Some(option) = spec.times_of_its_own() {
-        return Err(PlanError::RunTimeOfStages {
-            load: load(),
-            option,
-        });
-    }
-    Ok(at_first)
 }
 
 /// A number that the load cannot have is known before anything runs.
 fn check_objective(name: &str, load: &dyn Load, objective: Objective) -> Result<(), PlanError> {
     match load.lacks(objective) {
-        Some(cause) => Err(PlanError::NoSuchNumber {
-            load: name.to_owned(),
-            objective: objective.name(),
-            cause,
-        }),
-        None => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_load_with_settings_has_a_weight_behind_them() {
-        for (text, expected) in [
-            ("build", ("build", 1.0)),
-            ("build:2", ("build", 2.0)),
-            (
-                "build:files=100,jobs=2:0.5",
-                ("build:files=100,jobs=2", 0.5),
-            ),
-            ("build:files=100", ("build:files=100", 1.0)),
-            ("build:files=100:-1", ("build:files=100:-1", 1.0)),
-            (
-                "responsiveness:command=ssh host:22",
-                ("responsiveness:command=ssh host:22", 1.0),
-            ),
-        ] {
-            assert_eq!(scenario_weight(text), expected);
+        Some(cause) => {
+            let message = format!("load {name} has no {}: {cause}", objective.name());
+            Err(Problem::usage(message).into())
         }
+        None => Ok(()),
     }
 }

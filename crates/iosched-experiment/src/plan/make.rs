@@ -1,16 +1,12 @@
 //! From what the user asked to a plan: held against the machine, nothing touched.
 
+use iosched_emulate as emulate;
 use iosched_machine::device::Target as Found;
 use iosched_machine::host::Host;
 use iosched_switch::{self as switch, Arm, Layer, SwitchError};
 
-use super::below::Below;
 use super::disks::disks_to_switch;
-use super::{
-    Plan, PlanError, PlanRequest, Rules, budget, check_auto, check_rules, loads, served, simulated,
-    target,
-};
-use crate::load::families;
+use super::{Plan, PlanError, PlanRequest, budget, check_rules, loads, served, simulated, target};
 
 impl Plan {
     /// Holds what is wanted against the machine.
@@ -21,7 +17,11 @@ impl Plan {
         }
         let found = Found::find_to_change(host, &wanted.target)?;
         let disks = disks_to_switch(host, &found)?;
-        let loads = loads::read(wanted, &Below::of(wanted, host, &disks))?;
+        let ages = wanted.own_disk.is_none()
+            && disks
+                .iter()
+                .any(|disk| emulate::model_of(host, disk).is_none());
+        let loads = loads::read(wanted, ages)?;
         let first = &disks[0];
         let sysfs = host.sysfs();
         let active = switch::active(&sysfs, first)?;
@@ -44,16 +44,12 @@ impl Plan {
             arms,
             baseline,
             loads,
-            rules: Rules {
-                fixed_rounds: wanted.rules.fixed_rounds.or(families::runs(&wanted.loads)),
-                ..wanted.rules.clone()
-            },
+            rules: wanted.rules.clone(),
             seed: wanted.seed,
             ramp_s: wanted.ramp.as_secs_f64(),
             precondition: wanted.precondition,
             split: wanted.split,
         };
-        check_auto(&plan)?;
         budget::choose_run_times(&mut plan)?;
         Ok(plan)
     }
@@ -94,8 +90,7 @@ fn choose_arms(
         keeps_order(host, disks, arm)?;
     }
     if arms.len() < 2 {
-        let arm = arms[0].to_string();
-        return Err(PlanError::OneArm { arm });
+        return Err(PlanError::one_arm(&arms[0].to_string()));
     }
     Ok((arms, at))
 }
@@ -120,10 +115,7 @@ fn keeps_order(host: &Host, disks: &[String], arm: &Arm) -> Result<(), SwitchErr
 fn kernel_arm(text: &str, host: &Host, disks: &[String]) -> Result<Arm, PlanError> {
     let mut arm = Arm::parse(text)?;
     if arm.is_served() {
-        return Err(PlanError::NotServed {
-            device: disks[0].clone(),
-            arm: arm.to_string(),
-        });
+        return Err(PlanError::not_served(&disks[0], &arm.to_string()));
     }
     arm.layer = None; // nothing to confuse it with
     for disk in disks {

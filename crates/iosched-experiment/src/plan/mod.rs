@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use iosched_machine::device::{GivenUp, find_file_system};
+use iosched_machine::failure::{Problem, exit};
 use iosched_machine::file_system;
 use iosched_machine::host::Host;
 use iosched_machine::visible;
@@ -23,7 +24,6 @@ use crate::load::{Load, LoadError, Spec};
 use crate::objective::Objective;
 use crate::trial::{Metrics, Slot, VoidReason};
 
-mod below;
 mod budget;
 mod disks;
 mod error;
@@ -40,7 +40,7 @@ pub use disks::disks_below;
 pub use error::PlanError;
 pub use own_disk::OwnDisk;
 pub use served::{scheduler_for_own_disk, served_disks};
-pub use wanted::{CommandOptions, PlanRequest, RunTime, Steady};
+pub use wanted::{CommandOptions, PlanRequest, Steady};
 
 /// Rounds after which a run gives up, where the user does not say.
 pub const DEFAULT_MAX_ROUNDS: u32 = 30;
@@ -251,7 +251,8 @@ pub struct PlannedLoad {
     /// `None`: they are of all accesses, also of those that end later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted_s: Option<f64>,
-    /// From the second round on its trials run for as long as those before ask for (`crate::length`); `runtime_s` is that of the first.
+    /// Of an older version: from the second round on its trials ran for as long as those before asked for; `runtime_s` is
+    /// that of the first.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_runtime_auto: bool,
     /// Its trials wait until it has become steady.
@@ -418,20 +419,6 @@ impl Plan {
         }
     }
 
-    /// The same with another run time than the plan's, and as much of it counted as there is to count.
-    pub(crate) fn trial_settings_of_length(
-        &self,
-        load: usize,
-        round: u32,
-        place: JobTarget,
-        runtime: Duration,
-    ) -> TrialSettings {
-        let mut settings = self.trial_settings(load, round, place);
-        settings.runtime = Some(runtime);
-        settings.counted = self.loads[load].open().counted(&settings);
-        settings
-    }
-
     /// Zero, negative, missing and non-finite numbers have no logarithm: a trial in which such a
     /// one decides is no measurement.
     pub(crate) fn bad_metric(&self, slot: Slot, metrics: &Metrics) -> Option<VoidReason> {
@@ -472,7 +459,7 @@ impl Plan {
     /// What it may not be.
     pub fn check(&self) -> Result<(), PlanError> {
         check_rules(&self.rules)?;
-        let out = |what, value: String, range| Err(PlanError::OutOfRange { what, value, range });
+        let out = |what, value: String, range| Err(PlanError::out_of_range(what, &value, range));
         if !(2..=MOST_ARMS).contains(&self.arms.len()) || self.baseline >= self.arms.len() {
             return out(
                 "the baseline",
@@ -494,10 +481,32 @@ impl Plan {
         if let Target::File { path, .. } = &self.target
             && let Some(what) = writer(&self.loads, self.precondition)
         {
-            let path = path.clone();
-            return Err(PlanError::WritesToFile { what, path });
+            return Err(target::writes_to_file(&what, path));
         }
         Ok(())
+    }
+
+    /// Whether a run of an older version can go on with this one.
+    ///
+    /// # Errors
+    /// A load is no more, or is run otherwise.
+    pub fn check_can_go_on(&self) -> Result<(), Problem> {
+        let refused = self.loads.iter().find_map(|load| {
+            let name = visible::line(&load.name);
+            if load.spec.is_retired() {
+                return Some(format!(
+                    "load {name}: this version does not run it any more"
+                ));
+            }
+            let chosen =
+                "its run time was chosen as the run went on, which this version does not do";
+            load.is_runtime_auto
+                .then(|| format!("load {name}: {chosen}"))
+        });
+        let hint = "`iosched report` still reads the record; start a new run for more trials";
+        refused.map_or(Ok(()), |message| {
+            Err(Problem::new(exit::BAD_RECORD, message).hint(hint))
+        })
     }
 
     /// A source of chance of its own for each purpose, round and load.
@@ -511,7 +520,7 @@ impl Plan {
 impl PlannedLoad {
     fn check(&self) -> Result<(), PlanError> {
         self.spec.open(&self.name)?;
-        let out = |what, value: String, range| Err(PlanError::OutOfRange { what, value, range });
+        let out = |what, value: String, range| Err(PlanError::out_of_range(what, &value, range));
         if !(1..=MOST_TURNS).contains(&self.turns) {
             let turns = self.turns.to_string();
             return out("the turns of a load", turns, "1 to 1000");
@@ -552,17 +561,8 @@ fn writer(loads: &[PlannedLoad], precondition: bool) -> Option<String> {
         .or(precondition.then(|| "--precondition".to_owned()))
 }
 
-/// Lengths are chosen between longer trials and more rounds, of which a fixed number leaves no choice.
-fn check_auto(plan: &Plan) -> Result<(), PlanError> {
-    let is_auto = plan.loads.iter().any(|load| load.is_runtime_auto);
-    match plan.rules.fixed_rounds.filter(|_| is_auto) {
-        Some(rounds) => Err(PlanError::RunTimeOfFixedRounds { rounds }),
-        None => Ok(()),
-    }
-}
-
 fn check_rules(rules: &Rules) -> Result<(), PlanError> {
-    let out = |what, value: String, range| Err(PlanError::OutOfRange { what, value, range });
+    let out = |what, value: String, range| Err(PlanError::out_of_range(what, &value, range));
     if !(rules.margin > 1.0 && rules.margin <= 2.0) {
         let percent = ((rules.margin - 1.0) * 1e6).round() / 1e4;
         return out(

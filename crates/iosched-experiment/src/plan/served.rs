@@ -7,6 +7,7 @@
 use iosched_emulate as emulate;
 use iosched_facts::scheduler;
 use iosched_machine::device::Target as Found;
+use iosched_machine::failure::Problem;
 use iosched_machine::host::Host;
 use iosched_switch::{self as switch, Arm, Layer, QueueState, SwitchError};
 
@@ -38,17 +39,23 @@ pub(super) fn inside(
     }
     for (disk, state) in disks.iter().zip(&states) {
         let Some(served) = &state.served else {
-            return Err(PlanError::OneIsServed {
-                other: disk.clone(),
-                target: wanted.target.clone(),
-            });
+            // An arm would mean one thing on one disk and another on the other.
+            let message = format!(
+                "{} stands on several disks, and not all are served with a scheduler inside: {disk} is not",
+                wanted.target
+            );
+            let hint = "measure on one disk: the schedulers of the others are the kernel's";
+            return Err(Problem::usage(message).hint(hint).into());
         };
         if state.scheduler != "none" {
-            return Err(PlanError::TwoSchedulers {
-                device: disk.clone(),
-                above: state.scheduler.clone(),
-                inside: served.clone(),
-            });
+            let message = format!(
+                "{disk} has two schedulers, {} of the kernel's above {served} inside: no arm stands alone",
+                state.scheduler
+            );
+            let hint = format!(
+                "take the kernel's away first: `iosched set {disk} none` (`iosched restore`, if an interrupted run left it)"
+            );
+            return Err(Problem::usage(message).hint(hint).into());
         }
     }
     Ok(states.into_iter().next().and_then(|state| state.served))

@@ -2,17 +2,14 @@
 
 use iosched_switch::Arm;
 
-use super::below::Below;
-use super::{Plan, PlanError, PlanRequest, Target, budget, check_auto, loads};
+use super::{Plan, PlanError, PlanRequest, Target, budget, loads};
 use crate::load::simulated::{self, SimulatedDisk};
 
 /// Holds what is wanted against what can be simulated. No device is there, so that the first arm
 /// is what the others are compared with, unless another is named.
 pub(super) fn plan(wanted: &PlanRequest, disk: &SimulatedDisk) -> Result<Plan, PlanError> {
     if !wanted.ramp.is_zero() {
-        return Err(PlanError::NotSimulated {
-            what: "--ramp".to_owned(),
-        });
+        return Err(PlanError::not_simulated("--ramp"));
     }
     let (arms, baseline) = choose_arms(wanted, disk)?;
     let mut plan = Plan {
@@ -24,14 +21,13 @@ pub(super) fn plan(wanted: &PlanRequest, disk: &SimulatedDisk) -> Result<Plan, P
         arms,
         baseline,
         active: None,
-        loads: loads::read(wanted, &Below::nothing())?,
+        loads: loads::read(wanted, false)?,
         rules: wanted.rules.clone(),
         seed: wanted.seed,
         ramp_s: 0.0,
         precondition: false,
         split: false,
     };
-    check_auto(&plan)?;
     budget::choose_run_times(&mut plan)?;
     Ok(plan)
 }
@@ -63,16 +59,13 @@ fn choose_arms(wanted: &PlanRequest, disk: &SimulatedDisk) -> Result<(Vec<Arm>, 
     };
     for arm in &arms {
         if arm.layer.is_some() {
-            return Err(PlanError::NotServed {
-                device: format!("the simulated {}", disk.model.name),
-                arm: arm.to_string(),
-            });
+            let device = format!("the simulated {}", disk.model.name);
+            return Err(PlanError::not_served(&device, &arm.to_string()));
         }
         simulated::check_arm(arm, disk)?;
     }
     if arms.len() < 2 {
-        let arm = arms[0].to_string();
-        return Err(PlanError::OneArm { arm });
+        return Err(PlanError::one_arm(&arms[0].to_string()));
     }
     Ok((arms, baseline))
 }

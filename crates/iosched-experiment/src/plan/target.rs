@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use iosched_machine::command_line::quoted_path;
 use iosched_machine::device::{
     Device, GivenUp, Occasion, Target as Found, Write, find_file_system, may_write,
 };
+use iosched_machine::failure::{Problem, exit};
 use iosched_machine::file_system::FileSystemKind;
 use iosched_machine::host::Host;
 use iosched_sim::workload::fio_job::lines::LONGEST_LINE;
@@ -23,9 +25,7 @@ pub(super) fn check(
     if let Found::FileSystem(file_system) = found
         && is_odd(&file_system.path)
     {
-        return Err(PlanError::OddPath {
-            path: file_system.path.clone(),
-        });
+        return Err(odd_path(&file_system.path));
     }
     let writer = writer(loads, wanted.precondition);
     let needs_directory = loads.iter().find(|load| load.open().needs_directory());
@@ -35,10 +35,15 @@ pub(super) fn check(
     if let Some(load) = needs_directory
         && !matches!(found, Found::FileSystem(file_system) if file_system.path.is_dir())
     {
-        return Err(PlanError::NeedsDirectory {
-            load: load.name.clone(),
-            target: wanted.target.clone(),
-        });
+        let message = format!(
+            "load {} needs a directory, and {} is none",
+            load.name, wanted.target
+        );
+        let problem = Problem::new(exit::NO_SUCH_DEVICE, message).hint(
+            "name a directory on the disk that is meant; on a disk that holds nothing, let a file \
+             system be made for the run: --mkfs ext4 --destroy-data",
+        );
+        return Err(problem.into());
     }
     match found {
         Found::Device(device) => {
@@ -53,9 +58,12 @@ pub(super) fn check(
             };
             Ok((target, given_up))
         }
-        Found::FileSystem(_) if wanted.precondition => Err(PlanError::NothingToFill {
-            target: wanted.target.clone(),
-        }),
+        Found::FileSystem(_) if wanted.precondition => {
+            let target = &wanted.target;
+            let message = format!("--precondition fills a whole device, and {target} is none");
+            let hint = "name the raw device, and allow it with --destroy-data";
+            Err(Problem::usage(message).hint(hint).into())
+        }
         Found::FileSystem(file_system) => {
             let device = file_system.devices[0].name.clone();
             let path = file_system.path.clone();
@@ -69,7 +77,7 @@ pub(super) fn check(
                 };
                 Ok((target, None))
             } else if let Some(what) = writer {
-                Err(PlanError::WritesToFile { what, path })
+                Err(writes_to_file(&what, &path))
             } else {
                 Ok((Target::File { path, device }, None))
             }
@@ -96,11 +104,10 @@ pub(super) fn check_again(
     };
     let now = find_file_system(host, path)?;
     if now.devices.iter().all(|now| now.name != *device) {
-        return Err(PlanError::Moved {
-            path: path.clone(),
-            was: device.clone(),
-            is: now.devices[0].name.clone(),
-        });
+        let (path, is) = (path.display(), &now.devices[0].name);
+        let message = format!("{path} is on {is} now, and was on {device} when the run began");
+        let hint = format!("mount {device} where it was; what {path} is on now is for a new run");
+        return Err(Problem::new(exit::BAD_RECORD, message).hint(hint).into());
     }
     let Some(file_size) = file_size else {
         return Ok(());
@@ -125,9 +132,12 @@ fn check_file_system(
     kind: FileSystemKind,
 ) -> Result<(Target, Option<GivenUp>), PlanError> {
     let Found::Device(device) = found else {
-        return Err(PlanError::NoDevice {
-            target: wanted.target.clone(),
-        });
+        let target = &wanted.target;
+        let message = format!("--mkfs makes a file system on a device, and {target} is none");
+        let hint = "leave it out: the load works in a directory";
+        return Err(Problem::new(exit::NO_SUCH_DEVICE, message)
+            .hint(hint)
+            .into());
     };
     let given_up = give_up(wanted, host, device, "--mkfs")?;
     // Before it is made another device stands for it.
@@ -164,11 +174,34 @@ fn give_up(
 /// The loads have files of their own in it.
 fn check_directory_is_writable(directory: &Path) -> Result<(), PlanError> {
     rustix::fs::access(directory, rustix::fs::Access::WRITE_OK).map_err(|error| {
-        PlanError::NotWritable {
-            target: directory.display().to_string(),
-            source: error.into(),
-        }
+        let cause = std::io::Error::from(error);
+        let message = format!("{} cannot be written: {cause}", directory.display());
+        let hint =
+            "name a target that may be written; a device or file may be measured with reads alone";
+        Problem::new(exit::NOT_PERMITTED, message).hint(hint).into()
     })
+}
+
+/// A file of somebody's is only read.
+pub(super) fn writes_to_file(what: &str, path: &Path) -> PlanError {
+    let message = format!("{what} writes, and {} is somebody's file", path.display());
+    let hint = "name the directory: the load then makes files of its own";
+    Problem::new(exit::UNSAFE, message).hint(hint).into()
+}
+
+/// fio would read the path otherwise than it is written.
+fn odd_path(path: &Path) -> PlanError {
+    let message = format!(
+        "fio cannot be given the path {path:?}: it has one of ; # $ \" or a control character"
+    );
+    let hint = match path.is_dir() {
+        true => format!(
+            "give the directory a second, plainer name: mount --bind {} /mnt",
+            quoted_path(path)
+        ),
+        false => "give it a plainer name".into(),
+    };
+    Problem::usage(message).hint(hint).into()
 }
 
 /// True if fio's job files give one of its characters a meaning that cannot be escaped, or if it may be longer than a line
@@ -183,9 +216,10 @@ fn is_odd(path: &Path) -> bool {
 }
 
 fn check_room(directory: &Path, file_size: u64, loads: &[PlannedLoad]) -> Result<(), PlanError> {
-    let room = rustix::fs::statvfs(directory).map_err(|error| PlanError::Io {
-        thing: directory.display().to_string(),
-        source: error.into(),
+    let room = rustix::fs::statvfs(directory).map_err(|error| {
+        let cause = std::io::Error::from(error);
+        let message = format!("cannot read the state of {}: {cause}", directory.display());
+        Problem::new(exit::FAILURE, message)
     })?;
     let free = room.f_bavail * room.f_frsize;
     check_has_room(directory, free, file_size, loads)
@@ -199,17 +233,20 @@ fn check_has_room(
 ) -> Result<(), PlanError> {
     let filler = |load: &PlannedLoad| Some((load.name.clone(), load.open().fills_directory()?));
     if let Some((load, option)) = loads.iter().find_map(filler) {
-        return Err(PlanError::FillsDirectory { load, option });
+        let message = format!("load {load} would fill the file system: {option}");
+        let hint =
+            "give a size such as size=1g, or leave it out: --file-size says how large files are";
+        return Err(Problem::usage(message).hint(hint).into());
     }
     let needed = bytes_needed(loads, file_size);
     // A file system filled to the brim behaves unlike itself: leave a tenth.
     if needed > free / 10 * 9 {
         const MIB: u64 = 1 << 20;
-        return Err(PlanError::NoRoom {
-            path: path.into(),
-            needed: needed / MIB,
-            free: free / MIB,
-        });
+        let (path, needed, free) = (path.display(), needed / MIB, free / MIB);
+        let message =
+            format!("no room in {path}: the loads need {needed} MiB, {free} MiB are free");
+        let hint = "make room there; or of a new run make it smaller: --file-size, or the load's own scale= or size=";
+        return Err(Problem::new(exit::FAILURE, message).hint(hint).into());
     }
     Ok(())
 }

@@ -32,8 +32,8 @@ pub struct PlanRequest {
     pub baseline: Option<String>,
     /// What decides, over what each load says itself.
     pub objective: Option<Objective>,
-    /// Run time of each trial.
-    pub runtime: RunTime,
+    /// Run time of each trial; `None` leaves it to the load.
+    pub runtime: Option<Duration>,
     /// Time at the start of each trial that does not count.
     pub ramp: Duration,
     /// How to decide and when to give up.
@@ -78,36 +78,6 @@ impl CommandOptions {
         given
             .into_iter()
             .find_map(|(name, is_given)| is_given.then_some(name))
-    }
-}
-
-/// How long trials run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum RunTime {
-    /// As long as the job file says, 10 s where it says nothing.
-    #[default]
-    OfLoad,
-    /// So long.
-    Of(Duration),
-    /// As long as their own course asks for, from the second round on.
-    Auto {
-        /// How long in the first round, where that is not the load's default.
-        first: Option<Duration>,
-    },
-}
-
-impl RunTime {
-    /// What each trial is given before anything is known; `None` leaves it to the load.
-    pub(super) fn at_first(self) -> Option<Duration> {
-        match self {
-            RunTime::OfLoad => None,
-            RunTime::Of(time) => Some(time),
-            RunTime::Auto { first } => first,
-        }
-    }
-
-    pub(super) fn is_auto(self) -> bool {
-        matches!(self, RunTime::Auto { .. })
     }
 }
 

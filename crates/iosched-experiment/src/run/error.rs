@@ -2,14 +2,14 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use iosched_machine::command_line::{Remedy, quoted_path};
-use iosched_machine::device::{MayNotWrite, OPENED_EXCLUSIVELY};
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::device::MayNotWrite;
+use iosched_machine::failure::{Failure, Problem, exit};
 use iosched_machine::file_system::FileSystemError;
-use iosched_machine::lock::{self, LockError};
+use iosched_machine::lock::LockError;
 use iosched_machine::process::ChildError;
 use iosched_switch::SwitchError;
 
@@ -76,50 +76,29 @@ pub enum RunError {
     },
     #[error("{device} vanished during the run: the trials so far are saved in {}", resume.directory.display())]
     Vanished { device: String, resume: Resume },
-    #[error("the target failed during the run: {cause}; the trials so far are saved in {}", resume.directory.display())]
-    TargetFailed {
-        /// The cause, as a clause of the message.
-        cause: String,
-        resume: Resume,
-    },
     #[error("load {load} fails under every arm: {cause}")]
     LoadFails { load: String, cause: String },
     /// The target may not be written.
     #[error(transparent)]
     MayNotWrite(#[from] MayNotWrite),
-    /// The target is open for itself by another program.
-    #[error("{}", lock::in_use(device, None, OPENED_EXCLUSIVELY))]
-    InUse { device: String },
     /// Somebody could replace the load's files by links to others.
-    #[error(
-        "refusing to run loads as {runner} in {}: {owner} may change {} and could lead them to other files",
-        target.display(),
-        above.display()
-    )]
+    #[error("{problem}")]
     Untrusted {
-        target: PathBuf,
-        /// What of its path is not safe.
-        above: PathBuf,
-        owner: String,
-        runner: String,
-        /// The user who owns it, if anybody but root and the runner.
+        problem: Problem,
+        /// The user who owns what is not safe, if anybody but root and the runner.
         suggests: Option<String>,
     },
-    #[error("{user} may not enter {}", target.display())]
-    MayNotEnter {
-        user: String,
-        target: PathBuf,
-        source: io::Error,
-    },
-    #[error("cannot use {}", path.display())]
-    Io {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Problem(#[from] Problem),
 }
 
 impl RunError {
+    /// A file or directory cannot be used.
+    pub(super) fn io(path: &Path, error: &io::Error) -> RunError {
+        let message = format!("cannot use {}: {error}", path.display());
+        Problem::new(exit::FAILURE, message).into()
+    }
+
     /// True if the user wanted us to stop, or the time was over.
     pub(super) fn is_stopped(&self) -> bool {
         match self {
@@ -133,13 +112,11 @@ impl RunError {
 }
 
 impl Failure for RunError {
-    iosched_machine::passes_on!(RunError: Lock, Journal, Switch, Record, Load, FileSystem, MayNotWrite);
+    iosched_machine::passes_on!(RunError: Lock, Journal, Switch, Record, Load, FileSystem, MayNotWrite, Problem);
 
     fn hint(&self) -> Option<String> {
         match self {
-            RunError::Interrupted { resume }
-            | RunError::Vanished { resume, .. }
-            | RunError::TargetFailed { resume, .. } => Some(format!("go on with: {resume}")),
+            RunError::Interrupted { resume } | RunError::Vanished { resume, .. } => Some(format!("go on with: {resume}")),
             RunError::NoTimeLeft { is_simulated: true, .. } => {
                 Some("give more time (--budget) or shorter trials (--runtime)".into())
             }
@@ -147,20 +124,7 @@ impl Failure for RunError {
                 Some("give more time (--budget), shorter trials (--runtime) or less to prepare (--file-size, scale=, --size of an emulated disk)".into())
             }
             RunError::LoadFails { .. } => Some("run the load by hand to see more".into()),
-            RunError::InUse { device } => Some(format!(
-                "take it out of use; what uses it, says: iosched list -v {device}"
-            )),
-            RunError::Untrusted {
-                suggests: Some(user),
-                ..
-            } => Some(format!("run them as that user: --user {user}")),
-            RunError::Untrusted { above, .. } => Some(format!(
-                "take that right away (chmod go-w {}), or run them as a user: --user NAME",
-                above.display()
-            )),
-            RunError::MayNotEnter { user, .. } => Some(format!(
-                "let {user} enter each directory of that path (chmod o+x), or choose another one"
-            )),
+            RunError::Untrusted { problem, .. } => problem.hint.clone(),
             RunError::NotPutBack { .. } => Some("`iosched restore` puts it back".into()),
             _ => self.passes_on()?.hint(),
         }
@@ -187,11 +151,10 @@ impl Failure for RunError {
                 ended_by: Some(error),
                 ..
             } => error.exit_code(),
-            RunError::Vanished { .. } | RunError::TargetFailed { .. } => exit::VANISHED,
+            RunError::Vanished { .. } => exit::VANISHED,
             RunError::LoadFails { .. } => exit::LOAD_FAILED,
             RunError::NoTimeLeft { .. } => exit::USAGE,
-            RunError::MayNotEnter { .. } => exit::NOT_PERMITTED,
-            RunError::InUse { .. } | RunError::Untrusted { .. } => exit::UNSAFE,
+            RunError::Untrusted { .. } => exit::UNSAFE,
             _ => self.passes_on().map_or(exit::FAILURE, Failure::exit_code),
         }
     }

@@ -11,17 +11,16 @@ use std::time::{Duration, Instant};
 use iosched_emulate as emulate;
 use iosched_machine::clock::unix_time;
 use iosched_machine::device;
-use iosched_machine::failure::in_a_message;
+use iosched_machine::failure::{Problem, exit, in_a_message};
 use iosched_machine::host::Host;
 use iosched_machine::lock::{self, Lock};
-use iosched_machine::process::{self, ChildError, LoadProcesses, Owner, Scope, Stop, User};
+use iosched_machine::process::{self, LoadProcesses, Owner, Scope, Stop, User};
 use iosched_switch::{QueueState, SwitchError};
 use rand::Rng;
 
 use crate::analysis::Analysis;
 use crate::event::{Observer, RunEvent};
 use crate::journal::{self, Journal, OwnedResources, Resolution, Undone};
-use crate::load::fio::FioError;
 use crate::load::fio_job::JobTarget;
 use crate::load::{Load, LoadError, OutsideResource, Workplace};
 use crate::plan::{Plan, PlannedLoad, Target};
@@ -36,6 +35,8 @@ mod prepare;
 mod site;
 mod trial;
 mod way;
+
+use trial::TrialEnd;
 
 pub use error::{Resume, RunError};
 pub use permission::may_go_on;
@@ -334,7 +335,7 @@ impl Runner<'_> {
 
     fn check_stop(&self) -> Result<(), RunError> {
         if self.stop.is_wanted() {
-            return Err(LoadError::Fio(FioError::Child(ChildError::Stopped)).into());
+            return Err(LoadError::Stopped.into());
         }
         Ok(())
     }
@@ -362,8 +363,8 @@ impl Runner<'_> {
             trial => trial?,
         };
         match trial {
-            Ok(trial) => {
-                self.save(Entry::Trial(Box::new(trial.clone())))?;
+            TrialEnd::Counts(trial) => {
+                self.save(Entry::Trial(trial.clone()))?;
                 self.observer.event(&RunEvent::TrialEnded {
                     arm: &label,
                     load: &load,
@@ -377,7 +378,7 @@ impl Runner<'_> {
                     });
                 }
             }
-            Err(reason) => self.void(
+            TrialEnd::Void(reason) => self.void(
                 &VoidTrial {
                     slot,
                     sequence,
@@ -461,20 +462,26 @@ impl Runner<'_> {
     fn check_target(&self) -> Result<(), RunError> {
         let resume = || resume(self.plan, self.recorder.directory());
         if let Some(cause) = (self.options.health)() {
-            return Err(RunError::TargetFailed {
-                cause,
-                resume: resume(),
-            });
+            let resume = resume();
+            let directory = resume.directory.display();
+            let message = format!(
+                "the target failed during the run: {cause}; the trials so far are saved in {directory}"
+            );
+            let hint = format!("go on with: {resume}");
+            return Err(Problem::new(exit::VANISHED, message).hint(hint).into());
         }
         let broken = || {
             let mut disks = self.plan.disks.iter();
             disks.find_map(|disk| device::unreadable(self.host, disk))
         };
         if let Some(cause) = self.plan.target.failed().or_else(broken) {
-            return Err(RunError::TargetFailed {
-                cause,
-                resume: resume(),
-            });
+            let resume = resume();
+            let directory = resume.directory.display();
+            let message = format!(
+                "the target failed during the run: {cause}; the trials so far are saved in {directory}"
+            );
+            let hint = format!("go on with: {resume}");
+            return Err(Problem::new(exit::VANISHED, message).hint(hint).into());
         }
         let sysfs = self.host.sysfs();
         let is_gone = |disk: &&String| sysfs.read_if_present(disk, "size").is_none_or(|s| s == "0");

@@ -8,8 +8,8 @@ use iosched_switch as switch;
 
 use super::{RunError, Runner, workplace};
 use crate::event::RunEvent;
+use crate::load::fio;
 use crate::load::fio_job::{JobFile, TrialSettings};
-use crate::load::{LoadError, fio};
 use crate::plan::STEADY_SHARE;
 use crate::record::{Entry, SteadyWindow};
 use crate::split::SplitWatch;
@@ -60,7 +60,7 @@ impl Runner<'_> {
         };
         let begun = Instant::now();
         let job_file = fill.compose(&settings);
-        let jobs = fio::run_long(&job_file, &self.scope, self.stop).map_err(LoadError::from)?;
+        let jobs = fio::run_long(&job_file, &self.scope, self.stop)?;
         let written = jobs.iter().filter_map(|job| job.write.as_ref());
         self.recorder.append(Entry::Preconditioned {
             bytes: written.map(|flow| flow.bytes).sum(),

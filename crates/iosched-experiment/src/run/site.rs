@@ -112,10 +112,8 @@ impl Site {
         let Some(directory) = &self.directory else {
             return Ok(None);
         };
-        files::make_new_directory(directory, user).map_err(|source| RunError::Io {
-            path: directory.clone(),
-            source,
-        })?;
+        files::make_new_directory(directory, user)
+            .map_err(|error| RunError::io(directory, &error))?;
         // One on a file system of our own would be kept from being unmounted.
         let is_unmounted = self.file_system.is_some();
         Ok(Held::of(directory).filter(|_| !is_unmounted))

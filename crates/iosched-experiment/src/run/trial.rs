@@ -13,15 +13,19 @@ use super::{RunError, Runner, workplace};
 use crate::course::CourseWatch;
 use crate::event::RunEvent;
 use crate::journal;
-use crate::load::fio_job::{JobTarget, TrialSettings};
-use crate::load::{LoadError, Outcome, Turn};
+use crate::load::{LoadError, Outcome, TrialInfo};
 use crate::measure::{self, Counters, Measured, UserTime};
-use crate::plan::Plan;
 use crate::split::Split;
 use crate::trial::{Metrics, Phases, Slot, Trial, VoidReason};
 
 /// A running load is said to run about ten times a second; who waits for it looks around twice as often.
 const SHOWN: Duration = Duration::from_millis(90);
+
+/// How a trial ended.
+pub(super) enum TrialEnd {
+    Counts(Box<Trial>),
+    Void(VoidReason),
+}
 
 /// A load that ran, and what the kernel counted meanwhile.
 pub(super) struct Run {
@@ -39,12 +43,8 @@ impl Run {
 }
 
 impl Runner<'_> {
-    /// One trial from the load's data to the numbers; `Err` inside if it does not count.
-    pub(super) fn trial(
-        &mut self,
-        slot: Slot,
-        sequence: u32,
-    ) -> Result<Result<Trial, VoidReason>, RunError> {
+    /// One trial from the load's data to the numbers.
+    pub(super) fn trial(&mut self, slot: Slot, sequence: u32) -> Result<TrialEnd, RunError> {
         let begun = Instant::now();
         if let Err(error) = self.reset_load(slot) {
             return void(error);
@@ -62,16 +62,16 @@ impl Runner<'_> {
             Err(error) => return Err(error),
         };
         if let Some(reason) = self.changed_state(&states)? {
-            return Ok(Err(reason));
+            return Ok(TrialEnd::Void(reason));
         }
         let metrics = run.metrics();
         if let Some(reason) = self.plan.bad_metric(slot, &metrics) {
-            return Ok(Err(reason));
+            return Ok(TrialEnd::Void(reason));
         }
         let switch = switched - was_reset;
         let prepare = (was_reset - begun) + (started - switched);
         let known = switch + prepare + run.elapsed;
-        Ok(Ok(Trial {
+        Ok(TrialEnd::Counts(Box::new(Trial {
             slot,
             sequence,
             started_unix_s: run.started_unix_s,
@@ -86,17 +86,19 @@ impl Runner<'_> {
             jobs: run.outcome.jobs,
             metrics,
             counted_s: run.outcome.counted.map(|counted| counted.as_secs_f64()),
-            runtime_s: self
-                .progress
-                .runtime(slot.load)
-                .map(|time| time.as_secs_f64()),
+            runtime_s: None,
             beside: journal::others(self.host),
-        }))
+        })))
     }
 
-    fn turn_data(&self, slot: Slot) -> TurnData {
-        let runtime = self.progress.runtime(slot.load);
-        TurnData::new(self.plan, slot, &self.place, runtime)
+    fn trial_info(&self, slot: Slot) -> TrialInfo {
+        let (load, round, place) = (slot.load, slot.round, self.place.clone());
+        TrialInfo {
+            arm: self.plan.arms[slot.arm].clone(),
+            label: self.plan.arm_label(slot.arm),
+            round,
+            settings: self.plan.trial_settings(load, round, place),
+        }
     }
 
     pub(super) fn enter(&self, arm: usize) -> Result<Vec<QueueState>, SwitchError> {
@@ -112,31 +114,30 @@ impl Runner<'_> {
     /// The load's data as they were at first.
     pub(super) fn reset_load(&mut self, slot: Slot) -> Result<(), LoadError> {
         let at = workplace(self.options, &self.scope, self.stop, &self.place);
-        let data = self.turn_data(slot);
-        self.loads[slot.load].reset(&at, &data.turn(self.plan, slot))
+        let trial = self.trial_info(slot);
+        self.loads[slot.load].reset(&at, &trial)
     }
 
     /// Empties the page cache and gets the load ready.
     pub(super) fn start_load(&mut self, slot: Slot) -> Result<(), LoadError> {
         let at = workplace(self.options, &self.scope, self.stop, &self.place);
-        let data = self.turn_data(slot);
+        let trial = self.trial_info(slot);
         let load = &mut self.loads[slot.load];
         if load.is_cold() && !self.plan.disks.is_empty() {
             drop_caches(self.host);
         }
-        load.start(&at, &data.turn(self.plan, slot))
+        load.start(&at, &trial)
     }
 
     /// Runs the load between two looks at the kernel's counters.
     pub(super) fn run_load(&mut self, slot: Slot) -> Result<Run, RunError> {
         let at = workplace(self.options, &self.scope, self.stop, &self.place);
-        let data = self.turn_data(slot);
+        let trial = self.trial_info(slot);
         let used_before = UserTime::read(self.host, &self.servers);
         let before = self.counters()?;
         let started_unix_s = unix_time();
         let started = Instant::now();
         let observer = &mut *self.observer;
-        let turn = data.turn(self.plan, slot);
         let mut course = CourseWatch::new();
         let (host, disks) = (self.host, &self.plan.disks);
         let mut next_tick = Duration::ZERO;
@@ -144,7 +145,7 @@ impl Runner<'_> {
         let mut recorded = split
             .as_mut()
             .map_or(Ok(()), |split| split.begin(slot.load));
-        let outcome = self.loads[slot.load].run(&at, &turn, &mut |elapsed| {
+        let outcome = self.loads[slot.load].run(&at, &trial, &mut |elapsed| {
             if !disks.is_empty() {
                 let now = started.elapsed();
                 if course.is_due(now)
@@ -219,10 +220,7 @@ impl Runner<'_> {
                     device: self.plan.disks[0].clone(),
                 })
             } else {
-                RunError::Io {
-                    path: self.host.proc("diskstats"),
-                    source,
-                }
+                RunError::io(&self.host.proc("diskstats"), &source)
             }
         })
     }
@@ -244,42 +242,14 @@ impl Runner<'_> {
     }
 }
 
-/// The label and settings of a trial, which its [`Turn`] borrows.
-struct TurnData {
-    label: String,
-    settings: TrialSettings,
-}
-
-impl TurnData {
-    fn new(plan: &Plan, slot: Slot, place: &JobTarget, runtime: Option<Duration>) -> TurnData {
-        let (load, round, place) = (slot.load, slot.round, place.clone());
-        TurnData {
-            label: plan.arm_label(slot.arm),
-            settings: match runtime {
-                Some(runtime) => plan.trial_settings_of_length(load, round, place, runtime),
-                None => plan.trial_settings(load, round, place),
-            },
-        }
-    }
-
-    fn turn<'a>(&'a self, plan: &'a Plan, slot: Slot) -> Turn<'a> {
-        Turn {
-            arm: &plan.arms[slot.arm],
-            label: &self.label,
-            round: slot.round,
-            settings: &self.settings,
-        }
-    }
-}
-
 /// A trial whose load failed does not count; an error that would come again ends the run.
-fn void(error: LoadError) -> Result<Result<Trial, VoidReason>, RunError> {
-    if error.ends_the_run() {
-        return Err(error.into());
+fn void(error: LoadError) -> Result<TrialEnd, RunError> {
+    match error {
+        LoadError::Trial(_) => Ok(TrialEnd::Void(VoidReason::LoadFailed {
+            message: in_a_message(&error),
+        })),
+        LoadError::Stopped | LoadError::Run(_) => Err(error.into()),
     }
-    Ok(Err(VoidReason::LoadFailed {
-        message: in_a_message(&error),
-    }))
 }
 
 /// Writes back what is dirty and drops the page cache, so that no trial lives on the one before.

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use iosched_machine::failure::{Problem, exit};
 use iosched_machine::path_trust::{self, Trusted, WayError};
 use iosched_machine::process::{User, as_user};
 
@@ -17,16 +18,16 @@ pub(super) fn check(target: &Path, user: Option<&User>) -> Result<(), RunError> 
     };
     path_trust::check_way(target, trusted).map_err(|error| refusal(target, user, error))?;
     let inside = target.join(".");
-    as_user(user, || inside.metadata().map(drop)).map_err(|source| match user {
-        Some(user) if source.kind() == io::ErrorKind::PermissionDenied => RunError::MayNotEnter {
-            user: user.name.clone(),
-            target: target.into(),
-            source,
-        },
-        _ => RunError::Io {
-            path: target.into(),
-            source,
-        },
+    as_user(user, || inside.metadata().map(drop)).map_err(|error| match user {
+        Some(user) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let user = &user.name;
+            let message = format!("{user} may not enter {}: {error}", target.display());
+            let hint = format!(
+                "let {user} enter each directory of that path (chmod o+x), or choose another one"
+            );
+            Problem::new(exit::NOT_PERMITTED, message).hint(hint).into()
+        }
+        _ => RunError::io(target, &error),
     })
 }
 
@@ -49,14 +50,25 @@ fn trusted(user: Option<&User>) -> Option<Trusted> {
 }
 
 fn refusal(target: &Path, user: Option<&User>, error: WayError) -> RunError {
-    match error {
-        WayError::Unusable { path, source } => RunError::Io { path, source },
-        WayError::Danger { at, danger } => RunError::Untrusted {
-            target: target.into(),
-            above: at,
-            suggests: danger.user(),
-            owner: danger.who(),
-            runner: user.map_or_else(|| "root".into(), |user| user.name.clone()),
-        },
+    let (above, danger) = match error {
+        WayError::Unusable { path, source } => return RunError::io(&path, &source),
+        WayError::Danger { at, danger } => (at, danger),
+    };
+    let (above, suggests) = (above.display(), danger.user());
+    let message = format!(
+        "refusing to run loads as {} in {}: {} may change {above} and could lead them to other files",
+        user.map_or("root", |user| &user.name),
+        target.display(),
+        danger.who(),
+    );
+    let hint = match &suggests {
+        Some(user) => format!("run them as that user: --user {user}"),
+        None => {
+            format!("take that right away (chmod go-w {above}), or run them as a user: --user NAME")
+        }
+    };
+    RunError::Untrusted {
+        problem: Problem::new(exit::UNSAFE, message).hint(hint),
+        suggests,
     }
 }

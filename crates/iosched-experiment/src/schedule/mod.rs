@@ -14,15 +14,10 @@ use iosched_stats::race::{
     Verdict,
 };
 
-use crate::length::LengthStudy;
 use crate::objective::Objective;
 use crate::plan::{MIN_FIXED_ROUNDS, Plan, TRIAL_OVERHEAD};
 use crate::record::{Entry, Record, StopReason};
 use crate::trial::{Slot, Trial};
-
-/// A round is taken to fit into what is left of a budget of time if so many times as long a one would: what trials take besides
-/// their run time differs from round to round, and a round that is cut does not count.
-const TOLERANCE: f64 = 1.05;
 
 /// What comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,12 +78,6 @@ pub struct RunProgress<'a> {
     judge: Judge,
     /// After those rounds.
     standing: Standing,
-    /// Of loads whose run time is chosen as the run goes on.
-    studies: Vec<Option<LengthStudy>>,
-    /// What such loads run for in the next round, s.
-    lengths: Vec<Option<f64>>,
-    /// How long their trials ran, all together, s.
-    ran_s: Vec<f64>,
     /// What came in of the rounds after them.
     begun: BTreeMap<u32, Vec<RoundOfLoad>>,
 }
@@ -149,9 +138,6 @@ impl<'a> RunProgress<'a> {
             withdrawn,
             rounds: 0,
             standing: judge.standing(),
-            studies: (0..loads).map(|load| study(plan, load)).collect(),
-            lengths: vec![None; loads],
-            ran_s: vec![0.0; loads],
             race,
             judge,
             begun: BTreeMap::new(),
@@ -193,7 +179,6 @@ impl<'a> RunProgress<'a> {
             }
         }
         self.close_rounds();
-        self.choose_lengths();
     }
 
     fn take_in(&mut self, trial: &Trial) {
@@ -203,10 +188,6 @@ impl<'a> RunProgress<'a> {
         *trials += 1;
         *time += trial.phases.total();
         let plan = self.plan;
-        if let Some(study) = &mut self.studies[load] {
-            study.add(plan, trial);
-            self.ran_s[load] += trial.runtime_s.unwrap_or_default();
-        }
         let rows = self
             .begun
             .entry(round)
@@ -255,46 +236,6 @@ impl<'a> RunProgress<'a> {
         self.standing = self.judge.standing();
         self.rounds += 1;
         true
-    }
-
-    /// How long the next round's trials run. All of a round run for as long: what has begun stays as it is.
-    fn choose_lengths(&mut self) {
-        for load in 0..self.studies.len() {
-            self.lengths[load] = self.chosen_length(load).or(self.lengths[load]);
-        }
-    }
-
-    fn chosen_length(&self, load: usize) -> Option<f64> {
-        let (study, next) = (self.studies[load].as_ref()?, self.standing.next.as_ref()?);
-        let fits = |length: f64| self.has_time_for(load, length);
-        let chosen = || study.judge_within(self.plan, self.rounds, &next[load], &fits);
-        study
-            .length_in(self.rounds)
-            .or_else(|| Some(chosen()?.best_s))
-            .or_else(|| study.length_before(self.rounds))
-            .or(self.plan.loads[load].runtime_s)
-    }
-
-    /// Whether the next round fits into what is left of the budget of time with trials of a load that run for so long, s; and as
-    /// many after it as a decision takes at the least.
-    fn has_time_for(&self, load: usize, length: f64) -> bool {
-        let decision = u32::try_from(self.race.rules.min_rounds).unwrap_or(u32::MAX);
-        let rounds = decision.saturating_sub(self.rounds).max(1);
-        let runtime = |other: usize| {
-            if other == load {
-                Some(seconds(length))
-            } else {
-                self.runtime(other)
-            }
-        };
-        let needed = self.round_time_with(runtime) * rounds;
-        self.time_left()
-            .is_none_or(|left| needed.mul_f64(TOLERANCE) <= left)
-    }
-
-    /// How long the next trials of a load run, where that is chosen as the run goes on.
-    pub(crate) fn runtime(&self, load: usize) -> Option<Duration> {
-        self.lengths[load].map(seconds)
     }
 
     /// What comes next.
@@ -411,40 +352,19 @@ impl<'a> RunProgress<'a> {
 
     /// How long the next round takes; none if there is none.
     pub fn round_time(&self) -> Duration {
-        self.round_time_with(|load| self.runtime(load))
-    }
-
-    /// The same with trials of each load that run for so long.
-    fn round_time_with(&self, runtime: impl Fn(usize) -> Option<Duration>) -> Duration {
         let loads = self.standing.next.iter().flatten().enumerate();
         let times = loads.map(|(load, arms)| {
             let trials = u32::try_from(arms.len()).unwrap_or(u32::MAX);
-            self.trial_time_of(load, runtime(load)) * trials * self.plan.loads[load].turns
+            self.trial_time(load) * trials * self.plan.loads[load].turns
         });
         times.sum()
     }
 
-    /// How long a trial of a load takes: the mean of those that ran, or before what the load says; at the run time of the next, where
-    /// that is chosen.
+    /// How long a trial of a load takes: the mean of those that ran, or before what the load says.
     pub(crate) fn trial_time(&self, load: usize) -> Duration {
-        self.trial_time_of(load, self.runtime(load))
-    }
-
-    fn trial_time_of(&self, load: usize, runtime: Option<Duration>) -> Duration {
         match self.took[load] {
             (0, _) => self.planned[load].unwrap_or_default() + TRIAL_OVERHEAD,
-            (trials, time) => {
-                let mean = time / trials;
-                let ran = seconds(self.ran_s[load] / f64::from(trials));
-                match (runtime, self.planned[load]) {
-                    (Some(next), Some(_)) => mean.saturating_sub(ran) + next,
-                    // Virtual time takes what it takes.
-                    (Some(next), None) if !ran.is_zero() => {
-                        seconds(mean.as_secs_f64() * (next.as_secs_f64() / ran.as_secs_f64()))
-                    }
-                    _ => mean,
-                }
-            }
+            (trials, time) => time / trials,
         }
     }
 
@@ -476,12 +396,6 @@ impl RoundOfLoad {
         };
         vec![row; plan.loads.len()]
     }
-}
-
-/// What trials say of their length, where that is chosen as the run goes on.
-fn study(plan: &Plan, load: usize) -> Option<LengthStudy> {
-    let is_auto = plan.loads[load].is_runtime_auto;
-    is_auto.then(|| LengthStudy::new(plan, load)).flatten()
 }
 
 fn required(plan: &Plan) -> impl Iterator<Item = Objective> {

@@ -31,16 +31,16 @@ use super::replay::{Failed, Meter, ReplayError, Trace, TraceOptions, TraceReport
 use super::settings::{SettingsError, checked_hz, tick_phase};
 use super::threads;
 use crate::load::builtin::{self, BuiltIn};
-use crate::load::scenario::{self, Scenario, ScenarioError, Script};
-use crate::load::settings::SettingError;
+use crate::load::desktop::simulated::{self, Script};
+use crate::load::desktop::{self, DesktopSettings};
 
 /// What the processes do.
 #[derive(Debug, Clone)]
 pub enum Load {
     /// One that comes with the program.
     BuiltIn(&'static BuiltIn),
-    /// One that starts programs or works on files.
-    Scenario(Scenario),
+    /// The start of a program beside a copy or streams.
+    Desktop(DesktopSettings),
     /// As a fio job file says.
     Job(PathBuf),
     /// As they did when they were recorded.
@@ -53,8 +53,9 @@ impl Load {
     /// # Errors
     /// A setting that the load does not have.
     pub fn named(name: &str) -> Result<Load, SimulateError> {
-        if let Some(scenario) = Scenario::parse(name) {
-            return Ok(Load::Scenario(scenario?));
+        let (load, settings) = name.split_once(':').unwrap_or((name, ""));
+        if load == desktop::NAME {
+            return Ok(Load::Desktop(DesktopSettings::parse(settings)?));
         }
         let found = builtin::find(name);
         Ok(found.map_or_else(|| Load::Job(PathBuf::from(name)), Load::BuiltIn))
@@ -64,7 +65,7 @@ impl Load {
     pub(crate) fn name(&self) -> String {
         match self {
             Load::BuiltIn(load) => load.name.to_owned(),
-            Load::Scenario(scenario) => scenario.name().to_owned(),
+            Load::Desktop(_) => desktop::NAME.to_owned(),
             Load::Job(path) => path.display().to_string(),
             Load::Trace(options) => options.path.display().to_string(),
         }
@@ -88,8 +89,9 @@ impl Load {
         };
         match self {
             Load::BuiltIn(load) => parse(load.text),
-            Load::Scenario(scenario) => {
-                Ok(Work::Script(Arc::new(scenario.script(capacity, seed)?)))
+            Load::Desktop(settings) => {
+                let script = Script::new(settings, capacity, seed)?;
+                Ok(Work::Script(Arc::new(script)))
             }
             Load::Job(path) => {
                 let mut lines = Lines::open(path).map_err(|error| match error {
@@ -122,7 +124,7 @@ impl Load {
 enum Work {
     /// As jobs say.
     Jobs(Vec<Job>),
-    /// As a scenario goes.
+    /// Starts of a program, and what goes on beside them.
     Script(Arc<Script>),
     /// As they were recorded.
     Trace(Arc<Trace>),
@@ -144,7 +146,7 @@ impl Work {
                 let times = RunTimes::of(jobs);
                 (times.longest.max(USUAL), !times.bind_all)
             }
-            Work::Script(_) => (scenario::LONGEST, false),
+            Work::Script(_) => (simulated::LONGEST, false),
             Work::Trace(_) => (CENTURY, false),
         };
         UsualEnd { at, cuts }
@@ -254,8 +256,6 @@ pub enum SimulateError {
     #[error(transparent)]
     Disk(#[from] ModelError),
     #[error(transparent)]
-    Scheduler(#[from] Problem),
-    #[error(transparent)]
     Settings(#[from] SettingsError),
     /// The file of the load.
     #[error(transparent)]
@@ -264,12 +264,8 @@ pub enum SimulateError {
     NoSuchLoad { path: PathBuf },
     #[error("{name}: {cause}")]
     Load { name: String, cause: JobError },
-    /// A setting of the load.
     #[error(transparent)]
-    Setting(#[from] SettingError),
-    /// A load that starts programs or works on files.
-    #[error(transparent)]
-    Scenario(#[from] ScenarioError),
+    Problem(#[from] Problem),
     #[error(transparent)]
     Replay(#[from] ReplayError),
     #[error("events can be written of one scheduler at a time, and there are {count}")]
@@ -279,7 +275,7 @@ pub enum SimulateError {
 }
 
 impl Failure for SimulateError {
-    iosched_machine::passes_on!(SimulateError: File, Setting, Scenario, Scheduler, Replay);
+    iosched_machine::passes_on!(SimulateError: File, Problem, Replay);
 
     fn hint(&self) -> Option<String> {
         match self {
@@ -292,7 +288,7 @@ impl Failure for SimulateError {
             ),
             SimulateError::NoSuchLoad { .. } => {
                 let job_files = builtin::BUILT_IN.iter().map(|load| load.name);
-                let names: Vec<&str> = job_files.chain(Scenario::NAMES).collect();
+                let names: Vec<&str> = job_files.chain([desktop::NAME]).collect();
                 Some(format!(
                     "a fio job file, or one of: {}; what runs a program (pgbench, command:, database) \
                      needs a disk: `iosched tune --load`",

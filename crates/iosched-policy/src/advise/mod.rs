@@ -294,7 +294,7 @@ impl Machine {
         let loads: &[&str] = match class {
             LoadClass::General => &[],
             LoadClass::Database => &["pgbench"],
-            LoadClass::Desktop => &["desktop", "responsiveness"],
+            LoadClass::Desktop => &["desktop"],
             LoadClass::Files => &["mixed"],
             LoadClass::Backup => &["readers-vs-writer"],
             LoadClass::Vm => &["mixed", "fairness"],

@@ -7,7 +7,7 @@ use clap::Args;
 use iosched_emulate::spec::parse_size;
 use iosched_experiment::load::builtin::BUILT_IN;
 use iosched_experiment::objective::Objective;
-use iosched_experiment::plan::{Requirement, RunTime, Steady};
+use iosched_experiment::plan::{Requirement, Steady};
 use iosched_machine::device::Consent;
 use iosched_machine::file_system;
 use iosched_sim::units::Bytes;
@@ -124,7 +124,7 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "ARM")]
     pub(super) baseline: Option<String>,
 
-    /// What decides: throughput, iops, mean, p50, p99, p999, read-mean, read-p99, fairness, cpu, tps, time, frames [default: the load's own]
+    /// What decides: throughput, iops, mean, p50, p99, p999, read-mean, read-p99, fairness, cpu, tps, time [default: the load's own]
     #[arg(long, value_parser = parse_objective)]
     pub(super) objective: Option<Objective>,
 
@@ -156,12 +156,9 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "TIME")]
     pub(super) budget: Option<Span>,
 
-    /// Run time of each trial. auto: 10s in the first round (2s on the emulated disk), then as long as is worth it, chosen
-    /// from how well a trial knows its own mean and from how much trials differ; only for loads decided by throughput or iops
-    /// whose jobs all run at the same time, and not with --fixed-rounds
-    /// [default: the job file's, or 10s; 2s on the emulated disk]
-    #[arg(long, value_name = "TIME|auto", value_parser = parse_runtime)]
-    pub(super) runtime: Option<RunTime>,
+    /// Run time of each trial [default: the job file's, or 10s; 2s on the emulated disk]
+    #[arg(long, value_name = "TIME")]
+    pub(super) runtime: Option<Span>,
 
     /// Time to leave out of the measurement at the start of each trial [default: none]
     #[arg(long, value_name = "TIME")]
@@ -292,10 +289,8 @@ fn load_help() -> String {
         "Load to run, repeatable: a fio job file; 'command: PROGRAM …' ('command: sh: …' for a shell); one \
          with options, as in pgbench:scale=10,clients=20 (the values listed here are the defaults): \
          pgbench (scale=50, clients=100, threads=2, transactions=… or time=60, mode=tpcb, \
-         select, simple-update or FILE, protocol=…), responsiveness (readers=10, random-readers=0, \
-         writers=0, random-writers=0, size=256m, settle=2s, starts=3, command=…), desktop (starts=5, seconds=20, \
-         size=256m), build (files=1000, jobs=4), five-tests (size=1g, record=…, \
-         threads=1..3, runs=…, driver=iozone or fio), \
+         select, simple-update or FILE, protocol=…), desktop (starts=2, seconds=2, size=64m, readers=0, writers=0), \
+         five-tests (size=1g, record=16m, threads=1..3), \
          documents-read (threads=80, documents=32000, stored=…, size=4k, order=random or stored, control=on), \
          documents-create (threads=80, documents=2000, size=4k), database:1..4; or a built-in one: {} [default: random-read]",
         loads.join("; ")
@@ -329,14 +324,6 @@ fn parse_file_system(text: &str) -> Result<file_system::FileSystemKind, String> 
         let names = file_system::FileSystemKind::ALL.map(file_system::FileSystemKind::name);
         format!("known are {}", names.join(", "))
     })
-}
-
-fn parse_runtime(text: &str) -> Result<RunTime, String> {
-    if text == "auto" {
-        return Ok(RunTime::Auto { first: None });
-    }
-    let time: Span = text.parse().map_err(|cause| format!("{cause}, or auto"))?;
-    Ok(RunTime::Of(time.0))
 }
 
 fn parse_steady(text: &str) -> Result<Steady, String> {

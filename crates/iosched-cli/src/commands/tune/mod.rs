@@ -250,6 +250,7 @@ impl Session<'_> {
 
     /// A run that has come to its end goes on only with a larger budget, and never once it is decided.
     fn check_may_go_on(&self, record: &Record, directory: &Path) -> Result<(), Box<dyn Failure>> {
+        record.header.plan.check_can_go_on()?;
         let may_go_on = |stop| self.has_more() && stop != StopReason::Decided;
         if let Some(why) = record.stop_reason().filter(|&stop| !may_go_on(stop)) {
             return Err(boxed(TuneError::Complete {

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use iosched_experiment::plan::{
-    CommandOptions, DEFAULT_MAX_ROUNDS, PlanRequest, Rules, RunTime, Steady,
-};
+use iosched_experiment::plan::{CommandOptions, DEFAULT_MAX_ROUNDS, PlanRequest, Rules, Steady};
 use iosched_experiment::run;
 use iosched_sim::units::Bytes;
 
@@ -57,13 +55,10 @@ pub(super) fn wanted(args: &TuneArgs, place: &RunPlace) -> PlanRequest {
             begins_with_none.then(|| "none".to_owned())
         }),
         objective: args.objective,
-        runtime: match args.runtime.unwrap_or_default() {
-            RunTime::OfLoad if is_emulated => RunTime::Of(EMULATED_RUNTIME),
-            RunTime::Auto { .. } => RunTime::Auto {
-                first: is_emulated.then_some(EMULATED_RUNTIME),
-            },
-            said => said,
-        },
+        runtime: args
+            .runtime
+            .map(|span| span.0)
+            .or(is_emulated.then_some(EMULATED_RUNTIME)),
         ramp: args.ramp.map_or(Duration::ZERO, |span| span.0),
         rules: Rules {
             margin: args.margin.map_or(default.margin, |margin| margin.0),

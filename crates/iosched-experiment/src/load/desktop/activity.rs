@@ -1,40 +1,33 @@
-//! What goes on beside the starts of a program: each a thread that reads and writes files through the page cache
-//! until it is told to end. Threads are told apart by the schedulers as processes are: by their I/O context.
+//! What goes on beside the starts of a program: each a thread that reads and writes files until it is told to end.
+//! Schedulers tell threads apart as they do processes: by their I/O context.
 
-use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use iosched_machine::beneath::Directory;
 use iosched_machine::process::Stop;
-use iosched_sim::workload::{FRAME_BYTES, Playback};
-use rand::{Rng, RngExt, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rustix::fs::{Advice, fadvise};
 
 /// What a copy reads and writes at once.
-pub(in crate::load) const CHUNK: usize = 1 << 20;
+pub(super) const CHUNK: usize = 1 << 20;
 
-/// A page: what small reads and a browser's database take at once.
-pub(in crate::load) const PAGE: usize = 4096;
+/// Chunks of a copy after which it waits until they are on the disk.
+pub(super) const CHUNKS_SYNCED: u64 = 16;
+
+/// What a stream reads or writes at once.
+pub(super) const STREAMED: usize = 128 << 10;
+
+/// What small reads read at once.
+pub(super) const PAGE: usize = 4096;
 
 /// From the end of a small read to the next one.
-pub(in crate::load) const BETWEEN_READS: Duration = Duration::from_millis(20);
+pub(super) const BETWEEN_READS: Duration = Duration::from_millis(20);
 
-/// From the end of a browser's commit to the next one.
-pub(in crate::load) const BETWEEN_COMMITS: Duration = Duration::from_millis(200);
-
-pub(in crate::load) const FILES_OF_A_PACKAGE: usize = 100;
-
-/// How long a thread sleeps before it looks again whether it is to end.
-const NAP: Duration = Duration::from_millis(50);
-
-/// Copies a file over and over: what was read is not read from memory again, and each copy is on the disk before
-/// the next begins. Bytes copied.
+/// Copies a file over and over, never from memory. Bytes copied.
 pub(super) fn copy(from: &File, to: &File, end: &Stop) -> io::Result<u64> {
     let size = from.metadata()?.len();
     let mut chunk = vec![0; CHUNK];
@@ -47,6 +40,9 @@ pub(super) fn copy(from: &File, to: &File, end: &Stop) -> io::Result<u64> {
             to.write_all_at(&chunk[..length], at)?;
             at += length as u64;
             copied += length as u64;
+            if at.is_multiple_of(CHUNK as u64 * CHUNKS_SYNCED) {
+                to.sync_data()?;
+            }
         }
         to.sync_data()?;
         fadvise(from, 0, None, Advice::DontNeed)?;
@@ -54,30 +50,32 @@ pub(super) fn copy(from: &File, to: &File, end: &Stop) -> io::Result<u64> {
     Ok(copied)
 }
 
-/// Plays a video: part of the frames that were there in time, 0 to 1.
-pub(super) fn play(video: &File, end: &Stop) -> io::Result<f64> {
-    let frames = (video.metadata()?.len() / FRAME_BYTES as u64).max(1);
-    let mut frame = vec![0; FRAME_BYTES];
-    let mut playback = Playback::new();
-    let begun = Instant::now();
+/// Reads a file in sequence, over and over. Bytes read.
+pub(super) fn read_on(file: &File, end: &Stop) -> io::Result<u64> {
+    stream(file, end, |buffer, at| file.read_exact_at(buffer, at))
+}
+
+/// Writes a file anew in sequence, over and over. Bytes written.
+pub(super) fn write_on(file: &File, end: &Stop) -> io::Result<u64> {
+    stream(file, end, |buffer, at| file.write_all_at(buffer, at))
+}
+
+fn stream(
+    file: &File,
+    end: &Stop,
+    step: impl Fn(&mut [u8], u64) -> io::Result<()>,
+) -> io::Result<u64> {
+    let steps = (file.metadata()?.len() / STREAMED as u64).max(1);
+    // O_DIRECT wants a buffer that begins at a page.
+    let mut buffer = vec![0; STREAMED + PAGE];
+    let begin = buffer.as_ptr().align_offset(PAGE).min(PAGE);
+    let buffer = &mut buffer[begin..][..STREAMED];
+    let mut done: u64 = 0;
     while !end.is_wanted() {
-        let (number, not_before) = playback.next(begun.elapsed());
-        let early = not_before.saturating_sub(begun.elapsed());
-        if !early.is_zero() {
-            std::thread::sleep(early.min(NAP));
-            continue;
-        }
-        let at = u64::from(number) % frames * FRAME_BYTES as u64;
-        let read = video.read_at(&mut frame, at)?;
-        fadvise(
-            video,
-            at,
-            std::num::NonZeroU64::new(read as u64),
-            Advice::DontNeed,
-        )?;
-        playback.arrived(begun.elapsed());
+        step(buffer, done % steps * STREAMED as u64)?;
+        done += 1;
     }
-    Ok(playback.in_time(begun.elapsed()))
+    Ok(done * STREAMED as u64)
 }
 
 /// Reads pages here and there, as programs read their settings, icons and mail: how long each read took that began
@@ -107,48 +105,4 @@ pub(super) fn read_here_and_there(
         }
         std::thread::sleep(BETWEEN_READS);
     }
-}
-
-/// Writes a page of a browser's database and waits until it is on the disk: how long that took, each time.
-pub(super) fn commit(profile: &File, seed: u64, end: &Stop) -> io::Result<Vec<Duration>> {
-    let mut stream = ChaCha8Rng::seed_from_u64(seed);
-    let pages = (profile.metadata()?.len() / PAGE as u64).max(1);
-    let mut page = vec![0; PAGE];
-    let mut took = Vec::new();
-    while !end.is_wanted() {
-        stream.fill_bytes(&mut page);
-        let at = stream.random_range(0..pages) * PAGE as u64;
-        let begun = Instant::now();
-        profile.write_all_at(&page, at)?;
-        profile.sync_data()?;
-        took.push(begun.elapsed());
-        std::thread::sleep(BETWEEN_COMMITS);
-    }
-    Ok(took)
-}
-
-/// Unpacks a package over and over, as a package manager does: each file on the disk before the next one, the old
-/// ones removed when the package is whole. Files written.
-pub(super) fn unpack(directory: &Path, end: &Stop) -> io::Result<u64> {
-    let directory = Directory::open(directory)?;
-    let largest = vec![0x5a; PAGE << 4];
-    let mut written = 0;
-    while !end.is_wanted() {
-        let mut names: Vec<OsString> = Vec::new();
-        for number in 0..FILES_OF_A_PACKAGE {
-            if end.is_wanted() {
-                break;
-            }
-            let name = OsString::from(format!("file-{number}"));
-            let mut file = directory.create_file(&name)?;
-            file.write_all(&largest[..PAGE << (number % 5)])?;
-            file.sync_all()?;
-            names.push(name);
-            written += 1;
-        }
-        names
-            .iter()
-            .try_for_each(|name| directory.remove_file(name))?;
-    }
-    Ok(written)
 }

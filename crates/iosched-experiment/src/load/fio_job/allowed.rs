@@ -1,34 +1,36 @@
 //! Which options and values may be in a load.
 
+use iosched_machine::failure::Problem;
+
 use super::room::{SIZE_WANTED, SIZES, parse_size};
-use super::{Assignment, JobFileError, parse_time};
+use super::{Assignment, parse_time};
 
 /// The rule which options may be in a load: what is known to stay inside the target passes, what
 /// is known to reach beyond it is refused with the reason, everything else is refused by name.
-pub(super) fn check(file: &str, assignment: &Assignment) -> Result<(), JobFileError> {
+pub(super) fn check(file: &str, assignment: &Assignment) -> Result<(), Problem> {
     let Assignment { line, key, value } = assignment;
     if let Some((_, cause)) = DANGEROUS.iter().find(|(option, _)| option == key) {
-        return Err(JobFileError::Dangerous {
-            file: file.into(),
-            line: *line,
-            option: key.clone(),
-            cause,
-        });
+        let message = format!("{file}:{line}: option {key} is refused: {cause}");
+        return Err(Problem::usage(message).hint(match key.as_str() {
+            "ioscheduler" => "name the schedulers with --arms instead".into(),
+            "filename" | "directory" | "filename_format" | "opendir" => {
+                "name the target on the command line: iosched tune TARGET".into()
+            }
+            _ => format!("remove {key} from the job file"),
+        }));
     }
     if HARMLESS.binary_search(&key.as_str()).is_err() {
-        return Err(JobFileError::Unsupported {
-            file: file.into(),
-            line: *line,
-            option: key.clone(),
-        });
+        let message = format!("{file}:{line}: option {key} is not supported in a load");
+        return Err(Problem::usage(message).hint(format!(
+            "remove {key}: only options that are known to stay inside the target are run"
+        )));
     }
     let given = value.as_deref().unwrap_or("1");
-    let bad = |cause: String| JobFileError::BadValue {
-        file: file.into(),
-        line: *line,
-        option: key.clone(),
-        value: given.into(),
-        cause,
+    let bad = |cause: String| {
+        Problem::usage(format!(
+            "{file}:{line}: {key}={given} is not supported in a load: {cause}"
+        ))
+        .hint("change the value")
     };
     match key.as_str() {
         "ioengine" if !ENGINES.contains(&given) => Err(bad(format!(
@@ -284,20 +286,18 @@ mod tests {
 
     #[test]
     fn an_option_that_reaches_beyond_the_target_is_refused_by_name_and_line() {
-        for (option, line) in [
-            ("filename=/etc/passwd", 3),
-            ("ioscheduler=bfq", 3),
-            ("exec_prerun=rm -rf /", 3),
-            ("write_bw_log=x", 3),
-            ("directory=/", 3),
+        for option in [
+            "filename=/etc/passwd",
+            "ioscheduler=bfq",
+            "exec_prerun=rm -rf /",
+            "write_bw_log=x",
+            "directory=/",
         ] {
             let text = format!("[a]\nrw=read\n{option}\n");
-            let error = JobFile::parse("my.fio", &text).unwrap_err();
+            let error = JobFile::parse("my.fio", &text).unwrap_err().to_string();
             let name = option.split('=').next().unwrap();
-            assert!(
-                matches!(&error, JobFileError::Dangerous { option, line: l, .. } if option == name && *l == line),
-                "{error}"
-            );
+            let begins = format!("my.fio:3: option {name} is refused: ");
+            assert!(error.starts_with(&begins), "{error}");
         }
     }
 

@@ -12,7 +12,6 @@
 //! - `allowed`: which options and values may be in a load
 //! - `room`: how much its files take in a directory
 //! - `compose`: the job file that fio gets
-//! - `error`: why a job file cannot be a load
 
 use std::time::Duration;
 
@@ -22,11 +21,8 @@ use crate::objective::Objective;
 
 mod allowed;
 mod compose;
-mod error;
 mod read;
 mod room;
-
-pub(crate) use error::JobFileError;
 
 /// A job file whose every option may be run against a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,7 +102,6 @@ impl JobFile {
             Objective::Tps => Some("it makes no transactions"),
             Objective::NumberHigher | Objective::NumberLower => Some("it prints no number"),
             Objective::Time => Some("it runs for a time that is given"),
-            Objective::Frames => Some("it shows no video"),
             _ => None,
         }
     }

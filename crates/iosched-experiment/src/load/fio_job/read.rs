@@ -2,16 +2,17 @@
 
 use std::path::Path;
 
+use iosched_machine::failure::Problem;
 use iosched_sim::workload::fio_job::lines::{BadLine, Item, Line, lines};
 
-use super::{Assignment, Job, JobFile, JobFileError, allowed};
+use super::{Assignment, Job, JobFile, allowed};
 
 /// Options of all sections, with those that each has from `[global]`: a file of a few MiB could ask for all memory.
 const MOST_OPTIONS: usize = 100_000;
 
 impl JobFile {
     /// Reads and checks a job file. `file` is what errors call it.
-    pub(crate) fn parse(file: &str, text: &str) -> Result<JobFile, JobFileError> {
+    pub(crate) fn parse(file: &str, text: &str) -> Result<JobFile, Problem> {
         let mut globals = Vec::new();
         let mut jobs: Vec<Job> = Vec::new();
         let mut in_global = false;
@@ -23,21 +24,22 @@ impl JobFile {
                 Item::Global | Item::Option { .. } => 1,
             };
             if options > MOST_OPTIONS {
-                return Err(JobFileError::TooManyOptions {
-                    file: file.into(),
-                    line: number,
-                });
+                return Err(Problem::usage(format!(
+                    "{file}:{number}: more than 100 000 options, with those of [global] in each section"
+                )));
             }
             match item {
                 Item::Global => in_global = true,
                 Item::Section(name) => {
                     if is_of_proc(name) {
-                        return Err(JobFileError::Syntax {
-                            file: file.into(),
-                            line: number,
-                            text: format!("[{name}]"),
-                            cause: "fio would take a job of this name for an entry of its working directory, /proc",
-                        });
+                        return Err(syntax(
+                            file,
+                            &BadLine {
+                                number,
+                                text: &format!("[{name}]"),
+                                cause: "fio would take a job of this name for an entry of its working directory, /proc",
+                            },
+                        ));
                     }
                     in_global = false;
                     // What a [global] section says holds for the jobs after it.
@@ -62,7 +64,10 @@ impl JobFile {
             }
         }
         if jobs.is_empty() {
-            return Err(JobFileError::NoJobs { file: file.into() });
+            let message =
+                format!("{file}: no job in it: only a [global] section or nothing at all");
+            let hint = "add a section such as [job] with rw=randread";
+            return Err(Problem::usage(message).hint(hint));
         }
         Ok(JobFile { jobs })
     }
@@ -75,13 +80,14 @@ fn is_of_proc(name: &str) -> bool {
     is_number || Path::new("/proc").join(name).is_dir()
 }
 
-fn syntax(file: &str, bad: &BadLine<'_>) -> JobFileError {
-    JobFileError::Syntax {
-        file: file.into(),
-        line: bad.number,
-        text: bad.text.into(),
-        cause: bad.cause,
-    }
+fn syntax(file: &str, bad: &BadLine<'_>) -> Problem {
+    let BadLine {
+        number,
+        text,
+        cause,
+    } = bad;
+    Problem::usage(format!("{file}:{number}: cannot read {text:?}: {cause}"))
+        .hint("a job file has [section] lines, option=value lines, and comments after # or ;")
 }
 
 /// An option that no job has.

@@ -6,22 +6,22 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use iosched_machine::beneath::Directory;
-use iosched_machine::process::{self, ChildError, Daemon, Scope, User, as_user};
+use iosched_machine::process::{self, Daemon, Scope, User, as_user};
 use rustix::fs::Mode;
 use rustix::process::Signal;
 
-use super::error::PgbenchError;
+use super::error;
 use super::own::OwnDatabases;
-use super::programs::{Programs, major};
+use super::programs::Programs;
 use super::snapshot::Snapshot;
 use super::{Database, PgbenchSettings};
-use crate::load::{Workplace, files};
+use crate::load::{LoadError, Workplace, files};
 
 /// A server that is not ready by then does not get ready. Recovery is never needed.
 const READY_WITHIN: Duration = Duration::from_secs(120);
@@ -34,9 +34,6 @@ const FAST: &[(Signal, Duration)] = &[
 
 /// How a server is ended whose data nobody needs any more.
 const IMMEDIATE: &[(Signal, Duration)] = &[(Signal::QUIT, Duration::from_secs(10))];
-
-/// So long a server is started again and again to remove what a killed one left. Its user may keep it from doing so.
-const SWEPT_UP_WITHIN: Duration = Duration::from_secs(30);
 
 /// The superuser of the cluster. Nobody but the owner of its directory reaches the socket.
 const SUPERUSER: &str = "iosched";
@@ -67,16 +64,25 @@ pub(super) struct Cluster {
     snapshot: Option<Snapshot>,
 }
 
+const NAME_A_USER: &str = "name an unprivileged user with --user";
+
 /// For a cluster's programs: the user that was asked for, or the package's when we are root.
-pub(super) fn scope(wanted: &Scope) -> Result<Scope, PgbenchError> {
+pub(super) fn scope(wanted: &Scope) -> Result<Scope, LoadError> {
     let is_root = rustix::process::geteuid().is_root();
     match wanted.user() {
         Some(user) if user.uid != 0 => Ok(wanted.clone()),
         _ if !is_root => Ok(wanted.with_user(None)),
         _ => {
-            let package =
-                User::find("postgres").map_err(|source| PgbenchError::Users { source })?;
-            let package = package.ok_or(PgbenchError::NoUser)?;
+            let package = User::find("postgres").map_err(|error| {
+                LoadError::run(format!(
+                    "PostgreSQL does not run as root, and whether there is a user postgres cannot be found out: {error}"
+                ))
+                .with_hint(NAME_A_USER)
+            })?;
+            let package = package.ok_or_else(|| {
+                let message = "PostgreSQL does not run as root, and there is no user postgres";
+                error::missing(message, NAME_A_USER)
+            })?;
             Ok(wanted.with_user(Some(package)))
         }
     }
@@ -89,13 +95,10 @@ impl Cluster {
         at: &Workplace<'_>,
         root: &Path,
         say: &mut dyn FnMut(&str),
-    ) -> Result<Cluster, PgbenchError> {
+    ) -> Result<Cluster, LoadError> {
         let scope = scope(at.scope)?;
         let programs = Programs::find(&["initdb", "postgres", "pgbench"], &scope, at.stop)?;
-        make_root(root, scope.user()).map_err(|source| PgbenchError::Io {
-            path: root.into(),
-            source,
-        })?;
+        make_root(root, scope.user()).map_err(|error| error::io(root, &error))?;
         let mut cluster = Cluster {
             programs,
             root: root.into(),
@@ -114,53 +117,22 @@ impl Cluster {
         command.args(["--scale", &settings.scale.to_string(), "postgres"]);
         cluster.programs.run("pgbench --initialize", command)?;
         if !cluster.end(FAST) {
-            return Err(PgbenchError::ServerDied {
-                when: "while the database was made",
-                message: cluster.last_words(),
-            });
+            let message = cluster.last_words();
+            return Err(error::server_died("while the database was made", &message));
         }
         let snapshot = as_user(cluster.programs.user(), || {
             let most = settings.bytes_kept();
             Snapshot::take(&cluster.data(), &root.join("copy"), most, at.stop)
         });
-        cluster.snapshot = Some(snapshot.map_err(|source| cluster.not_copied("copy", source))?);
+        cluster.snapshot = Some(snapshot.map_err(|error| cluster.not_copied("copy", &error))?);
         Ok(cluster)
     }
 
-    fn initialise(&self) -> Result<(), PgbenchError> {
+    fn initialise(&self) -> Result<(), LoadError> {
         let data = self.data();
         // Made by us, it stays when initdb fails.
         files::make_new_directory(&data, self.programs.user())
-            .map_err(|source| PgbenchError::Io { path: data, source })?;
-        let initialised = self.run_initdb();
-        if initialised.is_err() {
-            // It has emptied the directory: there is room for this.
-            let _ = self.let_a_server_find_what_another_left();
-        }
-        initialised
-    }
-
-    /// As initdb does to try settings: a server starts on next to nothing, takes the shared memory of the
-    /// one before on the same directory away, then its own, and ends.
-    fn let_a_server_find_what_another_left(&self) -> io::Result<()> {
-        let version = self.programs.version("postgres").unwrap_or_default();
-        let major = major(&version).map(|major| major.to_string());
-        let major = major.unwrap_or_default();
-        as_user(self.programs.user(), || {
-            let data = Directory::open(&self.data())?;
-            let mut version = data.create_file(OsStr::new("PG_VERSION"))?;
-            writeln!(version, "{major}")?;
-            data.create_file(OsStr::new("postgresql.conf"))?;
-            Ok(())
-        })?;
-        let mut command = self.programs.own_command("postgres");
-        command.arg("--check").arg("-D").arg(self.data());
-        command.current_dir(self.data());
-        let _ = self.programs.run("postgres --check", command);
-        Ok(())
-    }
-
-    fn run_initdb(&self) -> Result<(), PgbenchError> {
+            .map_err(|error| error::io(&data, &error))?;
         let mut command = self.programs.own_command("initdb");
         command.arg("-D").arg(self.data()).current_dir(&self.root);
         command.args(["-U", SUPERUSER, "--auth=trust", "--no-sync"]);
@@ -170,11 +142,9 @@ impl Cluster {
     }
 
     /// Starts the server and waits until it takes connections.
-    fn start_with(&mut self, configuration: &[&str]) -> Result<(), PgbenchError> {
-        let log = self.new_log().map_err(|source| PgbenchError::Io {
-            path: self.root.join(LOG),
-            source,
-        })?;
+    fn start_with(&mut self, configuration: &[&str]) -> Result<(), LoadError> {
+        let log = self.new_log();
+        let log = log.map_err(|error| error::io(&self.root.join(LOG), &error))?;
         let mut command = self.programs.own_command("postgres");
         command.arg("-D").arg(self.data()).current_dir(self.data());
         let connections = format!("max_connections={}", self.clients + 10);
@@ -210,7 +180,7 @@ impl Cluster {
     }
 
     /// Watches the last line of `postmaster.pid`, where the server says how far it is.
-    fn wait_until_ready(&mut self) -> Result<(), PgbenchError> {
+    fn wait_until_ready(&mut self) -> Result<(), LoadError> {
         let started = Instant::now();
         loop {
             let pid_file = self.text_of("data/postmaster.pid");
@@ -218,19 +188,16 @@ impl Cluster {
                 return Ok(());
             }
             if self.has_died() {
-                return Err(PgbenchError::ServerDied {
-                    when: "while it started",
-                    message: self.last_words(),
-                });
+                return Err(error::server_died("while it started", &self.last_words()));
             }
             if started.elapsed() > READY_WITHIN {
-                return Err(PgbenchError::NotReady {
-                    seconds: READY_WITHIN.as_secs(),
-                    message: self.last_words(),
-                });
+                let (seconds, words) = (READY_WITHIN.as_secs(), self.last_words());
+                return Err(LoadError::trial(format!(
+                    "the PostgreSQL server was not ready after {seconds} s: {words}"
+                )));
             }
             if self.programs.stop().is_wanted() {
-                return Err(ChildError::Stopped.into());
+                return Err(LoadError::Stopped);
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -264,51 +231,33 @@ impl Cluster {
         process::last_lines(&telling.join("\n"), 2)
     }
 
-    /// A server that was killed leaves shared memory behind, which the next one on the same data finds
-    /// and removes.
-    fn sweep_up(&mut self) {
-        self.programs.tidy_up_within(SWEPT_UP_WITHIN);
-        let is_restored = self.reset().is_ok();
-        // As long as a client of the dead one lives, the memory is in use.
-        while is_restored
-            && !self.programs.stop().is_wanted()
-            && self.start_with(WHILE_MAKING).is_err()
-        {
-            std::thread::sleep(Duration::from_millis(200));
-        }
-        self.end(IMMEDIATE);
-    }
-
     fn data(&self) -> PathBuf {
         self.root.join("data")
     }
 
     /// Why a copy was not made to its end.
-    fn not_copied(&self, to: &str, source: io::Error) -> PgbenchError {
+    fn not_copied(&self, to: &str, error: &io::Error) -> LoadError {
         if self.programs.stop().is_wanted() {
-            return ChildError::Stopped.into();
+            return LoadError::Stopped;
         }
-        PgbenchError::Io {
-            path: self.root.join(to),
-            source,
-        }
+        error::io(&self.root.join(to), error)
     }
 }
 
 impl Database for Cluster {
     /// The server is ended, which empties its buffers, and its files are put back.
-    fn reset(&mut self) -> Result<(), PgbenchError> {
+    fn reset(&mut self) -> Result<(), LoadError> {
         self.end(IMMEDIATE);
         let Some(snapshot) = &mut self.snapshot else {
             return Ok(());
         };
         let stop = self.programs.stop();
         let restored = as_user(self.programs.user(), || snapshot.restore(stop));
-        restored.map_err(|source| self.not_copied("data", source))?;
+        restored.map_err(|error| self.not_copied("data", &error))?;
         Ok(())
     }
 
-    fn start(&mut self) -> Result<(), PgbenchError> {
+    fn start(&mut self) -> Result<(), LoadError> {
         self.start_with(WHILE_MEASURING)
     }
 
@@ -339,12 +288,7 @@ impl Database for Cluster {
     }
 
     fn take_down(&mut self) -> Option<OwnDatabases> {
-        let mut server = self.server.take()?;
-        let has_died = server.has_ended().is_some();
-        server.end(IMMEDIATE, self.programs.stop());
-        if has_died || server.was_killed() {
-            self.sweep_up();
-        }
+        self.end(IMMEDIATE);
         None
     }
 }

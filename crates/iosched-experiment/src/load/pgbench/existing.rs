@@ -8,13 +8,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use iosched_machine::failure::{Problem, exit};
 use iosched_machine::process::Scope;
 
-use super::error::PgbenchError;
 use super::own::{OwnDatabases, TIDIED_UP_WITHIN};
 use super::programs::Programs;
 use super::{Database, PgbenchSettings};
-use crate::load::Workplace;
+use crate::load::{LoadError, Workplace};
 
 /// The first version where how a template is copied can be said (before, it was by files).
 const HAS_STRATEGY: u32 = 150_000;
@@ -29,7 +29,7 @@ pub(super) struct Existing {
 
 impl Existing {
     /// Finds the server, and makes nothing.
-    pub(super) fn find(own: OwnDatabases, at: &Workplace<'_>) -> Result<Existing, PgbenchError> {
+    pub(super) fn find(own: OwnDatabases, at: &Workplace<'_>) -> Result<Existing, LoadError> {
         let programs = Programs::find(&["psql", "pgbench"], at.scope, at.stop)?;
         let mut existing = Existing {
             programs,
@@ -52,7 +52,7 @@ impl Existing {
         &self,
         settings: &PgbenchSettings,
         say: &mut dyn FnMut(&str),
-    ) -> Result<(), PgbenchError> {
+    ) -> Result<(), LoadError> {
         say(&format!(
             "making a database of scale {} on the server",
             settings.scale
@@ -71,12 +71,12 @@ impl Existing {
         Ok(())
     }
 
-    fn ask(&self, statement: &str) -> Result<String, PgbenchError> {
+    fn ask(&self, statement: &str) -> Result<String, LoadError> {
         self.own.ask(&self.programs, statement)
     }
 
     /// Where the server's data can be seen from here, they must be on the target.
-    fn check_place(&self, target: Option<&Path>) -> Result<(), PgbenchError> {
+    fn check_place(&self, target: Option<&Path>) -> Result<(), LoadError> {
         // Not everybody may ask for it.
         let (Ok(data), Some(target)) = (self.ask("SHOW data_directory"), target) else {
             return Ok(());
@@ -84,17 +84,25 @@ impl Existing {
         let data = PathBuf::from(data);
         let device = |path: &Path| path.metadata().map(|metadata| metadata.dev()).ok();
         match (device(&data), device(target)) {
-            (Some(there), Some(here)) if there != here => Err(PgbenchError::Elsewhere {
-                data,
-                target: target.into(),
-            }),
+            (Some(there), Some(here)) if there != here => {
+                let message = format!(
+                    "the server of --pg keeps its data in {}, which is not on {}",
+                    data.display(),
+                    target.display()
+                );
+                let hint =
+                    "name a directory on the file system with the server's data as the target";
+                Err(LoadError::Run(
+                    Problem::new(exit::NO_SUCH_DEVICE, message).hint(hint),
+                ))
+            }
             _ => Ok(()),
         }
     }
 }
 
 impl Database for Existing {
-    fn reset(&mut self) -> Result<(), PgbenchError> {
+    fn reset(&mut self) -> Result<(), LoadError> {
         let (trial, template) = (self.own.trial(), self.own.template());
         let by_files = self.copy_by_files;
         self.ask(&format!("DROP DATABASE IF EXISTS {trial}"))?;
@@ -104,7 +112,7 @@ impl Database for Existing {
         Ok(())
     }
 
-    fn start(&mut self) -> Result<(), PgbenchError> {
+    fn start(&mut self) -> Result<(), LoadError> {
         Ok(())
     }
 

@@ -14,13 +14,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use iosched_machine::beneath::{self, Directory};
+use iosched_machine::failure::Problem;
 use iosched_machine::foreign;
 use iosched_machine::process::{self, Finished, Scope, User, as_user};
 use serde::{Deserialize, Serialize};
 
 use super::fio_job::TrialSettings;
 use super::settings;
-use super::{Kept, Load, LoadError, Outcome, OutsideResource, Turn, Workplace, files};
+use super::{Kept, Load, LoadError, Outcome, OutsideResource, TrialInfo, Workplace, files};
 use crate::metrics::JobResult;
 use crate::objective::Objective;
 
@@ -32,7 +33,6 @@ mod own;
 mod programs;
 mod snapshot;
 
-pub use error::{PgbenchError, PgbenchSpecError};
 pub(super) use own::OwnDatabases;
 
 use cluster::Cluster;
@@ -118,7 +118,7 @@ impl PgbenchSettings {
     }
 
     /// Reads `scale=50,clients=100,…`, and what `--pg` says.
-    pub(crate) fn parse(text: &str, connection: Option<&str>) -> Result<Parsed, PgbenchSpecError> {
+    pub(crate) fn parse(text: &str, connection: Option<&str>) -> Result<Parsed, Problem> {
         let mut given = settings::GivenSettings::parse("pgbench", text, KNOWN)?;
         let transactions = match given.number("transactions", 1..=u64::from(u32::MAX), 0)? {
             0 => None,
@@ -128,12 +128,12 @@ impl PgbenchSettings {
         if seconds > 0 && transactions.is_some() {
             let seconds = seconds.to_string();
             let refused = given.refuse("time", &seconds, "transactions are given too");
-            return Err(refused.into());
+            return Err(refused);
         }
         let protocol = given.text("protocol").unwrap_or("simple");
         if !["simple", "extended", "prepared"].contains(&protocol) {
             let cause = "simple, extended or prepared is wanted";
-            return Err(given.refuse("protocol", protocol, cause).into());
+            return Err(given.refuse("protocol", protocol, cause));
         }
         let settings = PgbenchSettings {
             scale: given.number("scale", 1..=100_000, 50)?,
@@ -152,25 +152,32 @@ impl PgbenchSettings {
         })
     }
 
+    /// False of a script or a server of the user's.
+    pub(super) fn is_ours(&self) -> bool {
+        !matches!(self.mode, Mode::Script(_)) && self.connection.is_none()
+    }
+
     /// A plan may have been edited.
-    fn check(&self) -> Result<(), PgbenchSpecError> {
+    fn check(&self) -> Result<(), Problem> {
         let Some(connection) = &self.connection else {
             return Ok(());
         };
         let is_uri = connection.contains("://");
         if connection.contains("password") || (is_uri && connection.contains('@')) {
-            return Err(PgbenchSpecError::Password);
+            let message = "--pg has a password in it, which the record would keep";
+            let hint = "put it into ~/.pgpass, or into the environment as PGPASSWORD";
+            return Err(Problem::usage(message).hint(hint));
         }
         if is_uri || (!connection.trim().is_empty() && !connection.contains('=')) {
-            return Err(PgbenchSpecError::NotKeywords {
-                given: connection.clone(),
-            });
+            let message = format!("--pg {connection:?} is no list of keyword=value");
+            let hint = "write --pg 'host=/run/postgresql user=me'; a dbname is ignored";
+            return Err(Problem::usage(message).hint(hint));
         }
         Ok(())
     }
 }
 
-fn mode(given: &mut settings::GivenSettings<'_>) -> Result<Mode, PgbenchSpecError> {
+fn mode(given: &mut settings::GivenSettings<'_>) -> Result<Mode, Problem> {
     let text = given.text("mode").unwrap_or("tpcb");
     Ok(match text {
         "tpcb" => Mode::Tpcb,
@@ -188,9 +195,9 @@ fn mode(given: &mut settings::GivenSettings<'_>) -> Result<Mode, PgbenchSpecErro
 trait Database: std::fmt::Debug {
     /// The data as they were at first. Nothing of them may be in memory once the page cache was
     /// dropped.
-    fn reset(&mut self) -> Result<(), PgbenchError>;
+    fn reset(&mut self) -> Result<(), LoadError>;
     /// Ready to take connections.
-    fn start(&mut self) -> Result<(), PgbenchError>;
+    fn start(&mut self) -> Result<(), LoadError>;
     /// pgbench, to be given its arguments, so that it finds the server.
     fn pgbench(&self) -> Command;
     /// What pgbench is run in.
@@ -214,7 +221,7 @@ pub(crate) struct PgbenchLoad {
 
 impl PgbenchLoad {
     /// Checks the settings.
-    pub(crate) fn new(settings: &PgbenchSettings) -> Result<PgbenchLoad, PgbenchSpecError> {
+    pub(crate) fn new(settings: &PgbenchSettings) -> Result<PgbenchLoad, Problem> {
         settings.check()?;
         Ok(PgbenchLoad {
             settings: settings.clone(),
@@ -229,7 +236,7 @@ impl PgbenchLoad {
     }
 
     /// The arguments of a trial.
-    fn arguments(&self, turn: &Turn<'_>, logs: &Path) -> Vec<String> {
+    fn arguments(&self, trial: &TrialInfo, logs: &Path) -> Vec<String> {
         let PgbenchSettings {
             clients,
             threads,
@@ -249,11 +256,11 @@ impl PgbenchLoad {
             format!("--client={clients}"),
             format!("--jobs={threads}"),
             format!("--protocol={protocol}"),
-            format!("--random-seed={}", turn.settings.seed),
+            format!("--random-seed={}", trial.settings.seed),
         ];
         arguments.push(match transactions {
             Some(transactions) => format!("--transactions={transactions}"),
-            None => format!("--time={}", runtime(turn.settings).as_secs().max(1)),
+            None => format!("--time={}", runtime(&trial.settings).as_secs().max(1)),
         });
         arguments.push(match mode {
             Mode::Tpcb => "--builtin=tpcb-like".into(),
@@ -265,7 +272,7 @@ impl PgbenchLoad {
     }
 
     /// pgbench's end: its report, or what went wrong, which may be the server's death.
-    fn report(&mut self, finished: &Finished) -> Result<Report, PgbenchError> {
+    fn report(&mut self, finished: &Finished) -> Result<Report, LoadError> {
         let report = Report::read(&finished.stdout);
         if finished.status.success()
             && let Some(report) = report
@@ -273,46 +280,41 @@ impl PgbenchLoad {
             return Ok(report);
         }
         if let Some(message) = self.database().death() {
-            return Err(PgbenchError::ServerDied {
-                when: "during the trial",
-                message,
-            });
+            return Err(error::server_died("during the trial", &message));
         }
         if finished.status.success() {
-            return Err(PgbenchError::Unreadable {
-                cause: "it has no tps".into(),
-            });
+            return Err(error::unreadable("it has no tps"));
         }
-        Err(PgbenchError::Failed {
-            status: process::describe(finished.status),
-            message: programs::what_went_wrong(finished),
-        })
+        Err(LoadError::trial(format!(
+            "pgbench failed with {}: {}",
+            process::describe(finished.status),
+            programs::what_went_wrong(finished)
+        )))
     }
 
     fn run_pgbench(
         &mut self,
         at: &Workplace<'_>,
-        turn: &Turn<'_>,
+        trial: &TrialInfo,
         tick: &mut dyn FnMut(Duration),
-    ) -> Result<Outcome, PgbenchError> {
+    ) -> Result<Outcome, LoadError> {
         let logs = at.directory_of("pgbench").join("logs");
         let scope = self.database().scope().clone();
         self.make_logs(&logs, scope.user())?;
-        let arguments = self.arguments(turn, &logs);
+        let arguments = self.arguments(trial, &logs);
         let mut command = self.database().pgbench();
         command.args(arguments).arg(self.database().connection());
         let limit = at
             .trial_limit
-            .unwrap_or_else(|| match self.duration(turn.settings) {
+            .unwrap_or_else(|| match self.duration(&trial.settings) {
                 Some(duration) => duration * 2 + ALLOWANCE,
                 None => LONGEST,
             });
         let finished = scope.run(command, limit, at.stop, tick)?;
         let report = self.report(&finished)?;
         let transactions = output::transactions(&read_logs(&logs, scope.user())?, report.tps);
-        let transactions = transactions.ok_or_else(|| PgbenchError::Unreadable {
-            cause: "its log has no transaction".into(),
-        })?;
+        let transactions =
+            transactions.ok_or_else(|| error::unreadable("its log has no transaction"))?;
         let slowest = output::slowest_second(&finished.stderr);
         let numbers = slowest.map(|tps| ("tps of the slowest second".to_owned(), tps));
         Ok(Outcome {
@@ -331,7 +333,7 @@ impl PgbenchLoad {
     }
 
     /// An empty directory for the log of every transaction, and for the script.
-    fn make_logs(&self, logs: &Path, user: Option<&User>) -> Result<(), PgbenchError> {
+    fn make_logs(&self, logs: &Path, user: Option<&User>) -> Result<(), LoadError> {
         let what = &self.settings.mode;
         let made = as_user(user, || {
             let (above, name) = beneath::split(logs)?;
@@ -347,10 +349,7 @@ impl PgbenchLoad {
             }
             Ok(())
         });
-        made.map_err(|source| PgbenchError::Io {
-            path: logs.into(),
-            source,
-        })
+        made.map_err(|error| error::io(logs, &error))
     }
 }
 
@@ -362,7 +361,7 @@ fn runtime(settings: &TrialSettings) -> Duration {
 const LONGEST_LOG: u64 = 512 << 20;
 
 /// The log of every transaction: a file per thread, `LONGEST_LOG` in all.
-fn read_logs(directory: &Path, user: Option<&User>) -> Result<Vec<String>, PgbenchError> {
+fn read_logs(directory: &Path, user: Option<&User>) -> Result<Vec<String>, LoadError> {
     let read = as_user(user, || {
         let logs = Directory::open(directory)?;
         let mut names = logs.names()?;
@@ -375,10 +374,7 @@ fn read_logs(directory: &Path, user: Option<&User>) -> Result<Vec<String>, Pgben
         };
         names.iter().map(read_one).collect()
     });
-    read.map_err(|source| PgbenchError::Io {
-        path: directory.into(),
-        source,
-    })
+    read.map_err(|error| error::io(directory, &error))
 }
 
 impl Load for PgbenchLoad {
@@ -419,7 +415,6 @@ impl Load for PgbenchLoad {
             Objective::Fairness => Some("its clients are not told apart"),
             Objective::ReadMean | Objective::ReadP99 => Some("it counts transactions, not reads"),
             Objective::NumberHigher | Objective::NumberLower => Some("it prints no such number"),
-            Objective::Frames => Some("it shows no video"),
             Objective::Time if self.settings.transactions.is_none() => {
                 Some("it runs for a time that is given: use transactions=")
             }
@@ -433,31 +428,28 @@ impl Load for PgbenchLoad {
             self.database = Some(Box::new(Cluster::make(&self.settings, at, &root, say)?));
             return Ok(());
         };
-        files::make_new_directory(&root, at.user()).map_err(|source| PgbenchError::Io {
-            path: root.clone(),
-            source,
-        })?;
+        files::make_new_directory(&root, at.user()).map_err(|error| error::io(&root, &error))?;
         let existing = Existing::find(own, at)?;
         let made = existing.make(&self.settings, say);
         self.database = Some(Box::new(existing));
-        Ok(made?)
+        made
     }
 
-    fn reset(&mut self, _at: &Workplace<'_>, _turn: &Turn<'_>) -> Result<(), LoadError> {
-        Ok(self.database().reset()?)
+    fn reset(&mut self, _at: &Workplace<'_>, _trial: &TrialInfo) -> Result<(), LoadError> {
+        self.database().reset()
     }
 
-    fn start(&mut self, _at: &Workplace<'_>, _turn: &Turn<'_>) -> Result<(), LoadError> {
-        Ok(self.database().start()?)
+    fn start(&mut self, _at: &Workplace<'_>, _trial: &TrialInfo) -> Result<(), LoadError> {
+        self.database().start()
     }
 
     fn run(
         &mut self,
         at: &Workplace<'_>,
-        turn: &Turn<'_>,
+        trial: &TrialInfo,
         tick: &mut dyn FnMut(Duration),
     ) -> Result<Outcome, LoadError> {
-        Ok(self.run_pgbench(at, turn, tick)?)
+        self.run_pgbench(at, trial, tick)
     }
 
     fn outside(&self, user: Option<&User>) -> Option<OutsideResource> {
@@ -474,7 +466,7 @@ impl Load for PgbenchLoad {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<PgbenchSettings, PgbenchSpecError> {
+    fn parse(text: &str) -> Result<PgbenchSettings, Problem> {
         PgbenchSettings::parse(text, None).map(|parsed| parsed.settings)
     }
 
@@ -523,7 +515,7 @@ mod tests {
     fn a_password_is_not_taken_because_the_record_keeps_the_plan() {
         for connection in ["host=h password=x", "postgres://me:x@h/d"] {
             let error = PgbenchSettings::parse("", Some(connection)).err().unwrap();
-            assert!(matches!(error, PgbenchSpecError::Password), "{connection}");
+            assert!(error.message.contains("has a password"), "{connection}");
         }
         assert!(PgbenchSettings::parse("", Some("postgresql://h/d")).is_err());
         assert!(PgbenchSettings::parse("", Some("host=/run/postgresql user=me")).is_ok());

@@ -4,12 +4,12 @@
 use std::time::{Duration, Instant};
 
 use iosched_machine::failure::{Failure, NotUndone};
-use iosched_machine::process::{ChildError, Scope, Stop, User};
+use iosched_machine::process::{Scope, Stop, User};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-use super::error::PgbenchError;
 use super::programs::Programs;
+use crate::load::LoadError;
 
 /// How the names of all our databases begin.
 const OURS: &str = "iosched_";
@@ -73,7 +73,7 @@ impl OwnDatabases {
     }
 
     /// Runs one statement in the database that every server has.
-    pub(super) fn ask(&self, programs: &Programs, statement: &str) -> Result<String, PgbenchError> {
+    pub(super) fn ask(&self, programs: &Programs, statement: &str) -> Result<String, LoadError> {
         let mut command = programs.client_command("psql");
         command.args(["--no-psqlrc", "--quiet", "--no-align", "--tuples-only"]);
         command.args([
@@ -88,7 +88,7 @@ impl OwnDatabases {
 
     /// Ends our sessions, one that is still making a database among them, and drops what is there.
     /// Gives the names of what was dropped.
-    pub(super) fn drop_all(&self, programs: &Programs) -> Result<Vec<String>, PgbenchError> {
+    pub(super) fn drop_all(&self, programs: &Programs) -> Result<Vec<String>, LoadError> {
         let (prefix, template, trial) = (&self.prefix, self.template(), self.trial());
         let end_sessions = format!(
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
@@ -139,7 +139,7 @@ impl OwnDatabases {
         let programs = Programs::find(&["psql"], &scope, &stop);
         match programs.and_then(|programs| self.drop_all(&programs)) {
             Ok(names) => Ok(names),
-            Err(PgbenchError::Child(ChildError::Stopped)) => failed(format!(
+            Err(LoadError::Stopped) => failed(format!(
                 "the server has not answered within {} s",
                 TIDIED_UP_WITHIN.as_secs()
             )),

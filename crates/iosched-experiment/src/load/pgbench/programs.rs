@@ -11,7 +11,8 @@ use iosched_machine::visible;
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-use super::error::PgbenchError;
+use super::error;
+use crate::load::LoadError;
 
 /// Making a large database on a slow disk takes at the most this long.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
@@ -40,11 +41,7 @@ pub(super) struct Programs {
 impl Programs {
     /// The newest version that has all of `needed`: in the packages' own places first (what is on
     /// PATH there are wrappers that look for a cluster of the distribution), then on PATH.
-    pub(super) fn find(
-        needed: &[&str],
-        scope: &Scope,
-        stop: &Stop,
-    ) -> Result<Programs, PgbenchError> {
+    pub(super) fn find(needed: &[&str], scope: &Scope, stop: &Stop) -> Result<Programs, LoadError> {
         let versioned = versions().flat_map(|version| {
             let places = VERSIONED.iter();
             places.map(move |place| PathBuf::from(place.replace("{}", &version)))
@@ -65,28 +62,34 @@ impl Programs {
         }
         let lacks = |program: &&&str| !places.iter().any(|place| has(place, program));
         let missing = needed.iter().find(lacks).unwrap_or(&needed[0]);
-        Err(PgbenchError::Missing {
-            program: (*missing).to_owned(),
-        })
+        let message =
+            format!("{missing} is not installed (looked on PATH and in /usr/lib/postgresql)");
+        Err(error::missing(
+            message,
+            "install it: apt install postgresql (Debian, Ubuntu), dnf install \
+             postgresql-server postgresql-contrib (Fedora, RHEL)",
+        ))
     }
 
     /// pgbench's version.
     ///
     /// # Errors
     /// It is older than what we know.
-    pub(super) fn checked_version(&self) -> Result<String, PgbenchError> {
+    pub(super) fn checked_version(&self) -> Result<String, LoadError> {
         let found = self.version("pgbench")?;
         match major(&found) {
-            Some(major) if major < OLDEST => Err(PgbenchError::TooOld {
-                found,
-                oldest: OLDEST,
-            }),
+            Some(major) if major < OLDEST => Err(error::missing(
+                format!(
+                    "PostgreSQL is too old: {found}, and {OLDEST} is the oldest that is understood"
+                ),
+                "install a newer one beside it: https://www.postgresql.org/download has packages for old distributions",
+            )),
             _ => Ok(found),
         }
     }
 
     /// What `program --version` prints: `pgbench (PostgreSQL) 15.18`.
-    pub(super) fn version(&self, program: &str) -> Result<String, PgbenchError> {
+    pub(super) fn version(&self, program: &str) -> Result<String, LoadError> {
         let mut command = self.own_command(program);
         command.arg("--version").current_dir("/");
         Ok(self.run(program, command)?.stdout.trim().to_owned())
@@ -138,20 +141,25 @@ impl Programs {
     }
 
     /// Runs a step of the preparation to its end.
-    pub(super) fn run(&self, step: &str, command: Command) -> Result<Finished, PgbenchError> {
+    pub(super) fn run(&self, step: &str, command: Command) -> Result<Finished, LoadError> {
         let finished = self.scope.run(command, LONGEST, &self.stop, &mut |_| {})?;
         if finished.status.success() {
             return Ok(finished);
         }
-        let (step, message) = (step.into(), what_went_wrong(&finished));
+        let message = what_went_wrong(&finished);
         if !kernel_has_random_numbers() {
-            return Err(PgbenchError::OldKernel { step, message });
+            return Err(error::missing(
+                format!(
+                    "{step} needs Linux 3.17 or later (getrandom), as today's OpenSSL does: {message}"
+                ),
+                "measure with another load, fio's or a command of your own: `iosched tune --help` lists them",
+            ));
         }
-        Err(PgbenchError::Setup {
+        Err(error::setup(
             step,
-            status: process::describe(finished.status),
-            message,
-        })
+            &process::describe(finished.status),
+            &message,
+        ))
     }
 }
 

@@ -5,10 +5,12 @@ use std::fs::File;
 use std::io;
 
 use iosched_machine::device::{
-    self, Consent, Content, Device, GivenUp, MayNotWrite, NotClaimed, Occasion, Purpose, Write,
-    may_write,
+    self, Consent, Content, Device, GivenUp, MayNotWrite, NotClaimed, OPENED_EXCLUSIVELY, Occasion,
+    Purpose, Write, may_write,
 };
+use iosched_machine::failure::{Problem, exit};
 use iosched_machine::host::Host;
+use iosched_machine::lock;
 use rustix::fs::OFlags;
 
 use super::RunError;
@@ -65,14 +67,15 @@ fn claim_for(host: &Host, name: &str, purpose: Purpose<'_>) -> Result<File, RunE
     let access = OFlags::RDONLY | OFlags::NONBLOCK;
     device::claim(host, name, &path, access, purpose).map_err(|error| match error {
         NotClaimed::MayNotWrite(refusal) => refusal.into(),
-        NotClaimed::Taken => RunError::InUse {
-            device: name.to_owned(),
-        },
-        NotClaimed::AnotherDevice => RunError::Io {
-            path,
-            source: io::Error::other("it is the node of another device"),
-        },
-        NotClaimed::Io(source) => RunError::Io { path, source },
+        NotClaimed::Taken => {
+            let message = lock::in_use(name, None, OPENED_EXCLUSIVELY);
+            let hint = format!("take it out of use; what uses it, says: iosched list -v {name}");
+            Problem::new(exit::UNSAFE, message).hint(hint).into()
+        }
+        NotClaimed::AnotherDevice => {
+            RunError::io(&path, &io::Error::other("it is the node of another device"))
+        }
+        NotClaimed::Io(error) => RunError::io(&path, &error),
     })
 }
 

@@ -128,7 +128,7 @@ fn check_all(kind: Kind) {
 fn classify(outcome: Result<(), RunError>) -> Answer {
     match outcome {
         Ok(()) => Answer::Allowed,
-        Err(RunError::InUse { .. }) => Answer::Refused,
+        Err(RunError::Problem(_)) => Answer::Refused,
         Err(RunError::MayNotWrite(error)) => match &error {
             MayNotWrite::AnotherDisk { .. } | MayNotWrite::NamedAnother { .. } => {
                 Answer::AnotherDisk

@@ -13,8 +13,7 @@ use iosched_sim::disk::ModelError;
 use iosched_sim::workload::fio_job::JobError;
 use iosched_switch::SwitchError;
 
-use crate::load::fio::FioError;
-use crate::load::fio_job::JobFileError;
+use crate::load::LoadError;
 
 /// Why a live comparison could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -41,9 +40,6 @@ pub enum LiveError {
         #[source]
         source: io::Error,
     },
-    /// fio must not run it.
-    #[error(transparent)]
-    JobFile(#[from] JobFileError),
     /// The simulator cannot run it.
     #[error("{name}: {cause}")]
     NotSimulated { name: String, cause: JobError },
@@ -61,7 +57,7 @@ pub enum LiveError {
     Capture(#[from] CaptureError),
     /// fio.
     #[error(transparent)]
-    Fio(#[from] FioError),
+    Fio(#[from] LoadError),
     /// A recording cannot be kept.
     #[error("cannot keep the recording in {}", path.display())]
     Keep {
@@ -72,7 +68,7 @@ pub enum LiveError {
 }
 
 impl Failure for LiveError {
-    iosched_machine::passes_on!(LiveError: Scheduler, JobFile, Emulate, Lock, Switch, Capture, Fio);
+    iosched_machine::passes_on!(LiveError: Scheduler, Emulate, Lock, Switch, Capture, Fio);
 
     fn hint(&self) -> Option<String> {
         match self {

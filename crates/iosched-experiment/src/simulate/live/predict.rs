@@ -6,7 +6,7 @@
 use std::num::NonZeroU32;
 use std::path::Path;
 
-use iosched_machine::process::{ChildError, Stop};
+use iosched_machine::process::Stop;
 use iosched_machine::user_files::{self, NewFile};
 use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::disk::DiskModel;
@@ -26,7 +26,7 @@ use super::machine::Machine;
 use super::measure::{FIO, Measured};
 use super::tags::ContendedTags;
 use super::{LiveError, Load, Pace, Plan, build};
-use crate::load::fio::FioError;
+use crate::load::LoadError;
 
 /// How often the load is simulated. Some loads fall into one of two patterns for the whole run (*think-time* under bfq,
 /// 150 or 200 IOPS): the mean of five was 10 % off that of many.
@@ -83,7 +83,7 @@ pub(super) fn pace(plan: &Plan, driver_depth: usize, stop: &Stop) -> Result<Pace
 /// What comes out, if nobody stops it.
 fn simulated(setup: Setup, stop: &Stop, tracer: &mut dyn Tracer) -> Result<Outcome, LiveError> {
     simulate::run_while(setup, &mut || !stop.is_wanted(), tracer)
-        .ok_or_else(|| FioError::Child(ChildError::Stopped).into())
+        .ok_or_else(|| LoadError::Stopped.into())
 }
 
 /// The load's processes, each for this long.

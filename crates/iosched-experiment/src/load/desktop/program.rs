@@ -14,7 +14,6 @@ use iosched_machine::process::{ChildError, User, as_user};
 use iosched_machine::user_files;
 use rustix::fs::{Advice, fadvise};
 
-use super::super::command::CommandError;
 use super::super::{LoadError, Workplace, files};
 
 /// Shells that are looked for, the larger first.
@@ -25,7 +24,7 @@ const LISTED_WITHIN: Duration = Duration::from_secs(60);
 
 /// A copied program.
 #[derive(Debug)]
-pub(in crate::load) struct Program {
+pub(super) struct Program {
     /// What was copied.
     original: PathBuf,
     directory: PathBuf,
@@ -42,22 +41,15 @@ impl fmt::Display for Program {
 
 impl Program {
     /// Copies a shell with all that it loads into `directory`, which is the load's user's.
-    pub(in crate::load) fn copy(
-        directory: &Path,
-        at: &Workplace<'_>,
-    ) -> Result<Program, LoadError> {
+    pub(super) fn copy(directory: &Path, at: &Workplace<'_>) -> Result<Program, LoadError> {
         let original = shell()?;
         let listed = libraries(original, at)?;
         let directory = directory.join("program");
-        let failed = |source| CommandError::Scratch {
-            path: directory.clone(),
-            source,
-        };
-        files::make_directory(&directory, at.user()).map_err(failed)?;
+        files::make_directory(&directory, at.user()).map_err(LoadError::files)?;
         let mut names = Vec::new();
         let paths = [original].into_iter().chain(listed.all());
         for path in paths {
-            names.push(copy_one(path, &directory, at.user()).map_err(failed)?);
+            names.push(copy_one(path, &directory, at.user()).map_err(LoadError::files)?);
         }
         Ok(Program {
             original: original.to_owned(),
@@ -68,7 +60,7 @@ impl Program {
     }
 
     /// Starts and ends at once. The loader is named: the one that the program names is on another disk.
-    pub(in crate::load) fn command(&self) -> Command {
+    pub(super) fn command(&self) -> Command {
         let path = |name: &str| self.directory.join(name);
         let mut command = if self.has_loader {
             let mut command = Command::new(path(&self.names[1]));
@@ -84,7 +76,7 @@ impl Program {
     }
 
     /// Takes its pages out of memory.
-    pub(in crate::load) fn forget(&self, user: Option<&User>) -> io::Result<()> {
+    pub(super) fn forget(&self, user: Option<&User>) -> io::Result<()> {
         as_user(user, || {
             let directory = Directory::open(&self.directory)?;
             for name in &self.names {
@@ -100,10 +92,10 @@ impl Program {
 ///
 /// # Errors
 /// There is none.
-pub(in crate::load) fn shell() -> Result<&'static Path, CommandError> {
+pub(super) fn shell() -> Result<&'static Path, LoadError> {
     let found = SHELLS.iter().map(Path::new).find(|path| path.exists());
     found.ok_or_else(|| {
-        CommandError::from(ChildError::Missing {
+        LoadError::from(ChildError::Missing {
             program: "bash".into(),
         })
     })
@@ -131,8 +123,7 @@ fn libraries(program: &Path, at: &Workplace<'_>) -> Result<Libraries, LoadError>
         .scope
         .with_user(None)
         .run(command, LISTED_WITHIN, at.stop, &mut |_| {});
-    let listed = listed.map_err(CommandError::from)?;
-    Ok(read_list(&listed.stdout))
+    Ok(read_list(&listed?.stdout))
 }
 
 /// `libc.so.6 => /lib/libc.so.6 (0x…)`, and `/lib64/ld-linux-x86-64.so.2 (0x…)` for the loader; what is in no file

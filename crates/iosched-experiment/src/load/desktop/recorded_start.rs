@@ -4,17 +4,15 @@
 //! The reads are those of one start that was recorded (`loads/program-start.txt`). Each start is a process of its
 //! own, as a started program is: a scheduler has not seen it before.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use iosched_sim::random::Random;
 use iosched_sim::request::Op;
-use iosched_sim::simulate::Outcome as Simulated;
 use iosched_sim::units::{Nanos, Sectors};
 use iosched_sim::workload::replay::Step;
 use iosched_sim::workload::{Access, Job};
 
-use super::files::Files;
+use super::simulated::Files;
 
 const RECORDED: &str = include_str!("../../../loads/program-start.txt");
 
@@ -79,19 +77,4 @@ pub(super) fn jobs(starts: u32, begin: Begin<'_>, files: &mut Files, seed: u64) 
             ..Job::default()
         })
         .collect()
-}
-
-/// How long each start took, s.
-pub(super) fn took(starts: u32, simulated: &Simulated) -> Vec<f64> {
-    let places: Range<usize> = 0..starts as usize;
-    let processes = simulated.processes[places].iter();
-    processes
-        .map(|process| process.elapsed.as_secs_f64())
-        .collect()
-}
-
-/// Their mean, and the slowest.
-pub(super) fn mean_and_slowest(took: &[f64]) -> (f64, f64) {
-    let mean = took.iter().sum::<f64>() / took.len().max(1) as f64;
-    (mean, took.iter().copied().fold(0.0, f64::max))
 }

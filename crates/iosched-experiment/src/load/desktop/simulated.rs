@@ -1,0 +1,273 @@
+//! The same load for the simulator: what is a thread or a program there is a process here.
+//!
+//! Files lie one after the other from the beginning of the disk, each in one piece. Left out: what a file system reads
+//! and writes itself (inodes, directories, its journal), and processors that somebody else needs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use iosched_machine::failure::{Problem, exit};
+use iosched_sim::request::Op;
+use iosched_sim::simulate::Outcome as Simulated;
+use iosched_sim::units::{Bytes, Nanos, Sector, Sectors};
+use iosched_sim::workload::replay::Step;
+use iosched_sim::workload::{Access, Job, Mix, Pattern, Sizes, Syncing, Think};
+
+use super::super::simulated::{self, RealTime, SimulatedDisk};
+use super::super::{Load, LoadError, Outcome, TrialInfo, Workplace};
+use super::activity::{BETWEEN_READS, CHUNK, CHUNKS_SYNCED, STREAMED};
+use super::{DesktopSettings, NAME, SETTLING, SMALL_READS, recorded_start};
+use crate::objective::Objective;
+
+/// A run ends here at the latest.
+pub(crate) const LONGEST: Nanos = Nanos::from_secs(3600);
+
+/// Files begin at whole pages, and are as many long.
+const ALIGNMENT: u64 = 4096;
+
+/// A part of the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Extent {
+    pub(super) start: Sector,
+    pub(super) length: Sectors,
+}
+
+/// The files of the load, from the beginning of the disk.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    end: Sectors,
+}
+
+impl Files {
+    /// A file of so many bytes, behind the last one.
+    pub(super) fn make(&mut self, bytes: u64) -> Extent {
+        let length = Bytes::new(bytes.next_multiple_of(ALIGNMENT)).to_sectors();
+        let file = Extent {
+            start: Sector::ZERO + self.end,
+            length,
+        };
+        self.end += length;
+        file
+    }
+}
+
+/// The processes of a trial, and what their results mean.
+#[derive(Debug)]
+pub(crate) struct Script {
+    pub(crate) jobs: Vec<Job>,
+    settings: DesktopSettings,
+}
+
+impl Script {
+    /// The processes on a disk of this size, as chance has it: the starts, the small reads, then the copy or the streams.
+    ///
+    /// # Errors
+    /// Its files do not fit on the disk.
+    pub(crate) fn new(
+        settings: &DesktopSettings,
+        capacity: Sectors,
+        seed: u64,
+    ) -> Result<Script, Problem> {
+        let mut files = Files::default();
+        let settled = simulated::nanos(SETTLING);
+        let whole = simulated::nanos(settings.whole());
+        let begin = |start: u32| {
+            settled + Nanos::new(whole.as_nanos() / u64::from(settings.starts) * u64::from(start))
+        };
+        let mut jobs = recorded_start::jobs(settings.starts, &begin, &mut files, seed);
+        jobs.push(small_reads(files.make(settings.size), settled, whole));
+        if settings.copies() {
+            jobs.push(copies(files.make(settings.size), files.make(settings.size)));
+        }
+        let readers = (0..settings.readers).map(|number| (format!("reader-{number}"), 100));
+        let writers = (0..settings.writers).map(|number| (format!("writer-{number}"), 0));
+        for (name, read_percent) in readers.chain(writers) {
+            jobs.push(stream(name, read_percent, files.make(settings.size)));
+        }
+        if files.end > capacity {
+            let (needed, capacity) = (files.end.to_bytes(), capacity.to_bytes());
+            let message =
+                format!("load {NAME}: its files need {needed}, and the disk has {capacity}");
+            let hint = format!("make them smaller: --load {NAME}:size=16m");
+            return Err(Problem::usage(message).hint(hint));
+        }
+        Ok(Script {
+            jobs,
+            settings: settings.clone(),
+        })
+    }
+
+    /// What came out of a trial, as the load itself would say it.
+    ///
+    /// # Errors
+    /// It was not over when the simulation ended.
+    pub(crate) fn outcome(&self, simulated: &Simulated) -> Result<Outcome, Problem> {
+        let (starts, beside) = simulated.processes.split_at(self.settings.starts as usize);
+        let are_over = self.jobs.iter().zip(starts).all(|(job, process)| {
+            let steps = job.steps.iter().flat_map(|steps| steps.iter());
+            let bytes: u64 = steps
+                .map(|step| step.access.length.to_bytes().as_u64())
+                .sum();
+            process.bytes().as_u64() == bytes
+        });
+        if !are_over {
+            let after = simulated.elapsed.as_secs_f64();
+            let message = format!("load {NAME} was not over after {after} s of virtual time");
+            let hint = "let it run longer (`simulate --until`), or leave out the scheduler or the streams that starve it";
+            return Err(Problem::new(exit::FAILURE, message).hint(hint));
+        }
+        let took: Vec<f64> = starts
+            .iter()
+            .map(|process| process.elapsed.as_secs_f64())
+            .collect();
+        let copied = beside
+            .get(1)
+            .filter(|_| self.settings.copies())
+            .map(|copy| copy.read.bytes.as_u64() as f64 / copy.elapsed.as_secs_f64().max(1e-9));
+        Ok(Outcome {
+            measured: Some(simulated::measured(simulated)),
+            virtual_time: Some(Duration::from_nanos(simulated.elapsed.as_nanos())),
+            ..super::outcome(&took, simulated::job_result(&beside[0]), copied)
+        })
+    }
+}
+
+impl Script {
+    /// What a user asks of it, by name: how long a start took, and its other numbers.
+    ///
+    /// # Errors
+    /// It was not over when the simulation ended.
+    pub(crate) fn numbers(&self, simulated: &Simulated) -> Result<BTreeMap<String, f64>, Problem> {
+        let outcome = self.outcome(simulated)?;
+        let mut numbers = outcome.numbers;
+        let start = |elapsed| ("start of a program s".to_owned(), elapsed);
+        numbers.extend(outcome.elapsed_s.map(start));
+        Ok(numbers)
+    }
+}
+
+/// They last as long as the trial.
+fn small_reads(file: Extent, settled: Nanos, whole: Nanos) -> Job {
+    Job {
+        name: SMALL_READS.to_owned(),
+        pattern: Pattern::EVEN,
+        start: file.start,
+        span: file.length,
+        think: Some(Think {
+            time: simulated::nanos(BETWEEN_READS),
+            every: 1,
+            counts_submitted: false,
+        }),
+        delay: settled,
+        runtime: Some(whole),
+        ..Job::default()
+    }
+}
+
+/// A chunk is read, as one request where the device takes one (Linux reads ahead as far as is asked for), and
+/// written into the page cache.
+fn copies(copied: Extent, copy: Extent) -> Job {
+    let chunk = Bytes::new(CHUNK as u64).to_sectors();
+    let mut steps = Vec::new();
+    let mut at = Sectors::ZERO;
+    while at < copied.length {
+        let length = chunk.min(copied.length - at);
+        let step = |op: Op, file: Extent| Step {
+            access: Access {
+                op,
+                start: file.start + at,
+                length,
+                sync: true,
+            },
+            beside: 0,
+            think: Nanos::ZERO,
+        };
+        steps.extend([step(Op::Read, copied), step(Op::Write, copy)]);
+        at += length;
+    }
+    Job {
+        name: "copy".to_owned(),
+        start: copy.start,
+        span: copy.length,
+        buffered: true,
+        background: true,
+        sync: Syncing {
+            every: Some(CHUNKS_SYNCED.min(steps.len() as u64 / 2)),
+            own_file: true,
+            ..Syncing::default()
+        },
+        steps: Some(Arc::from(steps)),
+        ..Job::default()
+    }
+}
+
+fn stream(name: String, read_percent: u8, file: Extent) -> Job {
+    let sizes = Sizes::one(Bytes::new(STREAMED as u64).to_sectors());
+    Job {
+        name,
+        mix: Mix { read_percent },
+        read_sizes: sizes.clone(),
+        write_sizes: sizes,
+        start: file.start,
+        span: file.length,
+        background: true,
+        ..Job::default()
+    }
+}
+
+/// The load over a disk model.
+#[derive(Debug)]
+pub(in crate::load) struct SimulatedDesktop {
+    settings: DesktopSettings,
+    disk: SimulatedDisk,
+}
+
+impl SimulatedDesktop {
+    /// Checks that it fits the disk.
+    pub(in crate::load) fn new(
+        settings: &DesktopSettings,
+        disk: &SimulatedDisk,
+    ) -> Result<SimulatedDesktop, Problem> {
+        Script::new(settings, disk.model.capacity().to_sectors(), 0)?;
+        Ok(SimulatedDesktop {
+            settings: settings.clone(),
+            disk: disk.clone(),
+        })
+    }
+}
+
+impl Load for SimulatedDesktop {
+    /// No device is there to be written.
+    fn writes(&self) -> bool {
+        false
+    }
+
+    fn is_cold(&self) -> bool {
+        false
+    }
+
+    fn lacks(&self, objective: Objective) -> Option<&'static str> {
+        match objective {
+            Objective::Cpu => Some("the simulation has no processors"),
+            _ => DesktopSettings::lacks(objective),
+        }
+    }
+
+    fn run(
+        &mut self,
+        at: &Workplace<'_>,
+        trial: &TrialInfo,
+        tick: &mut dyn FnMut(Duration),
+    ) -> Result<Outcome, LoadError> {
+        let seed = trial.settings.seed;
+        let capacity = self.disk.model.capacity().to_sectors();
+        let script = Script::new(&self.settings, capacity, seed).map_err(LoadError::Run)?;
+        let real_time = &mut RealTime::of_trial(at, tick);
+        let (jobs, until) = (script.jobs.clone(), Some(LONGEST));
+        let simulated = self
+            .disk
+            .run((&trial.arm, seed), jobs, until, None, real_time)?;
+        script.outcome(&simulated).map_err(LoadError::Trial)
+    }
+}
