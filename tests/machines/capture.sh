@@ -1,32 +1,49 @@
 #!/bin/sh
-# Copies what `iosched list` reads of this machine to a directory, to look at elsewhere:
+# Prints what `iosched list` reads of this machine as one text:
 #
-#   sh capture.sh DIR && iosched list --root DIR
+#   sh capture.sh > machine.txt
 #
-# Nothing is copied from the disks themselves. Serial numbers and mount points are: look through DIR
+# Nothing is copied from the disks themselves. Serial numbers and mount points are: look through the text
 # before you give it away. Runs without root; what cannot be read is left out.
 set -eu
+export LC_ALL=C
 
-if [ $# -ne 1 ]; then
-    echo "usage: capture.sh DIR" >&2
-    exit 2
-fi
-root=$1
-mkdir -p "$root"
+content=$(mktemp)
+trap 'rm -f "$content"' EXIT
+section=
 
-# Copies one attribute, if it can be read.
-file() {
-    if [ -f "$1" ] && text=$(cat "$1" 2>/dev/null; echo .); then
-        mkdir -p "$root$(dirname "$1")"
-        cat "$1" >"$root$1" 2>/dev/null || rm -f "$root$1"
+# Starts the section of a file's directory.
+enter() {
+    directory=$(dirname "$1")
+    if [ "$directory" != "$section" ]; then
+        section=$directory
+        printf '\n[%s]\n' "${section#/}"
     fi
 }
 
-# Copies a link as it is.
+# Prints one attribute, if it can be read.
+file() {
+    [ -f "$1" ] && cat "$1" >"$content" 2>/dev/null || return 0
+    enter "$1"
+    name=$(basename "$1")
+    controls=$(tr -d '\011\012\040-\176\200-\377' <"$content" | wc -c)
+    if [ "$controls" != 0 ] || [ -n "$(tail -c 1 "$content" | tr -d '\n')" ] || [ ! -s "$content" ]; then
+        printf '%s = "%s"\n' "$name" "$(od -An -v -tx1 "$content" | tr -d '\n' | sed 's/ /\\x/g')"
+    elif [ "$(wc -l <"$content")" != 1 ]; then
+        printf '%s:\n' "$name"
+        sed 's/^/    /' "$content"
+    elif grep -q '^["[:blank:]]\|[[:blank:]]$\|^$' "$content"; then
+        printf '%s = "%s\\n"\n' "$name" "$(sed 's/[\\"]/\\&/g' "$content")"
+    else
+        printf '%s = %s\n' "$name" "$(cat "$content")"
+    fi
+}
+
+# Prints a link as it is.
 link() {
     if [ -L "$1" ]; then
-        mkdir -p "$root$(dirname "$1")"
-        cp -P "$1" "$root$1" 2>/dev/null || true
+        enter "$1"
+        printf '%s -> %s\n' "$(basename "$1")" "$(readlink "$1")"
     fi
 }
 
@@ -42,7 +59,6 @@ done
 for link in /sys/class/block/*; do
     is_there "$link" || continue
     device=$(readlink -f "$link")
-    mkdir -p "$root$device"
     for attribute in "$device"/* "$device"/queue/* "$device"/queue/iosched/* "$device"/dm/* \
         "$device"/md/level "$device"/md/array_state "$device"/loop/* "$device"/mq/*/nr_tags; do
         file "$attribute"

@@ -1,4 +1,4 @@
-//! `iosched advise` on copied machines: what it prints is kept beside each tree in `tests/machines/`.
+//! `iosched advise` on copied machines: what it prints is kept beside each text in `tests/machines/`.
 
 use std::fs;
 use std::path::Path;
@@ -7,8 +7,9 @@ use std::process::Command;
 use iosched_evidence::dataset;
 use iosched_evidence::fixture::{Fleet, Size};
 use iosched_evidence::row::Row;
+use iosched_testing::machine_tree;
 
-use crate::common::machines::{machines, on_each_machine};
+use crate::common::machines::on_each_machine;
 use crate::evidence;
 
 /// What it prints, at 80 columns.
@@ -48,13 +49,7 @@ fn unfolded(text: &str) -> String {
 /// A copy of a machine, with files of `/etc` besides.
 fn with_files(machine: &str, files: &[(&str, &str)]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let copied = Command::new("cp")
-        .args(["-a"])
-        .arg(machines().join(machine).join("."))
-        .arg(dir.path())
-        .status()
-        .unwrap();
-    assert!(copied.success());
+    machine_tree::unpack(&machine_tree::text(machine), dir.path());
     for (path, text) in files {
         let path = dir.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -189,7 +184,7 @@ fn who_sets_a_scheduler_at_boot_is_named() {
 #[test]
 fn a_directory_or_partition_stands_for_its_disks_and_a_loop_device_is_advised_by_name() {
     let named = |machine: &str, target: &str| {
-        let answer = json(&machines().join(machine), &[target]);
+        let answer = json(&machine_tree::tree(machine), &[target]);
         let disks = answer["disks"].as_array().unwrap();
         let names = disks
             .iter()
@@ -225,7 +220,7 @@ fn where_there_is_nothing_to_choose_it_says_so_as_set_does() {
     command
         .arg("advise")
         .arg("--root")
-        .arg(machines().join("nvme-multipath"));
+        .arg(machine_tree::tree("nvme-multipath"));
     let output = command.arg("nvme0n1").output().unwrap();
     assert_eq!(output.status.code(), Some(4), "{output:?}");
     assert!(output.stdout.is_empty());

@@ -973,7 +973,7 @@ fn a_large_dataset_is_added_and_shown() {
         (&shown["rows"], &shown["machines"]),
         (&rows.len().into(), &size.machines.into())
     );
-    let root = crate::common::machines::machines().join("workstation");
+    let root = iosched_testing::machine_tree::tree("workstation");
     let evidence = at("all");
     let args = [
         "advise",

@@ -4,7 +4,6 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -79,16 +78,10 @@ fn no_control_character_of_a_record_is_printed() {
 #[test]
 fn no_control_character_of_a_machine_a_process_or_a_journal_is_printed() {
     let directory = tempfile::tempdir().unwrap();
-    let machine = directory.path().join("machine");
-    let copied = Command::new("cp")
-        .args(["-a", "--"])
-        .arg(root().join("tests/machines/workstation"))
-        .arg(&machine)
-        .status();
-    assert!(copied.unwrap().success());
+    let machine = Machine::copied("workstation");
     let model = "sys/devices/pci0000:00/0000:00:17.0/ata1/host0/target0:0:0/0:0:0:0/model";
-    fs::write(machine.join(model), EVIL).unwrap();
-    let machine = machine.to_str().unwrap();
+    machine.write(model, EVIL);
+    let machine = machine.root().to_str().unwrap();
     assert_plain("list", &answer(&["list", "--root", machine]).stdout);
     let json = answer(&["list", "--root", machine, "--json"]).stdout;
     assert_plain("list --json", &json);

@@ -1,4 +1,4 @@
-//! `iosched list` on copied machines: what it prints is kept beside each tree in `tests/machines/`.
+//! `iosched list` on copied machines: what it prints is kept beside each text in `tests/machines/`.
 //!
 //! After an intended change look at the difference, then accept it:
 //! `INSTA_UPDATE=always cargo test -p iosched-cli --test command list::`.
@@ -11,8 +11,9 @@ use std::path::Path;
 use std::process::Output;
 
 use assert_cmd::Command;
+use iosched_testing::machine_tree::{self, tree, unpack};
 
-use crate::common::machines::{machines, on_each_machine};
+use crate::common::machines::on_each_machine;
 use crate::common::{CopyForEverybody, answer, text};
 
 fn list(root: &Path, args: &[&str]) -> Output {
@@ -72,14 +73,14 @@ fn every_machine_is_listed_as_kept_beside_its_tree() {
 
 #[test]
 fn a_named_device_comes_with_all_below_and_above_it_and_nothing_else() {
-    let root = machines().join("md-raid");
+    let root = tree("md-raid");
     insta::assert_snapshot!(stdout(&root, &["sdb1"]), @r#"
     DEVICE     SIZE  SCHEDULER                     ROT  QUEUES  WHAT
     sdb       10.9T  [mq-deadline] kyber bfq none  yes  1x254   sas SEAGATE ST12000…
     └─sdb1       1G
       └─md0      1G  md raid1: scheduled below; /boot (ext4)
     "#);
-    let root = machines().join("virtual-machine");
+    let root = tree("virtual-machine");
     insta::assert_snapshot!(stdout(&root, &["loop0"]), @r#"
     DEVICE    SIZE  SCHEDULER                     ROT  QUEUES  WHAT
     loop0      74M  [none] mq-deadline kyber bfq  no   1x128   loop /var/lib/snapd/…
@@ -116,14 +117,14 @@ fn a_device_is_found_by_whatever_name_it_has() {
         ("md-raid", "/dev/md/data", "md1"),
         ("nvme-multipath", "nvme0n1p1", "nvme0n1p1"),
     ] {
-        let listing = json(&machines().join(machine), &["--json", "--", target]);
+        let listing = json(&tree(machine), &["--json", "--", target]);
         assert!(names(&listing).contains(&expected), "{target}: {listing}");
     }
 }
 
 #[test]
 fn what_is_no_device_is_refused_with_its_cause_and_the_way_out() {
-    let root = machines().join("workstation");
+    let root = tree("workstation");
     let said: Vec<String> = [
         "sdz",
         "nvme0n2",
@@ -201,7 +202,7 @@ fn a_directory_without_sys_is_no_machine() {
 
 #[test]
 fn unused_devices_are_counted_and_shown_when_asked_for() {
-    let root = machines().join("virtual-machine");
+    let root = tree("virtual-machine");
     let output = list(&root, &[]);
     assert_eq!(
         String::from_utf8(output.stderr).unwrap(),
@@ -221,11 +222,11 @@ fn a_copy_of_this_machine_is_listed_as_the_machine_itself() {
     }
     let copy = tempfile::tempdir().unwrap();
     let captured = std::process::Command::new("sh")
-        .arg(machines().join("capture.sh"))
-        .arg(copy.path())
-        .status()
+        .arg(machine_tree::texts().join("capture.sh"))
+        .output()
         .unwrap();
-    assert!(captured.success());
+    assert!(captured.status.success(), "{captured:?}");
+    unpack(&text(&captured.stdout), copy.path());
     let settled = |listing: serde_json::Value| {
         // Other tests attach loop devices meanwhile, and mount them.
         let mut devices = listing["devices"].as_array().unwrap().clone();
@@ -275,7 +276,13 @@ fn each_tunable_that_a_machine_here_has_is_explained() {
         .iter()
         .map(|one| one["name"].as_str().unwrap())
         .collect();
-    let (mut open, mut seen) = (vec![machines()], 0);
+    let (mut open, mut seen) = (
+        machine_tree::names()
+            .iter()
+            .map(|name| tree(name))
+            .collect::<Vec<_>>(),
+        0,
+    );
     while let Some(directory) = open.pop() {
         for entry in fs::read_dir(&directory).unwrap().flatten() {
             if entry.file_type().unwrap().is_dir() {
@@ -305,11 +312,8 @@ fn mount_points(root: &Path) -> Vec<String> {
 
 #[test]
 fn nothing_is_cut_in_a_pipe_and_the_scheduler_stays_on_a_narrow_terminal() {
-    for machine in std::fs::read_dir(machines()).unwrap() {
-        let root = machine.unwrap().path();
-        if !root.is_dir() {
-            continue;
-        }
+    for name in machine_tree::names() {
+        let root = tree(&name);
         let shown = |columns: Option<&str>| {
             let mut command = Command::cargo_bin("iosched").unwrap();
             command

@@ -289,7 +289,7 @@ const ASYNC_DEPTH: &str = "async_depth";
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{LoopDevice, MACHINES, machine};
+    use super::super::testing::{LoopDevice, machine};
     use super::super::{Inventory, Schedulers, find};
     use super::*;
 
@@ -347,8 +347,8 @@ mod tests {
     #[test]
     fn what_the_copied_machines_changed_and_nothing_else_differs_from_the_default() {
         let mut differing = Vec::new();
-        for name in MACHINES {
-            let host = machine(name);
+        for name in iosched_testing::machine_tree::names() {
+            let host = machine(&name);
             for device in &Inventory::read(&host).unwrap().devices {
                 for attribute in attributes(&host, device) {
                     if attribute.differs {

@@ -162,7 +162,7 @@ pub(super) fn is_path_of_multipath(source: &impl Source, device: &Device) -> boo
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{MACHINES, machine};
+    use super::super::testing::machine;
     use super::super::{Inventory, find};
     use super::*;
 
@@ -189,7 +189,7 @@ mod tests {
             ("legacy-4.4", "sda5", &["sda"]),
             ("legacy-4.4", "xvdf", &[]),
         ] {
-            let host = machine(name);
+            let host = machine(&name);
             let device = find(&host, device).unwrap();
             let disks: Vec<String> = schedulable_disks(&host, &device)
                 .unwrap()
@@ -221,8 +221,8 @@ mod tests {
 
     #[test]
     fn the_inventory_walks_as_sysfs_does() {
-        for name in MACHINES {
-            let host = machine(name);
+        for name in iosched_testing::machine_tree::names() {
+            let host = machine(&name);
             let inventory = Inventory::read(&host).unwrap();
             for device in &inventory.devices {
                 let read: Vec<(Device, Role)> = stack(&host, device)

@@ -10,25 +10,9 @@ use tempfile::NamedTempFile;
 
 use crate::host::Host;
 
-/// Directories below `tests/machines`.
-pub const MACHINES: [&str; 11] = [
-    "workstation",
-    "virtual-machine",
-    "md-raid",
-    "lvm-on-crypt",
-    "dm-multipath",
-    "nvme-multipath",
-    "cciss",
-    "zoned",
-    "legacy-4.4",
-    "mixed-4.19",
-    "newest-7.0",
-];
-
-/// One of [`MACHINES`].
+/// One of `tests/machines`.
 pub fn machine(name: &str) -> Host {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines");
-    Host::at(root.join(name))
+    Host::at(iosched_testing::machine_tree::tree(name))
 }
 
 /// Runs a system tool; `None`, and a line that says so, where it is not installed.

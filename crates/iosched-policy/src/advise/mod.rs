@@ -451,7 +451,7 @@ fn differs(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iosched_machine::device::testing::{MACHINES, machine};
+    use iosched_machine::device::testing::machine;
 
     fn of(machine_name: &str, class: LoadClass) -> Vec<Advice> {
         let host = machine(machine_name);
@@ -546,9 +546,9 @@ mod tests {
 
     #[test]
     fn every_disk_of_every_machine_has_a_rule_and_a_command() {
-        for name in MACHINES {
+        for name in iosched_testing::machine_tree::names() {
             for class in LoadClass::ALL {
-                for disk in of(name, class) {
+                for disk in of(&name, class) {
                     let command = disk.to_settle.as_ref();
                     assert!(
                         command.is_none_or(|command| command.line.starts_with("iosched tune "))

@@ -73,7 +73,7 @@ mod tests {
 
     use iosched_evidence::row::Source;
     use iosched_machine::device::Inventory;
-    use iosched_machine::device::testing::{MACHINES, machine};
+    use iosched_machine::device::testing::machine;
 
     use super::*;
     use crate::advise::Seen;
@@ -82,8 +82,8 @@ mod tests {
     fn disks_whose_commands_something_else_orders_have_no_model_and_the_others_that_of_their_kind()
     {
         let mut models: BTreeMap<&str, BTreeMap<Option<&str>, u32>> = BTreeMap::new();
-        for name in MACHINES {
-            let host = machine(name);
+        for name in iosched_testing::machine_tree::names() {
+            let host = machine(&name);
             let inventory = Inventory::read(&host).unwrap();
             for device in &inventory.devices {
                 let kernel = host.kernel_version();

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use iosched_testing::machine_tree::{text, unpack};
+
 use super::iosched;
 
 /// A copied machine in a directory of its own.
@@ -51,7 +53,7 @@ impl Machine {
     /// One of `tests/machines`.
     pub(crate) fn copied(name: &str) -> Machine {
         let machine = Machine::empty();
-        machine.lay_over(&format!("machines/{name}"));
+        unpack(&text(name), machine.root());
         machine
     }
 
