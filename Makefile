@@ -25,7 +25,7 @@ test: setup-test ## every test, formatting, lints
 	scripts/test
 
 test-full: setup-test build test-vm ## what takes longer than CI may: faults at full size, calibration, reboots
-	scripts/test-full
+	scripts/test --full
 
 MINUTES ?= 10
 
@@ -50,10 +50,10 @@ example-database: setup build ## the database server's four loads, as ratios to 
 	$(EXAMPLE) hdd-7200 --size 4G --load database --file-size 64M --runtime 5s --budget 10m
 
 write-up-1 write-up-2 write-up-3 write-up-4: setup-test build ## a report of docs/write-ups.md again, under cfq, deadline and noop; ends with its tables
-	$(SUDO) env IOSCHED=$(BIN) scripts/write-up $(@:write-up-%=%) $(if $(FULL),--full)
+	$(SUDO) env IOSCHED=$(BIN) lab/write-up $(@:write-up-%=%) $(if $(FULL),--full)
 
 two-schedulers: setup-test build ## a guest's scheduler above a host's, on an emulated disk; ends with its table
-	$(SUDO) env IOSCHED=$(BIN) scripts/two-schedulers
+	$(SUDO) env IOSCHED=$(BIN) lab/two-schedulers
 
 install: build ## one static-ish binary into $(PREFIX)/bin
 	install -D -m 0755 $(BIN) $(DESTDIR)$(PREFIX)/bin/iosched
@@ -62,23 +62,23 @@ PROFILE ?= release
 
 static: ## target/static/*.tar.gz: one binary without libraries, for x86_64 and aarch64, and checksums
 	scripts/setup static
-	scripts/package-static $(PROFILE)
-	$(SUDO) scripts/test-static target/static/iosched-*-linux-$$(uname -m)/iosched
+	scripts/package static $(PROFILE)
+	$(SUDO) tests/static target/static/iosched-*-linux-$$(uname -m)/iosched
 
 deb: setup ## target/package/iosched_*.deb, with manual pages and completions
 	$(CARGO) build --locked --profile $(PROFILE) --package iosched-cli
-	scripts/package-deb $(PROFILE)
+	scripts/package deb $(PROFILE)
 
 test-ansible: build ## roll out over machines of namespaces with the Ansible collection; ansible-lint, ansible-test sanity
 	scripts/setup fleet
-	$(SUDO) scripts/test-ansible
+	$(SUDO) tests/fleet/run.py
 
 CUTS ?= 20
 SERVED ?= 20
 
 test-vm: deb ## install the package in a machine of QEMU, keep schedulers, reboot it, cut its power
 	scripts/setup vm
-	$(SUDO) env IOSCHED_TEST_CUTS=$(CUTS) IOSCHED_TEST_SERVED=$(SERVED) scripts/test-vm
+	$(SUDO) env IOSCHED_TEST_CUTS=$(CUTS) IOSCHED_TEST_SERVED=$(SERVED) tests/vm/all
 
 clean:
 	$(CARGO) clean

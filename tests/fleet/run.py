@@ -1,7 +1,9 @@
 #!/usr/bin/python3
 """Runs the fleet's scenarios in namespaces of their own, and leaves nothing behind, however they end.
 
-`scripts/test-ansible` starts it. The loop devices are attached here and detached at the end; everything else lives in the
+    tests/fleet/run.py [units|fleet|lint|sanity...]    IOSCHED=FILE: the command, if not target/release/iosched
+
+The loop devices are attached here and detached at the end; everything else lives in the
 namespaces, and ends with them. A run that was killed is cleaned up after by the next one.
 """
 
@@ -15,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+sys.dont_write_bytecode = True
 
 import hosts
 from scenarios import MACHINES
@@ -31,15 +35,17 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--iosched", type=Path, required=True, help="the command to be rolled out")
-    parser.add_argument("--logs", type=Path, required=True, help="where the output of each playbook goes")
+    iosched = Path(os.environ.get("IOSCHED") or ROOT / "target/release/iosched")
+    parser.add_argument("--iosched", type=Path, default=iosched, help="the command to be rolled out")
+    logs = ROOT / "target/fleet-logs"
+    parser.add_argument("--logs", type=Path, default=logs, help="where the output of each playbook goes")
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all without")
     args = parser.parse_args()
     parts = args.parts or list(PARTS)
     if unknown := [part for part in parts if part not in PARTS]:
         sys.exit(f"test-ansible: there is no part {unknown[0]}: there are {', '.join(PARTS)}")
     if os.geteuid() != 0:
-        sys.exit("test-ansible: needs root, for namespaces and loop devices: sudo scripts/test-ansible")
+        sys.exit("test-ansible: needs root, for namespaces and loop devices: sudo tests/fleet/run.py")
     if missing := hosts.needs():
         sys.exit(f"test-ansible: needs {', '.join(missing)}: run `scripts/setup fleet`")
     if not os.access(args.iosched, os.X_OK):

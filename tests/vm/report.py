@@ -40,7 +40,7 @@ def new_machine(directory, image, deb=None, disks=tuple(DISKS), with_fio=False):
     shutil.copy(os.path.join(ROOT, "fleet/monitoring/iosched-check-textfile.conf"), files)
     for binary in glob.glob(os.path.join(ROOT, "target/static/iosched-*-linux-x86_64/iosched")):
         shutil.copy(binary, os.path.join(files, "iosched-static"))
-        shutil.copy(os.path.join(ROOT, "scripts/test-static"), files)
+        shutil.copy(os.path.join(ROOT, "tests/static"), files)
     subprocess.run(["tar", "-C", files, "-cf", payload, *sorted(os.listdir(files))], check=True)
     return Machine(directory, root, disks, payload)
 

@@ -1,5 +1,5 @@
 //! What a terminal shows, as a picture: text with colours from standard input, SVG to standard output.
-//! `scripts/pictures` makes the README's with it.
+//! `lab/pictures` makes the README's with it.
 
 use std::io::{self, Read, Write};
 

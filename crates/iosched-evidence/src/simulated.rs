@@ -10,7 +10,7 @@ use iosched_sim::disk::{Model, models};
 use crate::digest::sha256;
 use crate::row::{P99Counted, Row, Source, Text};
 
-/// Written by `scripts/simulated-evidence`, and described at its head.
+/// Written by `lab/simulated-evidence`, and described at its head.
 const MADE: &str = include_str!("simulated.txt");
 
 /// When that was: days since 1970.

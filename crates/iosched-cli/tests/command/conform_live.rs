@@ -17,7 +17,7 @@ fn can_run() -> bool {
 }
 
 /// Asserts that a comparison was judged by its own numbers. How well the schedulers agree is measured by
-/// `scripts/validate-live`: on a busy machine events are lost, and whoever chose a request is interrupted
+/// `lab/validate-live`: on a busy machine events are lost, and whoever chose a request is interrupted
 /// before it is issued.
 fn assert_judged_rightly(results: &[Comparison], code: Option<i32>, stderr: &str) {
     let agrees = |one: &Comparison| one.followed.agreement >= LEAST_AGREEMENT;

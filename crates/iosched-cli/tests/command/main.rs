@@ -66,6 +66,5 @@ mod tune_simulated;
 mod tune_split;
 mod units;
 mod user_files;
-mod validate;
 mod watch;
 mod write_up;

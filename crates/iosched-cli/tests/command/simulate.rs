@@ -560,7 +560,7 @@ fn a_run_is_followed_without_being_told_of_its_disk_and_its_end() {
     }
 }
 
-/// What the S suite shows of bfq on real disks, with the loads of `scripts/s-suite`: start-up, shares, a player. The
+/// What the S suite shows of bfq on real disks, with the loads of `lab/s-suite`: start-up, shares, a player. The
 /// figures are those of the page, to the last digit; the order is that of the real disks.
 #[test]
 fn what_the_s_suite_shows_of_bfq_is_what_its_page_says() {
@@ -653,7 +653,7 @@ fn what_the_s_suite_shows_of_bfq_is_what_its_page_says() {
     );
 }
 
-/// A start with pauses, on flash and on a hard disk: the second table of `scripts/s-suite` and of the page. cfq that waits
+/// A start with pauses, on flash and on a hard disk: the second table of `lab/s-suite` and of the page. cfq that waits
 /// for processes on flash is as slow as was published, and no other scheduler is.
 #[test]
 fn a_start_beside_readers_takes_as_long_as_the_page_of_bfq_says() {
@@ -715,7 +715,7 @@ fn cells_of(row: &str) -> Vec<&str> {
     row.trim_end_matches(" |").split(" | ").skip(1).collect()
 }
 
-/// As `scripts/s-suite` prints it: three digits, or those before the point.
+/// As `lab/s-suite` prints it: three digits, or those before the point.
 fn digits(number: f64) -> String {
     let scale = match number {
         100.0.. => 1.0,

@@ -1,4 +1,4 @@
-# Numbers as the tables of our scripts have them. Used with: jq -L scripts 'include "numbers"; …'
+# Numbers as the tables of our scripts have them. Used with: jq -L lab 'include "numbers"; …'
 
 # Three digits.
 def digits: if . >= 100 then round elif . >= 10 then (. * 10 | round) / 10 else (. * 100 | round) / 100 end;
