@@ -1,40 +1,44 @@
 //! nearest: the request that is nearest to where the disk was sent last, unless one has waited too long.
 //!
-//! The worked example of `docs/your-own-scheduler.md`. Shortest seek first is as old as disks (Denning,
-//! AFIPS 1967); what it lacks is a limit on waiting, and `expire` is that.
+//! The worked example of `docs/your-own-scheduler.md`: the command `iosched` with one scheduler more. Shortest seek first
+//! is as old as disks (Denning, AFIPS 1967); what it lacks is a limit on waiting, and `expire` is that.
 
-use super::{
-    BlockLayer, Elevator, Followed, Kernel, PhaseSearch, SchedulerInfo, TunableInfo,
-    Values,
-};
-use crate::list::{Links, List};
-use crate::request::{Bio, RequestId, Requests};
-use crate::request_table::ByRequest;
-use crate::sorted::Sorted;
-use crate::units::{Sector, Time};
+use std::process::ExitCode;
 
-/// How it is listed.
-pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
-    name: "nearest",
-    summary: "the nearest request next, the oldest once it has waited too long",
-    block_layer: BlockLayer::MultiQueue,
+use iosched_facts::scheduler::{SchedulerFacts, TunableInfo};
+use iosched_facts::units::{Sector, Time};
+use iosched_sim::request::{Bio, RequestId, Requests};
+use iosched_sim::scheduler::{Elevator, Followed, Kernel, SchedulerInfo, Values};
+
+fn main() -> ExitCode {
+    iosched_cli::run_with(&[INFO])
+}
+
+/// How it is listed, and how one is made.
+const INFO: SchedulerInfo = SchedulerInfo {
+    facts: &SchedulerFacts {
+        name: "nearest",
+        summary: "the nearest request next, the oldest once it has waited too long",
+        tunables: &[TunableInfo::new("expire", "ms", 500, 0, 60_000)
+            .what("a request that has waited so long goes before nearer ones")],
+        ..SchedulerFacts::PLAIN
+    },
     build: |tunables, kernel, _| Box::new(Nearest::new(tunables, kernel)),
-    tunables: &[TunableInfo::new("expire", "ms", 500, 0, 60_000)
-        .what("a request that has waited so long goes before nearer ones")],
-    phase_search: PhaseSearch::MostAgreed,
     ..SchedulerInfo::PLAIN
 };
 
-/// See the [module's page](self).
+/// A request that waits.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    id: RequestId,
+    /// The tick from which on it has waited too long.
+    expires: u64,
+}
+
 #[derive(Debug, Clone)]
-pub(super) struct Nearest {
-    /// By position: where the nearest is.
-    sorted: Sorted<Sector, RequestId>,
-    /// By age: the oldest is the first.
-    fifo: List,
-    links: Links,
-    /// The tick from which on a request has waited too long.
-    expires: ByRequest<u64>,
+struct Nearest {
+    /// The oldest first.
+    waiting: Vec<Waiting>,
     /// Behind the request that was dispatched last.
     head: Sector,
     kernel: Kernel,
@@ -45,10 +49,7 @@ pub(super) struct Nearest {
 impl Nearest {
     fn new(tunables: &Values, kernel: &Kernel) -> Nearest {
         Nearest {
-            sorted: Sorted::default(),
-            fifo: List::default(),
-            links: Links::default(),
-            expires: ByRequest::default(),
+            waiting: Vec::new(),
             head: Sector::ZERO,
             kernel: *kernel,
             expire: kernel.millis_to_ticks(tunables.count("expire")),
@@ -56,24 +57,29 @@ impl Nearest {
     }
 
     /// The rule: which request is next.
-    fn choose(&self, now: Time) -> Option<RequestId> {
-        let oldest = self.fifo.first()?;
-        if self.kernel.tick(now) >= self.expires[oldest] {
-            return Some(oldest);
+    fn choose(&self, now: Time, requests: &Requests) -> Option<RequestId> {
+        let oldest = self.waiting.first()?;
+        if self.kernel.tick(now) >= oldest.expires {
+            return Some(oldest.id);
         }
-        let (behind, ahead) = (
-            self.sorted.before(self.head),
-            self.sorted.at_or_after(self.head),
-        );
-        let seek = |place: &(Sector, RequestId)| place.0.distance(self.head);
-        let nearest = ahead.into_iter().chain(behind).min_by_key(seek); // of two as near the one ahead
-        nearest.map(|(_, id)| id)
+        let seek = |waiting: &&Waiting| {
+            let start = requests[waiting.id].start;
+            (start.distance(self.head), start < self.head) // of two as near the one ahead
+        };
+        let nearest = self.waiting.iter().min_by_key(seek)?;
+        Some(nearest.id)
     }
 
-    fn dispatch_request(&mut self, requests: &Requests, id: RequestId) {
-        self.sorted.remove(requests[id].start, id);
-        self.fifo.remove(&mut self.links, id);
-        self.head = requests[id].end();
+    /// Takes a request out.
+    fn remove(&mut self, id: RequestId) -> Waiting {
+        let place = self.waiting.iter().position(|waiting| waiting.id == id);
+        self.waiting.remove(place.expect("the request waits"))
+    }
+
+    /// The request of which this is so.
+    fn find(&self, is_it: impl Fn(RequestId) -> bool) -> Option<RequestId> {
+        let mut ids = self.waiting.iter().map(|waiting| waiting.id);
+        ids.find(|&id| is_it(id))
     }
 }
 
@@ -82,57 +88,53 @@ impl Elevator for Nearest {
         &INFO
     }
 
-    fn insert(&mut self, now: Time, requests: &Requests, id: RequestId) -> bool {
-        self.expires.set(id, self.kernel.tick(now) + self.expire);
-        self.sorted.insert(requests[id].start, id);
-        self.fifo.push_back(&mut self.links, id);
+    fn insert(&mut self, now: Time, _requests: &Requests, id: RequestId) -> bool {
+        let expires = self.kernel.tick(now) + self.expire;
+        self.waiting.push(Waiting { id, expires });
         false
     }
 
     fn dispatch(&mut self, now: Time, requests: &Requests, _queue: usize) -> Option<RequestId> {
-        let id = self.choose(now)?;
-        self.dispatch_request(requests, id);
+        let id = self.choose(now, requests)?;
+        self.remove(id);
+        self.head = requests[id].end();
         Some(id)
     }
 
     fn has_work(&self, _queue: usize) -> bool {
-        !self.sorted.is_empty()
-    }
-
-    // What continues a request at its end is found by the block layer. What follows is for the rest.
-
-    fn front_merge(&self, requests: &Requests, bio: &Bio) -> Option<RequestId> {
-        let behind = self.sorted.at(bio.end());
-        behind.filter(|&id| requests[id].op == bio.op)
-    }
-
-    fn former(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
-        self.sorted.predecessor(requests[id].start, id)
-    }
-
-    fn latter(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
-        self.sorted.successor(requests[id].start, id)
-    }
-
-    fn front_merged(&mut self, _now: Time, requests: &Requests, id: RequestId, old: Sector) {
-        self.sorted.remove(old, id);
-        self.sorted.insert(requests[id].start, id);
+        !self.waiting.is_empty()
     }
 
     fn requests_merged(
         &mut self,
         _now: Time,
-        requests: &Requests,
+        _requests: &Requests,
         survivor: RequestId,
         victim: RequestId,
     ) {
-        self.sorted.remove(requests[victim].start, victim);
-        if self.expires[victim] < self.expires[survivor] {
-            self.expires[survivor] = self.expires[victim];
-            self.fifo.replace(&mut self.links, victim, survivor);
-        } else {
-            self.fifo.remove(&mut self.links, victim);
-        }
+        // What is left is as old as the older of the two.
+        let mut of_both = self.waiting.iter_mut();
+        let older = of_both.find(|waiting| [survivor, victim].contains(&waiting.id));
+        older.expect("both wait").id = survivor;
+        let younger = self
+            .waiting
+            .iter()
+            .rposition(|waiting| [survivor, victim].contains(&waiting.id));
+        self.waiting.remove(younger.expect("both wait"));
+    }
+
+    // What continues a request at its end is found by the block layer. What follows is for the rest.
+
+    fn front_merge(&self, requests: &Requests, bio: &Bio) -> Option<RequestId> {
+        self.find(|id| requests[id].start == bio.end() && requests[id].op == bio.op)
+    }
+
+    fn former(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
+        self.find(|other| requests[other].end() == requests[id].start)
+    }
+
+    fn latter(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
+        self.find(|other| requests[other].start == requests[id].end())
     }
 
     fn followed(self: Box<Self>) -> Option<Box<dyn Followed>> {
@@ -143,7 +145,8 @@ impl Elevator for Nearest {
 /// Only for `conform`.
 impl Followed for Nearest {
     fn dispatch_recorded(&mut self, _now: Time, requests: &Requests, id: RequestId) {
-        self.dispatch_request(requests, id);
+        self.remove(id);
+        self.head = requests[id].end();
     }
 
     fn empty_dispatches_matter(&self) -> bool {
@@ -151,13 +154,13 @@ impl Followed for Nearest {
     }
 
     fn explain(&self, now: Time) -> String {
-        let Some(oldest) = self.fifo.first() else {
+        let Some(oldest) = self.waiting.first() else {
             return "nothing waits".to_owned();
         };
-        let left = self.expires[oldest].saturating_sub(self.kernel.tick(now));
+        let left = oldest.expires.saturating_sub(self.kernel.tick(now));
         format!(
             "{} wait, the disk was sent to {} last, the oldest expires in {left} ticks",
-            self.sorted.len(),
+            self.waiting.len(),
             self.head.as_u64()
         )
     }
@@ -169,51 +172,88 @@ impl Followed for Nearest {
 
 #[cfg(test)]
 mod tests {
-    use crate::request::{Op, PriorityClass};
-    use crate::scheduler::testing::Queue;
-    use crate::units::Nanos;
+    use iosched_facts::event::{IoPriority, Op, ProcessId};
+    use iosched_facts::units::{Nanos, Sectors};
+    use iosched_sim::request::Request;
+    use iosched_sim::scheduler::{self, SchedulerSpec};
 
-    fn with_reads(scheduler: &str, starts: &[u64]) -> Queue {
-        let mut queue = Queue::new(scheduler);
-        for &start in starts {
-            queue.insert(Op::Read, start, PriorityClass::BestEffort);
-        }
-        queue
+    use super::*;
+
+    /// A scheduler with its requests, which are named by where they start.
+    struct Queue {
+        scheduler: Box<dyn Elevator>,
+        requests: Requests,
+        now: Time,
     }
 
-    /// Where the requests start, in the order in which they are dispatched.
-    fn order(queue: &mut Queue) -> Vec<u64> {
-        std::iter::from_fn(|| queue.dispatch()).collect()
+    impl Queue {
+        fn new(scheduler: &str) -> Queue {
+            static REGISTERED: std::sync::Once = std::sync::Once::new();
+            REGISTERED.call_once(|| scheduler::register(&[INFO]));
+            let spec = SchedulerSpec::parse(scheduler).unwrap();
+            let kernel = spec.usual_kernel().unwrap();
+            Queue {
+                scheduler: scheduler::build(&spec, &kernel, &Vec::new()).unwrap(),
+                requests: Requests::default(),
+                now: Time::ZERO,
+            }
+        }
+
+        /// Inserts reads of one sector.
+        fn read(&mut self, starts: &[u64]) {
+            for &start in starts {
+                let bio = Bio {
+                    op: Op::Read,
+                    start: Sector::new(start),
+                    length: Sectors::new(1),
+                    sync: true,
+                    noidle: false,
+                    prio: false,
+                    fua: false,
+                    process: ProcessId(1),
+                    priority: IoPriority::default(),
+                };
+                let id = self.requests.add(Request::new(&bio, self.now));
+                self.scheduler.insert(self.now, &self.requests, id);
+            }
+        }
+
+        fn dispatch(&mut self) -> Option<u64> {
+            let id = self.scheduler.dispatch(self.now, &self.requests, 0)?;
+            Some(self.requests[id].start.as_u64())
+        }
+
+        /// The order in which all are dispatched.
+        fn order(&mut self) -> Vec<u64> {
+            std::iter::from_fn(|| self.dispatch()).collect()
+        }
     }
 
     #[test]
     fn the_nearest_is_next_whichever_way_it_lies() {
-        let mut queue = with_reads("nearest", &[1000, 300, 320, 100]);
-        assert_eq!(order(&mut queue), [100, 300, 320, 1000]);
-        let mut queue = with_reads("nearest", &[400]);
+        let mut queue = Queue::new("nearest");
+        queue.read(&[400]);
         assert_eq!(queue.dispatch(), Some(400));
-        for start in [1000, 390, 300] {
-            queue.insert(Op::Read, start, PriorityClass::BestEffort);
-        }
-        assert_eq!(order(&mut queue), [390, 300, 1000]);
+        queue.read(&[1000, 390, 300]);
+        assert_eq!(queue.order(), [390, 300, 1000]);
     }
 
     #[test]
     fn of_two_as_near_the_one_ahead_is_next() {
-        let mut queue = with_reads("nearest", &[49]);
+        let mut queue = Queue::new("nearest");
+        queue.read(&[49]);
         assert_eq!(queue.dispatch(), Some(49)); // it ends at 50
-        for start in [40, 60] {
-            queue.insert(Op::Read, start, PriorityClass::BestEffort);
-        }
-        assert_eq!(order(&mut queue), [60, 40]);
+        queue.read(&[40, 60]);
+        assert_eq!(queue.order(), [60, 40]);
     }
 
     #[test]
     fn what_waited_too_long_is_next_however_far_away_it_is() {
-        let mut queue = with_reads("nearest:expire=100", &[9000]);
-        queue.pass(Nanos::from_millis(60));
-        queue.insert(Op::Read, 10, PriorityClass::BestEffort);
-        queue.pass(Nanos::from_millis(60));
-        assert_eq!(order(&mut queue), [9000, 10]);
+        let mut queue = Queue::new("nearest:expire=100");
+        queue.read(&[9000]);
+        queue.now = queue.now + Nanos::from_millis(60);
+        queue.read(&[10]);
+        queue.now = queue.now + Nanos::from_millis(60);
+        assert_eq!(queue.order(), [9000, 10]);
     }
 }

@@ -25,11 +25,11 @@ pub struct Bio {
     /// Someone waits for it: reads, and writes with the flag (direct I/O, fsync).
     pub sync: bool,
     /// A synchronous write after which no other is to be waited for (fsync's, not direct I/O's).
-    pub(crate) noidle: bool,
+    pub noidle: bool,
     /// Metadata or otherwise urgent (`REQ_PRIO`).
-    pub(crate) prio: bool,
+    pub prio: bool,
     /// Force unit access: a write is to be on the medium before it completes.
-    pub(crate) fua: bool,
+    pub fua: bool,
     /// Who submits.
     pub process: ProcessId,
     /// Of the process when it submitted the bio.
@@ -38,7 +38,7 @@ pub struct Bio {
 
 impl Bio {
     /// The position after the last sector.
-    pub(crate) fn end(&self) -> Sector {
+    pub fn end(&self) -> Sector {
         self.start + self.length
     }
 
@@ -58,7 +58,7 @@ impl Bio {
     }
 
     /// True for a flush.
-    pub(crate) fn is_flush(&self) -> bool {
+    pub fn is_flush(&self) -> bool {
         self.length == Sectors::ZERO
     }
 }
@@ -79,19 +79,19 @@ pub struct Request {
     /// Someone waits for it.
     pub sync: bool,
     /// See [`Bio::noidle`].
-    pub(crate) noidle: bool,
+    pub noidle: bool,
     /// See [`Bio::prio`].
-    pub(crate) prio: bool,
+    pub prio: bool,
     /// See [`Bio::fua`].
-    pub(crate) fua: bool,
+    pub fua: bool,
     /// Who opened it.
     pub process: ProcessId,
     /// The best priority of its bios.
     pub priority: IoPriority,
     /// When it was allocated (the earliest of those merged).
-    pub(crate) allocated: Time,
+    pub allocated: Time,
     /// Takes no more: it reached a size limit, or stands for itself.
-    pub(crate) unmergeable: bool,
+    pub unmergeable: bool,
     /// The CPU on which it was submitted: multi-queue schedulers keep lists per CPU.
     pub cpu: u16,
 }
@@ -99,12 +99,12 @@ pub struct Request {
 impl Request {
     /// True for a flush, which has no sectors.
     #[inline]
-    pub(crate) fn is_flush(&self) -> bool {
+    pub fn is_flush(&self) -> bool {
         self.length == Sectors::ZERO
     }
 
     /// A request that holds this bio.
-    pub(crate) fn new(bio: &Bio, now: Time) -> Request {
+    pub fn new(bio: &Bio, now: Time) -> Request {
         Request {
             op: bio.op,
             start: bio.start,
@@ -122,7 +122,7 @@ impl Request {
     }
 
     /// The position after the last sector.
-    pub(crate) fn end(&self) -> Sector {
+    pub fn end(&self) -> Sector {
         self.start + self.length
     }
 }
@@ -171,7 +171,7 @@ pub enum Merge {
 
 impl Merge {
     /// The request that takes the bio.
-    pub(crate) fn request(self) -> RequestId {
+    pub fn request(self) -> RequestId {
         let (Merge::Back(id) | Merge::Front(id)) = self;
         id
     }
@@ -190,7 +190,8 @@ pub struct Requests {
 }
 
 impl Requests {
-    pub(crate) fn add(&mut self, request: Request) -> RequestId {
+    /// Allocates one.
+    pub fn add(&mut self, request: Request) -> RequestId {
         let id = match self.free.pop() {
             Some(id) => id,
             None => self.grow(),
@@ -225,7 +226,7 @@ impl Requests {
     }
 
     /// Frees a request's place.
-    pub(crate) fn remove(&mut self, id: RequestId) -> Request {
+    pub fn remove(&mut self, id: RequestId) -> Request {
         let request = self.slots[id.index()]
             .take()
             .expect("a request is freed once");

@@ -22,12 +22,12 @@ impl HardwareQueues {
     }
 
     /// How many there are.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.queues
     }
 
     /// The one that takes what this CPU submits.
-    pub(crate) fn of_cpu(&self, cpu: u16) -> usize {
+    pub fn of_cpu(&self, cpu: u16) -> usize {
         if self.queues == 1 {
             return 0;
         }

@@ -70,7 +70,7 @@ impl Default for Kernel {
 
 impl Kernel {
     /// The tick that a time lies in.
-    pub(crate) fn tick(&self, time: Time) -> u64 {
+    pub fn tick(&self, time: Time) -> u64 {
         // No overflow for any run shorter than 500 years.
         let time = time + self.tick_phase;
         let (seconds, nanos) = (
@@ -81,14 +81,14 @@ impl Kernel {
     }
 
     /// When a tick begins: the first moment that [`Kernel::tick`] says lies in it.
-    pub(crate) fn tick_begins(&self, tick: u64) -> Time {
+    pub fn tick_begins(&self, tick: u64) -> Time {
         let hz = u64::from(self.hz);
         let nanos = tick / hz * 1_000_000_000 + (tick % hz * 1_000_000_000).div_ceil(hz);
         Time::from_nanos(nanos.saturating_sub(self.tick_phase.as_nanos()))
     }
 
     /// Milliseconds as a sysfs file takes them, in ticks (rounded up, as the kernel does).
-    pub(crate) fn millis_to_ticks(&self, millis: u64) -> u64 {
+    pub fn millis_to_ticks(&self, millis: u64) -> u64 {
         (millis * u64::from(self.hz)).div_ceil(1000)
     }
 
