@@ -110,3 +110,23 @@ impl From<Problem> for Box<dyn Failure> {
         Box::new(problem)
     }
 }
+
+/// Any failure as a problem, for callers that pass it on and decide nothing by it.
+pub fn problem(failure: &dyn Failure) -> Problem {
+    Problem::new(failure.exit_code(), in_a_sentence(failure)).maybe_hint(failure.hint())
+}
+
+/// `result.or_problem()?`: see [`problem`].
+pub trait OrProblem<T> {
+    /// The same result with a [`Problem`].
+    ///
+    /// # Errors
+    /// Those of the result.
+    fn or_problem(self) -> Result<T, Problem>;
+}
+
+impl<T, F: Failure> OrProblem<T> for Result<T, F> {
+    fn or_problem(self) -> Result<T, Problem> {
+        self.map_err(|failure| problem(&failure))
+    }
+}

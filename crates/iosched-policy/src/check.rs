@@ -10,6 +10,7 @@ use iosched_experiment::analysis::Analysis;
 use iosched_experiment::record::Record;
 use iosched_machine::device::Inventory;
 use iosched_machine::durable;
+use iosched_machine::failure::{OrProblem, Problem};
 use iosched_machine::host::Host;
 use iosched_machine::regular_file;
 use iosched_stats::Interval;
@@ -18,14 +19,12 @@ use iosched_switch as switch;
 use serde::{Deserialize, Serialize};
 
 use crate::advise;
-use crate::persist::deploy::{DeployError, Deployment};
-use crate::persist::from_policy;
+use crate::persist::from_policy::{self, DeployOptions};
 use crate::policy::evidence::{self, Stale};
 use crate::policy::file::Policy;
 use crate::policy::matching::{self, KnownDisk};
 use crate::policy::wanted::{self, Deviation, WantedDisk};
-use crate::policy::writers::{self, Writer};
-use crate::system_config::boot;
+use crate::policy::writers::{self, Writer, Writers};
 use crate::system_config::cmdline::{self, FileLine};
 use crate::system_config::identity::Identity;
 
@@ -123,23 +122,23 @@ pub struct Since {
 }
 
 /// Checks the machine against a policy.
-pub fn check(host: &Host, policy: &Policy) -> Result<Report, DeployError> {
-    let disks = matching::disks(host).map_err(DeployError::List)?;
-    let mut found = Vec::new();
+pub fn check(host: &Host, policy: &Policy) -> Result<Report, Problem> {
+    let disks = matching::disks(host)?;
     let all_wanted = wanted::wanted(policy, &disks);
-    for wanted in &all_wanted {
-        found.push(check_disk(host, policy, wanted)?);
-    }
-    let not_in_force: Vec<PathBuf> = Deployment::files_for(host, policy)?
-        .into_iter()
-        .map(|file| file.path)
-        .collect();
+    let writers = Writers::of(host);
+    let of_disk = |wanted| check_disk(host, policy, &writers, wanted);
+    let mut found = all_wanted
+        .iter()
+        .map(of_disk)
+        .collect::<Result<Vec<_>, _>>()?;
+    let files = from_policy::files(host, policy, &all_wanted, DeployOptions::default())?;
+    let not_in_force: Vec<PathBuf> = files.into_iter().map(|file| file.path).collect();
     if !not_in_force.is_empty() {
         for disk in &mut found {
             disk.overridden.retain(|by| !by.by.is_ours());
         }
     }
-    let dead_elevator = dead_elevator(host, &disks);
+    let dead_elevator = dead_elevator(host, &writers, &disks);
     let modules_kept_out = from_policy::modules_kept_out(host, &all_wanted);
     let verdict = if found.iter().any(|disk| !disk.deviations.is_empty()) {
         Verdict::Bad
@@ -152,7 +151,7 @@ pub fn check(host: &Host, policy: &Policy) -> Result<Report, DeployError> {
     } else {
         Verdict::Good
     };
-    let inventory = Inventory::read(host).map_err(DeployError::List)?;
+    let inventory = Inventory::read(host).map_err(|error| matching::not_listed(&error))?;
     let (mut advised, mut advised_ratios) = (BTreeMap::new(), BTreeMap::new());
     for (device, differing) in advise::differing(host, &inventory) {
         if !differing.expected.is_empty() {
@@ -174,12 +173,14 @@ pub fn check(host: &Host, policy: &Policy) -> Result<Report, DeployError> {
 fn check_disk(
     host: &Host,
     policy: &Policy,
+    writers: &Writers<'_>,
     wanted: &WantedDisk,
-) -> Result<DiskReport, DeployError> {
-    let at_boot = writers::find(host, &wanted.disk);
-    let on_change = writers::find_on_change(host, &wanted.disk);
+) -> Result<DiskReport, Problem> {
+    let at_boot = writers.at_boot(&wanted.disk);
+    let on_change = writers.on_change(&wanted.disk);
     let deviations = wanted
-        .deviations(&host.sysfs())?
+        .deviations(&host.sysfs())
+        .or_problem()?
         .into_iter()
         .map(|deviation| explain(deviation, &at_boot, &on_change))
         .collect();
@@ -233,7 +234,8 @@ fn explain(deviation: Deviation, at_boot: &[Writer], on_change: &[Writer]) -> Ex
         .chain(on_change)
         .any(|writer| writer.is_ours() && writer.target == deviation.file);
     let cause = match (&by, has_ours, ours_comes_last) {
-        (Some(by), ..) => by.to_string(),
+        (Some(by), ..) if by.certain => by.to_string(),
+        (Some(by), ..) => format!("perhaps {by}"),
         (None, false, _) => {
             "no rule of ours is installed for it, and nobody else sets it: the kernel's own default"
                 .into()
@@ -250,43 +252,47 @@ fn explain(deviation: Deviation, at_boot: &[Writer], on_change: &[Writer]) -> Ex
     }
 }
 
-/// Who comes after our rule with another value, at the next boot or event.
+/// What comes after our rule with another value, at the next boot or event: a write of udev that stays, and lines that
+/// may set it and do not have the value that is wanted.
 fn overridden(wanted: &WantedDisk, at_boot: &[Writer], on_change: &[Writer]) -> Vec<Overridden> {
-    let mut targets = vec![(
-        vec!["queue/scheduler".to_owned()],
+    let scheduler = (
+        vec![writers::SCHEDULER.to_owned()],
         wanted.arm.scheduler.as_str(),
-    )];
-    targets.extend(wanted.arm.files_in_order());
-    let mut found = Vec::new();
-    for (when, writers) in [
-        ("the next boot", at_boot),
-        ("the next event of udev", on_change),
-    ] {
-        for (places, value) in &targets {
+    );
+    let targets = std::iter::once(scheduler).chain(wanted.arm.files_in_order());
+    let mut found: Vec<Overridden> = Vec::new();
+    for (places, value) in targets {
+        for (when, writers) in [
+            ("the next boot", at_boot),
+            ("the next event of udev", on_change),
+        ] {
             let wins = places
                 .iter()
                 .find_map(|place| writers::winner(writers, place));
-            if let Some(by) = wins
-                && !by.is_ours()
-                && by
-                    .value
-                    .as_deref()
-                    .is_none_or(|other| !writers::means(other, value))
-            {
-                found.push(Overridden {
-                    when,
-                    by: by.clone(),
-                });
-            }
+            let may_set = places
+                .iter()
+                .flat_map(|place| writers::may_set(writers, place));
+            let others = wins.into_iter().chain(may_set);
+            let others = others.filter(|other| !other.is_ours() && !other.has(value));
+            found.extend(others.map(|by| Overridden {
+                when,
+                by: by.clone(),
+            }));
         }
     }
+    let mut seen = Vec::new();
+    found.retain(|one| {
+        let is_new = !seen.contains(one);
+        seen.push(one.clone());
+        is_new
+    });
     found
 }
 
 /// Where `elevator=` is given a value that no disk listens to: those on the single-queue path do, and where a rule of
 /// udev reads it the others.
-fn dead_elevator(host: &Host, disks: &[KnownDisk]) -> Vec<FileLine> {
-    let by_rule = writers::reads_elevator(host);
+fn dead_elevator(host: &Host, writers: &Writers<'_>, disks: &[KnownDisk]) -> Vec<FileLine> {
+    let by_rule = writers.reads_elevator();
     let is_dead = |value: &String| {
         let listens = |disk: &KnownDisk| {
             let offered = disk.device.schedulers.offered();
@@ -297,7 +303,7 @@ fn dead_elevator(host: &Host, disks: &[KnownDisk]) -> Vec<FileLine> {
         };
         !disks.iter().any(listens)
     };
-    let given = boot::places_of_elevator(host).into_iter();
+    let given = cmdline::places_of_elevator(host).into_iter();
     let dead = given.filter(|(_, value)| is_dead(value));
     let mut places: Vec<FileLine> = dead.map(|(place, _)| place).collect();
     if places.is_empty() && cmdline::given_at_boot(host).as_ref().is_some_and(is_dead) {

@@ -16,9 +16,9 @@ use crate::history;
 use crate::policy::edit::{self, NewRule};
 use crate::policy::file::Policy;
 use crate::policy::matching::{self, KnownDisk, Match};
-use crate::policy::writers::{self as other_writers, rule_text};
-use crate::system_config::boot;
-use crate::system_config::cmdline::{self, Format as BootFormat};
+use crate::policy::writers::{Writers, rule_text};
+use crate::system_config::cmdline;
+use crate::system_config::grub;
 use crate::system_config::identity::Properties;
 use crate::system_config::rules;
 
@@ -27,7 +27,6 @@ pub const TARGETS: &[Target] = &[
     target("history", history, 64 * KIB, 100),
     target("policy", policy, 256 * KIB, 300),
     target("properties", properties, 64 * KIB, 100),
-    target("command-line", command_line, 64 * KIB, 50),
     target("writers", writers, MIB, 200),
 ];
 
@@ -40,16 +39,19 @@ fn policy(bytes: &[u8]) {
     let Some((given, Ok(policy))) = utf8(bytes).map(|text| (text, parse(text))) else {
         return;
     };
+    let mut longer = policy.clone();
     let new = NewRule {
         name: "disk".into(),
         matching: Match {
             serial: Some("fuzz-1".into()),
             ..Match::default()
         },
-        arm: Some(Arm::parse("bfq:slice_idle=0").expect("it is an arm")),
-        ..NewRule::default()
+        arm: Arm::parse("bfq:slice_idle=0").expect("it is an arm"),
+        why: None,
+        record: None,
+        evidence: None,
     };
-    let edited = edit::with_rule(Some(given), &policy, &new);
+    let edited = edit::with_rule(given, &mut longer, &new);
     let longer = parse(&edited).unwrap_or_else(|error| panic!("{error}\n{edited}"));
     let ours = longer
         .rules
@@ -97,45 +99,6 @@ fn properties(bytes: &[u8]) {
     let _ = properties.get("ID_SERIAL");
 }
 
-fn command_line(bytes: &[u8]) {
-    let Some(text) = utf8(bytes) else {
-        return;
-    };
-    for format in [
-        BootFormat::GrubDefault,
-        BootFormat::GrubDropIn,
-        BootFormat::MenuLst,
-        BootFormat::KernelInstall,
-        BootFormat::Extlinux,
-        BootFormat::LoaderEntry,
-        BootFormat::GrubEntry,
-        BootFormat::GrubEnvironment,
-    ] {
-        let _ = cmdline::elevator_in(text, format);
-        let Ok(with) = cmdline::with_elevator(text, format, Some("noop")) else {
-            continue;
-        };
-        let again = cmdline::with_elevator(&with, format, Some("noop"));
-        assert_eq!(
-            again.as_deref(),
-            Ok(with.as_str()),
-            "{format:?} of {text:?}"
-        );
-        let without = cmdline::with_elevator(&with, format, None);
-        // The only parameter of an entry stays, because GRUB would put others in its place.
-        if format == BootFormat::GrubEntry && without.is_err() {
-            continue;
-        }
-        let without = without.unwrap_or_else(|error| panic!("{error:?} of {with:?}"));
-        let again = cmdline::with_elevator(&without, format, None);
-        assert_eq!(
-            again.as_deref(),
-            Ok(without.as_str()),
-            "{format:?} of {text:?}"
-        );
-    }
-}
-
 /// Where other programs keep what they set.
 const PLACES: [&str; 12] = [
     "etc/udev/rules.d/60-x.rules",
@@ -166,10 +129,14 @@ fn writers(bytes: &[u8]) {
             write_anew(&path, body);
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
         }
-        let _ = other_writers::find(host, disk);
-        let _ = other_writers::find_on_change(host, disk);
-        let _ = other_writers::reads_elevator(host);
-        let _ = boot::places_of_elevator(host);
+        let writers = Writers::of(host);
+        let _ = writers.at_boot(disk);
+        let _ = writers.on_change(disk);
+        let _ = writers.reads_elevator();
+        let _ = cmdline::places_of_elevator(host);
+        for value in [Some("noop"), None] {
+            let _ = grub::files(host, value);
+        }
     });
 }
 

@@ -4,7 +4,6 @@
 //!
 //! - [`policy`]: which disk gets what, and how far it is from it
 //! - [`set`]: an arm on every disk below a device, all or none
-//! - `shell`: the syntax of scripts, for the two that follow some
 //! - `system_config`: the files below `/etc` that set schedulers, and the programs that read them
 //! - [`persist`], [`check`]: kept over reboots, compared with what is
 //! - [`history`]: what was changed, and taken back
@@ -19,7 +18,6 @@ pub mod history;
 pub mod persist;
 pub mod policy;
 pub mod set;
-mod shell;
 mod system_config;
 
 #[cfg(test)]

@@ -4,93 +4,24 @@
 //! journal holds the state before, and an error, a signal or a crash puts it back.
 
 use iosched_experiment::journal::{
-    self, Journal, JournalError, Leftover, OwnedResources, Parts, Resolution, SavedDisk, Undone,
+    self, Journal, Leftover, OwnedResources, Parts, Resolution, SavedDisk, Undone,
 };
-use iosched_experiment::plan::{PlanError, disks_below};
-use iosched_machine::device::{self, Device, DeviceError, DeviceKind, Role};
-use iosched_machine::failure::{Failure, exit};
+use iosched_experiment::plan::disks_below;
+use iosched_machine::device::{self, Device, DeviceKind, Role};
+use iosched_machine::failure::{OrProblem, Problem, exit, problem};
 use iosched_machine::host::Host;
-use iosched_machine::lock::{self, Holder, LockError};
+use iosched_machine::lock;
 use iosched_switch::{self as switch, Arm, Entered, QueueState, SwitchError};
 
-use crate::history::{self, HistoryError, Turn};
+use crate::history::{self, Turn};
 
 /// What will be set where.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Change {
     /// Each disk with its state now and the arm that it will get.
     pub disks: Vec<(String, QueueState, Arm)>,
     /// What the user should know: old names, other layers.
     pub notes: Vec<String>,
-}
-
-/// Why it was not set. Nothing is changed then.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
-pub enum SetError {
-    #[error(transparent)]
-    Device(#[from] DeviceError),
-    /// The arm, or the kernel's answer.
-    #[error(transparent)]
-    Switch(#[from] SwitchError),
-    /// Its stack cannot be walked.
-    #[error(transparent)]
-    Stack(#[from] PlanError),
-    /// The same, and what was changed before could not be put back.
-    #[error("{error}; nor can it be put back now ({left})")]
-    NotPutBack {
-        error: SwitchError,
-        /// Each disk that is not as before, and why.
-        left: String,
-    },
-    #[error(transparent)]
-    Lock(#[from] LockError),
-    /// No journal, no change.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// Another command has yet to put it back.
-    #[error(
-        "{}",
-        lock::in_use(device, Some(holder), "it will put back what it changed")
-    )]
-    Pending {
-        device: String,
-        holder: Holder,
-        /// How it is ended ([`Leftover::way_out`]).
-        way_out: String,
-    },
-    #[error("{device} is one path of a multipath disk, and stays at none")]
-    PathOfMultipath {
-        device: String,
-        holders: Vec<String>,
-    },
-}
-
-impl Failure for SetError {
-    iosched_machine::passes_on!(SetError: Device, Switch, Stack, Lock, Journal);
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            SetError::NotPutBack { .. } => {
-                Some("`iosched restore` puts it back; what is to be is in the journal".into())
-            }
-            SetError::Pending { way_out, .. } => Some(way_out.clone()),
-            SetError::PathOfMultipath { holders, .. } => Some(format!(
-                "set it on the multipath device: {}",
-                holders.join(", ")
-            )),
-            _ => self.passes_on()?.hint(),
-        }
-    }
-
-    fn exit_code(&self) -> u8 {
-        match self {
-            SetError::Switch(error) | SetError::NotPutBack { error, .. } => error.exit_code(),
-            SetError::Pending { .. } => exit::BUSY,
-            SetError::PathOfMultipath { .. } => exit::NOTHING_TO_CHOOSE,
-            _ => self.passes_on().map_or(exit::FAILURE, Failure::exit_code),
-        }
-    }
 }
 
 /// What was done.
@@ -106,70 +37,73 @@ pub struct AppliedChange {
 
 impl AppliedChange {
     /// Keeps the change, and writes it down so that `undo` can take it back; `why` is for `log`.
-    pub fn keep(self, turn: &Turn, why: Option<String>) -> Result<(), HistoryError> {
+    pub fn keep(self, turn: &Turn, why: Option<String>) -> Result<(), Problem> {
         let before = self.journal.saved().iter().cloned();
         let after = self.disks.into_iter().map(|(_, entered)| entered.state);
         history::remember(turn, why, before.zip(after).collect())?;
-        Ok(self.journal.keep_changes()?)
+        self.journal.keep_changes().or_problem()
     }
 }
 
 impl Change {
     /// Finds the disks below a device and what each will really get.
-    pub fn plan(host: &Host, target: &str, wanted: &Arm) -> Result<Change, SetError> {
-        let device = device::find_to_change(host, target)?;
+    pub fn plan(host: &Host, target: &str, wanted: &Arm) -> Result<Change, Problem> {
+        let device = device::find_to_change(host, target).or_problem()?;
         let names = disks_of(host, &device)?;
-        let mut notes = Vec::new();
+        let mut change = Change::default();
         if names != [device.name.clone()] {
-            notes.push(format!(
-                "{} stands on {}: set there",
-                device.name,
-                names.join(", ")
-            ));
+            let names = names.join(", ");
+            change
+                .notes
+                .push(format!("{} stands on {names}: set there", device.name));
         }
         if device.kind == DeviceKind::Loop && stands_on_a_disk(host, &device) {
-            notes.push(format!(
+            change.notes.push(format!(
                 "the disk that holds the file of {} has a scheduler of its own, which stays",
                 device.name
             ));
         }
-        let sysfs = host.sysfs();
-        let mut disks = Vec::new();
         for name in names {
-            let scheduler = switch::resolve(&sysfs, &name, &wanted.scheduler)?;
-            let note = switch::renamed(&wanted.scheduler, &scheduler);
-            notes.extend(note.filter(|note| !notes.contains(note)));
-            switch::check_order(host, &name, &scheduler)?;
-            let state = QueueState::read(&sysfs, &name)?;
-            if let Some(served) = &state.served {
-                notes.push(format!(
-                    "{served} stands inside {name}, below what is set here; `iosched emulate set {name}` switches that"
-                ));
-            }
-            disks.push((
-                name,
-                state,
-                Arm {
-                    layer: None,
-                    scheduler,
-                    tunables: wanted.tunables.clone(),
-                },
+            change.add(host, name, wanted)?;
+        }
+        Ok(change)
+    }
+
+    /// Adds a disk by its kernel name, if it can get the arm.
+    pub(crate) fn add(&mut self, host: &Host, name: String, wanted: &Arm) -> Result<(), Problem> {
+        let sysfs = host.sysfs();
+        let scheduler = switch::resolve(&sysfs, &name, &wanted.scheduler).or_problem()?;
+        let note = switch::renamed(&wanted.scheduler, &scheduler);
+        self.notes
+            .extend(note.filter(|note| !self.notes.contains(note)));
+        switch::check_order(host, &name, &scheduler).or_problem()?;
+        let state = QueueState::read(&sysfs, &name).or_problem()?;
+        if let Some(served) = &state.served {
+            self.notes.push(format!(
+                "{served} stands inside {name}, below what is set here; `iosched emulate set {name}` switches that"
             ));
         }
-        Ok(Change { disks, notes })
+        let arm = Arm {
+            layer: None,
+            scheduler,
+            tunables: wanted.tunables.clone(),
+        };
+        self.disks.push((name, state, arm));
+        Ok(())
     }
 
     /// Sets every disk and reads it back; after an error all are as before.
-    pub fn make(&self, host: &Host) -> Result<AppliedChange, SetError> {
+    pub fn make(&self, host: &Host) -> Result<AppliedChange, Problem> {
         let names: Vec<String> = self.disks.iter().map(|(name, ..)| name.clone()).collect();
         let _locks = names
             .iter()
-            .map(|name| lock::lock(host, name))
+            .map(|name| lock::lock(host, name).or_problem())
             .collect::<Result<Vec<_>, _>>()?;
         let settled = settle(host, &names)?;
         let schedulers = self.disks.iter().map(|(_, _, arm)| &*arm.scheduler);
         let schedulers: Vec<&str> = schedulers.collect();
-        let journal = Journal::open(host, &names, &schedulers, OwnedResources::default())?;
+        let journal = Journal::open(host, &names, &schedulers, OwnedResources::default());
+        let journal = journal.or_problem()?;
         let sysfs = host.sysfs();
         let set = |(name, _, arm): &(String, _, Arm)| {
             Ok::<_, SwitchError>((name.clone(), switch::set(&sysfs, name, arm, None)?))
@@ -180,7 +114,7 @@ impl Change {
                 settled,
                 journal,
             }),
-            Err(error) => Err(put_back(journal, error)),
+            Err(error) => Err(put_back(journal, problem(&error))),
         }
     }
 }
@@ -189,8 +123,8 @@ impl Change {
 ///
 /// # Errors
 /// There is none to choose.
-pub fn disks_of(host: &Host, device: &Device) -> Result<Vec<String>, SetError> {
-    let names = disks_below(host, device)?;
+pub fn disks_of(host: &Host, device: &Device) -> Result<Vec<String>, Problem> {
+    let names = disks_below(host, device).or_problem()?;
     if names.is_empty() {
         return Err(nothing_below(host, device));
     }
@@ -198,15 +132,18 @@ pub fn disks_of(host: &Host, device: &Device) -> Result<Vec<String>, SetError> {
 }
 
 /// Puts back what was changed before an error.
-fn put_back(journal: Journal, error: SwitchError) -> SetError {
+pub(crate) fn put_back(journal: Journal, error: Problem) -> Problem {
     let left: Vec<String> = journal.undo().iter().filter_map(Undone::left).collect();
     if left.is_empty() {
-        return error.into();
+        return error;
     }
-    SetError::NotPutBack {
-        error,
-        left: left.join("; "),
-    }
+    let message = format!(
+        "{}; nor can it be put back now ({})",
+        error.message,
+        left.join("; ")
+    );
+    Problem::new(error.code, message)
+        .hint("`iosched restore` puts it back; what is to be is in the journal")
 }
 
 /// What a dead run left, and what became of it.
@@ -243,7 +180,7 @@ impl Settled {
 }
 
 /// Puts back what dead runs left of these disks, the disks first; a live one that will put them back is an error.
-pub fn settle(host: &Host, disks: &[String]) -> Result<Vec<Settled>, SetError> {
+pub fn settle(host: &Host, disks: &[String]) -> Result<Vec<Settled>, Problem> {
     let left = left_by_dead(host, disks)?.into_iter();
     let mut settled: Vec<Settled> = left
         .map(|leftover| Settled {
@@ -262,16 +199,12 @@ pub fn settle(host: &Host, disks: &[String]) -> Result<Vec<Settled>, SetError> {
 ///
 /// # Errors
 /// A live one will put them back.
-pub fn left_by_dead(host: &Host, disks: &[String]) -> Result<Vec<Leftover>, SetError> {
+pub fn left_by_dead(host: &Host, disks: &[String]) -> Result<Vec<Leftover>, Problem> {
     let left = left_on(host, disks);
     let Some(living) = left.iter().find(|leftover| leftover.run.is_alive()) else {
         return Ok(left);
     };
-    Err(SetError::Pending {
-        device: disks.join(", "),
-        holder: living.holder(),
-        way_out: living.way_out(),
-    })
+    Err(history::pending(&disks.join(", "), living))
 }
 
 /// What runs, dead or alive, have yet to put back on these disks.
@@ -290,17 +223,20 @@ fn stands_on_a_disk(host: &Host, device: &Device) -> bool {
         .is_ok_and(|disks| disks.iter().any(|disk| disk.name != device.name))
 }
 
-fn nothing_below(host: &Host, device: &Device) -> SetError {
+fn nothing_below(host: &Host, device: &Device) -> Problem {
     let role = device::stack(host, device)
         .ok()
         .and_then(|layers| layers.first().map(|layer| layer.role));
     if role == Some(Role::PathOfMultipath) {
-        return SetError::PathOfMultipath {
-            device: device.name.clone(),
-            holders: device.holders.clone(),
-        };
+        let message = format!(
+            "{} is one path of a multipath disk, and stays at none",
+            device.name
+        );
+        let holders = device.holders.join(", ");
+        return Problem::new(exit::NOTHING_TO_CHOOSE, message)
+            .hint(format!("set it on the multipath device: {holders}"));
     }
-    SetError::Switch(SwitchError::NothingToChoose {
+    problem(&SwitchError::NothingToChoose {
         device: device.name.clone(),
         reason: device.schedulers.to_string(),
     })

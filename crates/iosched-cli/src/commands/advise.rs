@@ -17,8 +17,8 @@ use iosched_policy::advise::simulated::Simulated;
 use iosched_policy::advise::{
     self, Advice, Basis, Evidence, LoadClass, Measured, Proposed, RuleOfThumb,
 };
-use iosched_policy::persist::deploy::DeployError;
 use iosched_policy::policy::file::{self, Policy};
+use iosched_policy::policy::writers::Effect;
 use iosched_policy::set;
 use iosched_report::evidence as evidence_words;
 use iosched_report::text::fold;
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &AdviseArgs, output: &Output) -> Outcome {
     let mut evidence = Evidence::of(&dataset.rows, &host, &inventory, class);
     let disks = if args.devices.is_empty() {
         let disks = advise::disks(&host, class, &policy, &mut evidence);
-        disks.map_err(|error| boxed(DeployError::List(error)))?
+        disks?
     } else {
         named(args, &host, &policy, &mut evidence)?
     };
@@ -172,7 +172,7 @@ fn named(
                     continue;
                 }
                 let advice = advise::disk(host, &name, args.load_class, policy, evidence);
-                found.extend(advice.map_err(|error| boxed(DeployError::List(error)))?);
+                found.extend(advice?);
             }
         }
     }
@@ -190,6 +190,9 @@ fn tell(disk: &Advice, same_rule: Option<&Advice>, output: &Output) {
     let size = size(disk.size_bytes);
     output.line(format!("{}  {size}  {model}", disk.device).trim_end());
     let set_by = match &disk.set_by {
+        Some(writer) if writer.effect == Effect::MaySet => {
+            format!("a line may set it at boot: {writer}")
+        }
         Some(writer) => {
             let value = writer.value.as_deref().unwrap_or("something");
             format!("set to {value} at boot by: {writer}")

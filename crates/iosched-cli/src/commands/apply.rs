@@ -1,12 +1,12 @@
 //! `iosched apply`: bring the policy file into force.
 
 use clap::Args;
-use iosched_machine::failure::{Failure, exit};
-use iosched_policy::persist::deploy::{DeployOptions, Deployment};
+use iosched_machine::failure::{Problem, exit};
+use iosched_policy::persist::deploy::{DeployOptions, Deployment, Request};
 use iosched_policy::policy::file;
 
+use super::Outcome;
 use super::persist::{HowArgs, deploy, finish_undo};
-use super::{Outcome, boxed};
 use crate::output::Output;
 
 /// Arguments of `iosched apply`.
@@ -27,32 +27,20 @@ pub(crate) struct ApplyArgs {
     how: HowArgs,
 }
 
-/// There is nothing to apply.
-#[derive(Debug, thiserror::Error)]
-#[error("there is no policy: {} does not exist", file::PATH)]
-struct NoPolicy;
-
-impl Failure for NoPolicy {
-    fn hint(&self) -> Option<String> {
-        Some("write one, or begin with `iosched persist DEVICE SCHEDULER`".into())
-    }
-
-    fn exit_code(&self) -> u8 {
-        exit::NO_SUCH_DEVICE
-    }
-}
-
 /// Runs `iosched apply`.
 pub(crate) fn run(args: &ApplyArgs, output: &Output) -> Outcome {
     let host = args.how.host();
     finish_undo(&host, &args.how, output)?;
-    if file::read(&host).map_err(boxed)?.is_none() {
-        return Err(boxed(NoPolicy));
+    if file::read(&host)?.is_none() {
+        let message = format!("there is no policy: {} does not exist", file::PATH);
+        return Err(Problem::new(exit::NO_SUCH_DEVICE, message)
+            .hint("write one, or begin with `iosched persist DEVICE SCHEDULER`")
+            .into());
     }
     let options = DeployOptions {
         initramfs: args.how.initramfs,
         ..DeployOptions::default()
     };
-    let deployment = Deployment::plan(&host, None, options).map_err(boxed)?;
-    deploy(&host, &deployment, Vec::new(), None, &args.how, output)
+    let deployment = Deployment::plan(&host, Request::Policy, options)?;
+    deploy(&host, &deployment, None, &args.how, output)
 }

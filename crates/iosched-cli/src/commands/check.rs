@@ -7,16 +7,16 @@ use clap::Args;
 use iosched_experiment::journal::{self, RunState};
 use iosched_machine::command_line::quoted_path;
 use iosched_machine::device;
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::{Problem, exit};
 use iosched_machine::host::Host;
-use iosched_policy::check::{self, DiskReport, Memory, Report, Verdict};
-use iosched_policy::persist::deploy::DeployError;
-use iosched_policy::policy::file::{self, Policy, PolicyError};
-use iosched_policy::policy::{matching, writers};
+use iosched_policy::check::{self, DiskReport, Memory, Overridden, Report, Verdict};
+use iosched_policy::policy::file::{self, Policy};
+use iosched_policy::policy::matching;
+use iosched_policy::policy::writers::{Effect, Writer, Writers};
 use iosched_policy::set;
 
 use super::log::date;
-use super::persist::{Unreadable, read_policy};
+use super::persist::read_policy;
 use super::{Outcome, boxed};
 use crate::files;
 use crate::output::Output;
@@ -31,8 +31,8 @@ Examples:
 
 Exit codes of this command, as monitoring wants them:
   0  every disk is as the policy says, and will stay so
-  1  as it says now, but: another rule or program comes after ours, evidence is
-     stale, the files are not those of the policy, elevator= has no effect, or
+  1  as it says now, but: another rule comes or program may come after ours,
+     evidence is stale, the files are not those of the policy, elevator= has no effect, or
      a scheduler's module is kept from being loaded
   2  a disk is not as the policy says, or the policy cannot be read
 Other failures have the codes of `iosched --help`.")]
@@ -58,40 +58,6 @@ pub(crate) struct CheckArgs {
     root: Option<PathBuf>,
 }
 
-/// The policy cannot be read or understood: for whoever monitors the machine as bad as a disk that is not as wanted.
-#[derive(Debug, thiserror::Error)]
-enum NoPolicy {
-    #[error("{error}")]
-    File {
-        #[source]
-        error: Unreadable,
-        /// A device of that name, which may be what was meant.
-        device: Option<String>,
-    },
-    #[error(transparent)]
-    Policy(PolicyError),
-}
-
-impl Failure for NoPolicy {
-    fn hint(&self) -> Option<String> {
-        match self {
-            NoPolicy::File { error, device } => error.hint().or_else(|| {
-                let all =
-                    "`iosched check` without a file checks all disks against the machine's policy";
-                let who = device.as_ref().map_or(String::new(), |device| {
-                    format!("; who sets {device}, `iosched check --who {device}` says")
-                });
-                Some(format!("{all}{who}"))
-            }),
-            NoPolicy::Policy(error) => error.hint(),
-        }
-    }
-
-    fn exit_code(&self) -> u8 {
-        NOT_AS_WANTED
-    }
-}
-
 /// The exit code where a disk is not as the policy says, or there is no knowing.
 const NOT_AS_WANTED: u8 = 2;
 
@@ -102,7 +68,7 @@ pub(crate) fn run(args: &CheckArgs, output: &Output) -> Outcome {
         return who(&host, device, output);
     }
     let policy = policy(args, &host)?;
-    let mut report = check::check(&host, &policy).map_err(boxed)?;
+    let mut report = check::check(&host, &policy)?;
     if args.policy.is_none() {
         remember(&host, &mut report);
     }
@@ -155,18 +121,34 @@ fn remember(host: &Host, report: &mut Report) {
     memory.save(host);
 }
 
-fn policy(args: &CheckArgs, host: &Host) -> Result<Policy, Box<dyn Failure>> {
-    let Some(path) = &args.policy else {
-        let found = file::read(host).map_err(|error| boxed(NoPolicy::Policy(error)))?;
-        return Ok(found.map(|(policy, _)| policy).unwrap_or_default());
+/// The policy to check against. One that cannot be read or understood is for whoever monitors the machine as bad as a disk
+/// that is not as wanted.
+fn policy(args: &CheckArgs, host: &Host) -> Result<Policy, Problem> {
+    let read = match &args.policy {
+        None => file::read(host).map(|found| found.unwrap_or_default().0),
+        Some(path) => match read_policy(path) {
+            Ok(text) => Policy::parse(&text, path),
+            Err(problem) => {
+                let name = path
+                    .to_str()
+                    .filter(|name| device::find(host, name).is_ok());
+                let who = name.map_or(String::new(), |device| {
+                    format!("; who sets {device}, `iosched check --who {device}` says")
+                });
+                let all =
+                    "`iosched check` without a file checks all disks against the machine's policy";
+                let hint = problem
+                    .hint
+                    .clone()
+                    .unwrap_or_else(|| format!("{all}{who}"));
+                Err(problem.hint(hint))
+            }
+        },
     };
-    let text = read_policy(path).map_err(|error| {
-        let name = path.to_str();
-        let is_device = |name: &&str| device::find(host, name).is_ok();
-        let device = name.filter(is_device).map(str::to_owned);
-        boxed(NoPolicy::File { error, device })
-    })?;
-    Policy::parse(&text, path).map_err(|error| boxed(NoPolicy::Policy(error)))
+    read.map_err(|problem| Problem {
+        code: NOT_AS_WANTED,
+        ..problem
+    })
 }
 
 /// Says what was found; against `candidate`, if that is not the machine's policy.
@@ -251,11 +233,14 @@ fn tell_disk(disk: &DiskReport, output: &Output) {
         ));
     }
     for overridden in &disk.overridden {
-        let value = overridden.by.value.as_deref().unwrap_or("something");
-        output.line(&format!(
-            "  warning: at {} it becomes {value}: {}",
-            overridden.when, overridden.by
-        ));
+        let Overridden { when, by } = overridden;
+        output.line(&if by.effect == Effect::MaySet {
+            let text = by.text.as_deref().unwrap_or_default();
+            format!("  warning: at {when} this may change it: {by}: {text}")
+        } else {
+            let value = by.value.as_deref().unwrap_or("something");
+            format!("  warning: at {when} it becomes {value}: {by}")
+        });
     }
     for stale in &disk.stale {
         output.line(&format!(
@@ -400,17 +385,22 @@ fn sample(labels: &[(&str, &str)], value: impl std::fmt::Display) -> String {
 /// Everybody who sets a device's queue.
 fn who(host: &Host, target: &str, output: &Output) -> Outcome {
     let device = device::find(host, target).map_err(boxed)?;
-    let disks = set::disks_of(host, &device).map_err(boxed)?;
+    let all = Writers::of(host);
     let mut found = Vec::new();
-    for name in &disks {
-        let disk = matching::known(host, name).map_err(|error| boxed(DeployError::List(error)))?;
-        let disk = &disk;
-        let name = &disk.device.name;
-        let at_boot = writers::find(host, disk);
-        let at_events = writers::find_on_change(host, disk);
+    for name in set::disks_of(host, &device)? {
+        let disk = matching::known(host, &name)?;
+        let (at_boot, at_events) = (all.at_boot(&disk), all.on_change(&disk));
         if !output.is_json() {
-            tell_who(name, disk.device.schedulers.active(), &at_boot, output);
-            tell_later(&at_boot, &at_events, output);
+            tell_who(&name, disk.device.schedulers.active(), &at_boot, output);
+            // Those that act at events of udev alone.
+            let places: Vec<_> = at_boot
+                .iter()
+                .map(|writer| (&writer.file, writer.line))
+                .collect();
+            let is_new = |writer: &&Writer| !places.contains(&(&writer.file, writer.line));
+            for writer in at_events.iter().filter(is_new) {
+                output.line(&format!("{} (at events alone)", told(writer)));
+            }
         }
         found.push(serde_json::json!({
             "device": name,
@@ -424,43 +414,38 @@ fn who(host: &Host, target: &str, output: &Output) -> Outcome {
     Ok(exit::OK)
 }
 
-fn tell_who(device: &str, active: Option<&str>, at_boot: &[writers::Writer], output: &Output) {
+fn tell_who(device: &str, active: Option<&str>, at_boot: &[Writer], output: &Output) {
     output.line(&format!("{device}: {} now", active.unwrap_or("?")));
     if at_boot.is_empty() {
-        output.line("  nobody that is known here sets it at boot: the kernel's own default");
+        output.line("  nothing that is known here sets it at boot: the kernel's own default");
     }
     for writer in at_boot {
         let mut line = told(writer);
         if writer.kind.acts_on_events() {
             line.push_str(" (at events, too)");
         }
-        if writers::winner(at_boot, &writer.target) == Some(writer) {
-            line.push_str("  <- wins at boot");
-        }
         output.line(&line);
     }
 }
 
-/// Those that act at events of udev alone.
-fn tell_later(at_boot: &[writers::Writer], at_events: &[writers::Writer], output: &Output) {
-    for writer in at_events.iter().filter(|writer| !at_boot.contains(writer)) {
-        output.line(&format!("{} (at events alone)", told(writer)));
+/// What a writer writes, and what becomes of it.
+fn told(writer: &Writer) -> String {
+    let target = writer.target.trim_start_matches("queue/");
+    let why = writer.why.as_deref().unwrap_or_default();
+    let perhaps = if writer.certain { "" } else { "perhaps " };
+    if writer.effect == Effect::MaySet {
+        let text = writer.text.as_deref().unwrap_or_default();
+        let inactive = writer
+            .why
+            .as_ref()
+            .map_or(String::new(), |why| format!(" [{why}]"));
+        return format!("  may set {target}: {writer}: {text}{inactive}");
     }
-}
-
-/// What a writer writes, and what is known of that.
-fn told(writer: &writers::Writer) -> String {
-    let doubt = match writer {
-        writer if writer.is_refused => " (which this disk refuses)",
-        writer if writer.certain => "",
-        writer if writer.depends_on_shell => {
-            " (perhaps: shells differ in it, and which one reads it is not known)"
-        }
-        _ => " (perhaps)",
+    let effect = match writer.effect {
+        Effect::InEffect => format!("{perhaps}in effect"),
+        Effect::Lost => format!("{perhaps}lost: {why}"),
+        Effect::Fails | Effect::MaySet => format!("fails: {why}"),
     };
-    format!(
-        "  {} = {}: {writer}{doubt}",
-        writer.target.trim_start_matches("queue/"),
-        writer.value.as_deref().unwrap_or("?"),
-    )
+    let value = writer.value.as_deref().unwrap_or("?");
+    format!("  {target} = {value}: {writer} [{effect}]")
 }

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::{Problem, exit};
 use iosched_machine::host::Host;
 use iosched_policy::history::{self, Entry, Status};
 
-use super::{Outcome, boxed};
+use super::Outcome;
 use crate::output::Output;
 
 /// Arguments of `iosched log`.
@@ -28,29 +28,11 @@ pub(crate) struct LogArgs {
     root: Option<PathBuf>,
 }
 
-/// Why nothing is shown.
-#[derive(Debug, thiserror::Error)]
-enum LogError {
-    /// There is no such change.
-    #[error("there is no change {id}: the last one is {last}")]
-    NoSuch { id: u64, last: u64 },
-}
-
-impl Failure for LogError {
-    fn hint(&self) -> Option<String> {
-        Some("`iosched log` shows all".to_owned())
-    }
-
-    fn exit_code(&self) -> u8 {
-        exit::USAGE
-    }
-}
-
 /// Runs `iosched log`.
 pub(crate) fn run(args: &LogArgs, output: &Output) -> Outcome {
     let host = args.root.as_ref().map_or_else(Host::live, Host::at);
-    let mut entries = history::entries(&host).map_err(boxed)?;
-    let not_understood = history::not_understood(&host).map_err(boxed)?;
+    let mut entries = history::entries(&host)?;
+    let not_understood = history::not_understood(&host)?;
     for path in &not_understood {
         output.warn(&format!(
             "warning: {} is damaged or of a newer version: left out",
@@ -61,7 +43,10 @@ pub(crate) fn run(args: &LogArgs, output: &Output) -> Outcome {
     if let (Some(id), Some(last)) = (args.id, last)
         && !entries.iter().any(|entry| entry.id == id)
     {
-        return Err(boxed(LogError::NoSuch { id, last }));
+        let message = format!("there is no change {id}: the last one is {last}");
+        return Err(Problem::usage(message)
+            .hint("`iosched log` shows all")
+            .into());
     }
     entries.reverse();
     entries.retain(|entry| args.id.is_none_or(|id| entry.id == id));

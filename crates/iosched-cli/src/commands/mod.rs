@@ -53,10 +53,10 @@ pub(crate) fn take_turn(
     stop: &Stop,
     output: &Output,
 ) -> Result<Turn, Box<dyn Failure>> {
-    history::take_turn(host, stop, &mut |waiting| {
+    let turn = history::take_turn(host, stop, &mut |waiting| {
         output.warn(&format!("{waiting}; Ctrl-C to give up"));
-    })
-    .map_err(boxed)
+    });
+    Ok(turn?)
 }
 
 /// A file that may not become larger (`ulimit -f`) is an error of the write, not the end in the middle of a change.

@@ -1,6 +1,6 @@
 //! `iosched persist`: a scheduler that stays over reboots.
 
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -8,15 +8,15 @@ use iosched_experiment::analysis::Analysis;
 use iosched_experiment::plan::Plan;
 use iosched_experiment::record::Record;
 use iosched_machine::command_line::Remedy;
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::device::{Device, DeviceKind, Inventory};
+use iosched_machine::failure::{Failure, Problem, exit};
 use iosched_machine::foreign;
 use iosched_machine::host::Host;
 use iosched_machine::process::Stop;
-use iosched_policy::persist::choice::{self, Edited, Grounds};
-use iosched_policy::persist::deploy::{
-    DeployError, DeployOptions, Deployed, Deployment, Method, When,
-};
-use iosched_policy::policy::file;
+use iosched_policy::persist::choice::Grounds;
+use iosched_policy::persist::deploy::{DeployOptions, Deployed, Deployment, Method, Request, When};
+use iosched_policy::policy::matching::{self, not_listed};
+use iosched_policy::policy::{file, wanted};
 use iosched_switch::Arm;
 use serde::Serialize;
 
@@ -140,96 +140,27 @@ impl Failure for NotAsked {
 }
 
 /// `persist sda sdb deadline`.
-#[derive(Debug, thiserror::Error)]
-#[error("persist is for one device at a time: {second:?} stands where the scheduler belongs")]
-struct SecondDevice {
-    first: String,
-    second: String,
-    rest: String,
+fn second_device(first: &str, second: &str, rest: &str) -> Problem {
+    Problem::usage(format!(
+        "persist is for one device at a time: {second:?} stands where the scheduler belongs"
+    ))
+    .hint(format!(
+        "run it for each: iosched persist {first} {rest}; iosched persist {second} {rest}"
+    ))
 }
 
-impl Failure for SecondDevice {
-    fn hint(&self) -> Option<String> {
-        let SecondDevice {
-            first,
-            second,
-            rest,
-        } = self;
-        Some(format!(
-            "run it for each: iosched persist {first} {rest}; iosched persist {second} {rest}"
-        ))
-    }
-
-    fn exit_code(&self) -> u8 {
-        exit::USAGE
-    }
-}
-
-/// Both a rule and the kernel's parameter are called so.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "the policy has a rule that is called elevator, and the kernel has a parameter of that name"
-)]
-struct RuleOrParameter;
-
-impl Failure for RuleOrParameter {
-    fn hint(&self) -> Option<String> {
-        Some(format!(
-            "`iosched persist --remove elevator --method cmdline` takes the parameter out; to remove the rule, give it another \
-             name in {} first, or name its disk",
-            file::PATH
-        ))
-    }
-
-    fn exit_code(&self) -> u8 {
-        exit::USAGE
-    }
-}
-
-/// An option that says nothing of the kernel's command line.
-#[derive(Debug, thiserror::Error)]
-#[error("{option} has no effect on elevator=, which is on the kernel's command line")]
-struct NotOfCommandLine {
-    option: &'static str,
-}
-
-impl Failure for NotOfCommandLine {
-    fn hint(&self) -> Option<String> {
-        Some(format!("leave out {}", self.option))
-    }
-
-    fn exit_code(&self) -> u8 {
-        exit::USAGE
-    }
-}
-
-/// The policy file that the user named cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot read {}", path.display())]
-pub(crate) struct Unreadable {
-    path: PathBuf,
-    source: std::io::Error,
-}
-
-pub(crate) fn read_policy(path: &Path) -> Result<String, Unreadable> {
-    foreign::read_text(path).map_err(|source| Unreadable {
-        path: path.to_owned(),
-        source,
-    })
-}
-
-impl Failure for Unreadable {
-    fn hint(&self) -> Option<String> {
-        let is_no_text = self.source.kind() == std::io::ErrorKind::InvalidData;
-        is_no_text.then(|| "make it UTF-8 (`iconv -f ISO-8859-1 -t UTF-8`)".into())
-    }
-
-    fn exit_code(&self) -> u8 {
-        match self.source.kind() {
-            std::io::ErrorKind::InvalidData => exit::USAGE, // as any other that is malformed
-            _ => exit::NO_SUCH_DEVICE,
+/// Reads the policy file that the user named.
+pub(crate) fn read_policy(path: &Path) -> Result<String, Problem> {
+    foreign::read_text(path).map_err(|source| {
+        let message = format!("cannot read {}: {source}", path.display());
+        match source.kind() {
+            // As any other that is malformed.
+            ErrorKind::InvalidData => {
+                Problem::usage(message).hint("make it UTF-8 (`iconv -f ISO-8859-1 -t UTF-8`)")
+            }
+            _ => Problem::new(exit::NO_SUCH_DEVICE, message),
         }
-    }
+    })
 }
 
 #[derive(Serialize)]
@@ -254,7 +185,7 @@ struct DiskReport<'a> {
     device: &'a str,
     rule: &'a str,
     wanted: String,
-    deviations: &'a [iosched_policy::policy::wanted::Deviation],
+    deviations: &'a [wanted::Deviation],
 }
 
 /// Runs `iosched persist`.
@@ -264,36 +195,53 @@ pub(crate) fn run(args: &PersistArgs, output: &Output) -> Outcome {
         return list(&host, output);
     }
     finish_undo(&host, &args.how, output)?;
-    if args.method == MethodArg::Cmdline {
-        return command_line(args, &host, output);
-    }
-    if args.remove.as_deref() == Some("elevator") {
+    let is_of_command_line = args.method == MethodArg::Cmdline;
+    if is_of_command_line || args.remove.as_deref() == Some("elevator") {
         let policy = file::read(&host).unwrap_or_default(); // one that is damaged gives no names
         let mut rules = policy.iter().flat_map(|(policy, _)| &policy.rules);
-        if rules.any(|rule| rule.name == "elevator") {
-            return Err(boxed(RuleOrParameter));
+        if !is_of_command_line && rules.any(|rule| rule.name == "elevator") {
+            return Err(Problem::usage(
+                "the policy has a rule that is called elevator, and the kernel has a parameter of that name",
+            )
+            .hint(format!(
+                "`iosched persist --remove elevator --method cmdline` takes the parameter out; to remove the rule, give it \
+                 another name in {} first, or name its disk",
+                file::PATH
+            ))
+            .into());
         }
         return command_line(args, &host, output);
     }
-    let method = match args.method {
-        MethodArg::Auto | MethodArg::Cmdline => Method::Auto,
-        MethodArg::Udev => Method::Udev,
-        MethodArg::Tuned => Method::Tuned,
-    };
-    let edited = edited(args, &host)?;
     let options = DeployOptions {
-        method,
+        method: match args.method {
+            MethodArg::Auto | MethodArg::Cmdline => Method::Auto,
+            MethodArg::Udev => Method::Udev,
+            MethodArg::Tuned => Method::Tuned,
+        },
         initramfs: args.how.initramfs,
     };
-    let deployment = Deployment::plan(&host, Some(edited.text), options).map_err(boxed)?;
-    deploy(
-        &host,
-        &deployment,
-        edited.notes,
-        args.why.clone(),
-        &args.how,
-        output,
-    )
+    let plan = |request| Deployment::plan(&host, request, options);
+    let deployment = if let Some(what) = &args.remove {
+        plan(Request::Without(what))
+    } else if let Some(path) = &args.policy {
+        let text = read_policy(path)?;
+        // Errors are to name the user's file, not the machine's.
+        file::Policy::parse(&text, path)?;
+        plan(Request::Text(&text))
+    } else {
+        check_one_device(args, &host)?;
+        let words = args.tunables.iter().map(String::as_str);
+        let arm = Arm::new(args.scheduler.as_deref().unwrap_or_default(), words).map_err(boxed)?;
+        plan(Request::Choice {
+            targets: &[args.device.as_deref().unwrap_or_default()],
+            arm: &arm,
+            grounds: &Grounds {
+                why: args.why.clone(),
+                ..Grounds::default()
+            },
+        })
+    };
+    deploy(&host, &deployment?, args.why.clone(), &args.how, output)
 }
 
 /// What an undo that was cut short has yet to write comes before anything new.
@@ -320,7 +268,11 @@ fn command_line(args: &PersistArgs, host: &Host, output: &Output) -> Outcome {
         MethodArg::Auto | MethodArg::Cmdline => None,
     };
     if let Some(option) = useless {
-        return Err(boxed(NotOfCommandLine { option }));
+        return Err(Problem::usage(format!(
+            "{option} has no effect on elevator=, which is on the kernel's command line"
+        ))
+        .hint(format!("leave out {option}"))
+        .into());
     }
     check_one_device(args, host)?;
     let scheduler = args.scheduler.as_deref().filter(|_| args.remove.is_none());
@@ -338,15 +290,8 @@ fn command_line(args: &PersistArgs, host: &Host, output: &Output) -> Outcome {
     }
     let device = args.device.as_deref().unwrap_or_default();
     let wanted = scheduler.map(|scheduler| (device, scheduler));
-    let deployment = Deployment::plan_command_line(host, wanted).map_err(boxed)?;
-    deploy(
-        host,
-        &deployment,
-        Vec::new(),
-        args.why.clone(),
-        &args.how,
-        output,
-    )
+    let deployment = Deployment::plan_command_line(host, wanted)?;
+    deploy(host, &deployment, args.why.clone(), &args.how, output)
 }
 
 /// Of two devices the second would be taken for a scheduler.
@@ -358,51 +303,21 @@ fn check_one_device(args: &PersistArgs, host: &Host) -> Result<(), Box<dyn Failu
     if !has_scheduler || iosched_machine::device::find(host, second).is_err() {
         return Ok(());
     }
-    Err(boxed(SecondDevice {
-        first: first.clone(),
-        second: second.clone(),
-        rest: args.tunables.join(" "),
-    }))
-}
-
-/// The policy as it is to become.
-fn edited(args: &PersistArgs, host: &Host) -> Result<Edited, Box<dyn Failure>> {
-    if let Some(what) = &args.remove {
-        return choice::without_choice(host, what).map_err(boxed);
-    }
-    if let Some(path) = &args.policy {
-        let text = read_policy(path).map_err(boxed)?;
-        // Errors are to name the user's file, not the machine's.
-        file::Policy::parse(&text, path).map_err(boxed)?;
-        return Ok(Edited {
-            text,
-            notes: Vec::new(),
-        });
-    }
-    check_one_device(args, host)?;
-    let words = args.tunables.iter().map(String::as_str);
-    let arm = Arm::new(args.scheduler.as_deref().unwrap_or_default(), words).map_err(boxed)?;
-    let grounds = Grounds {
-        why: args.why.clone(),
-        ..Grounds::default()
-    };
-    let device = args.device.as_deref().unwrap_or_default();
-    choice::with_choice(host, &[device], &arm, &grounds).map_err(boxed)
+    Err(second_device(first, second, &args.tunables.join(" ")).into())
 }
 
 /// Shows, asks, does: for `persist` and `apply`.
 pub(crate) fn deploy(
     host: &Host,
     deployment: &Deployment,
-    mut notes: Vec<String>,
     why: Option<String>,
     how: &HowArgs,
     output: &Output,
 ) -> Outcome {
     if how.dry_run {
-        deployment.foresee(host).map_err(boxed)?;
+        deployment.foresee(host)?;
     }
-    notes.extend(deployment.notes.iter().cloned());
+    let mut notes = deployment.notes.clone();
     if !output.is_json() {
         show(deployment, &notes, output);
     }
@@ -422,7 +337,7 @@ pub(crate) fn deploy(
     let stop = Stop::new();
     let turn = take_turn(host, &stop, output)?;
     stop_on_signals(&stop);
-    let deployed = deployment.make(&turn, when, why).map_err(boxed)?;
+    let deployed = deployment.make(&turn, when, why)?;
     notes.extend(deployed.notes.iter().cloned());
     if output.is_json() {
         output.json(&report(deployment, Some(&deployed), &notes));
@@ -435,14 +350,22 @@ pub(crate) fn deploy(
 /// Whether the answer of a tune could be kept, whichever arm it names: asked before anything is measured.
 pub(crate) fn check_can_keep(plan: &Plan, host: &Host) -> Result<(), Box<dyn Failure>> {
     let disks: Vec<&str> = plan.disks.iter().map(String::as_str).collect();
+    let inventory = Inventory::read(host).map_err(|error| boxed(not_listed(&error)))?;
+    let mut devices = inventory.devices.iter();
+    let is_loop =
+        |device: &&Device| device.kind == DeviceKind::Loop && disks.contains(&&*device.name);
+    if let Some(device) = devices.find(is_loop) {
+        // Which arm the answer will be is not known yet.
+        let device = device.name.clone();
+        return Err(boxed(NotKept { device }));
+    }
     for arm in &plan.arms {
-        let edited = choice::with_choice(host, &disks, arm, &Grounds::default());
-        let edited = edited.map_err(|error| match error {
-            // Which arm the answer will be is not known yet.
-            DeployError::LoopDevice { device, .. } => boxed(NotKept { device }),
-            other => boxed(other),
-        })?;
-        Deployment::plan(host, Some(edited.text), DeployOptions::default()).map_err(boxed)?;
+        let request = Request::Choice {
+            targets: &disks,
+            arm,
+            grounds: &Grounds::default(),
+        };
+        Deployment::plan(host, request, DeployOptions::default())?;
     }
     Ok(())
 }
@@ -487,16 +410,17 @@ pub(crate) fn keep_answer(
     };
     let grounds = Grounds::of(record, arm, directory);
     let disks: Vec<&str> = plan.disks.iter().map(String::as_str).collect();
-    let edited = choice::with_choice(host, &disks, &plan.arms[arm], &grounds).map_err(boxed)?;
-    let deployment =
-        Deployment::plan(host, Some(edited.text), DeployOptions::default()).map_err(boxed)?;
-    for note in edited.notes.iter().chain(&deployment.notes) {
+    let request = Request::Choice {
+        targets: &disks,
+        arm: &plan.arms[arm],
+        grounds: &grounds,
+    };
+    let deployment = Deployment::plan(host, request, DeployOptions::default())?;
+    for note in &deployment.notes {
         output.warn(&format!("note: {note}"));
     }
     let turn = take_turn(host, stop, output)?;
-    let deployed = deployment
-        .make(&turn, When::Now, grounds.why)
-        .map_err(boxed)?;
+    let deployed = deployment.make(&turn, When::Now, grounds.why.clone())?;
     let way_back = deployed.id.map_or(String::new(), |id| {
         format!(" (change {id}; `iosched undo` takes it back)")
     });
@@ -594,13 +518,8 @@ fn report<'a>(
 
 /// Shows the rules of the policy and the disks that each is for.
 fn list(host: &Host, output: &Output) -> Outcome {
-    let policy = file::read(host)
-        .map_err(boxed)?
-        .map(|(policy, _)| policy)
-        .unwrap_or_default();
-    let disks = iosched_policy::policy::matching::disks(host)
-        .map_err(|error| boxed(DeployError::List(error)))?;
-    let wanted = iosched_policy::policy::wanted::wanted(&policy, &disks);
+    let (policy, _) = file::read(host)?.unwrap_or_default();
+    let wanted = wanted::wanted(&policy, &matching::disks(host)?);
     let devices = |index: usize| -> Vec<&str> {
         wanted
             .iter()

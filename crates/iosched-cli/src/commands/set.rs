@@ -87,7 +87,7 @@ pub(crate) fn run(args: &SetArgs, output: &Output) -> Outcome {
     if !args.dry_run {
         undo::finish_or_note(&host, &Stop::new(), output);
     }
-    let change = Change::plan(&host, &args.device, &arm).map_err(boxed)?;
+    let change = Change::plan(&host, &args.device, &arm)?;
     let mut report = Report {
         dry_run: args.dry_run,
         disks: change
@@ -111,7 +111,7 @@ pub(crate) fn run(args: &SetArgs, output: &Output) -> Outcome {
         }
     } else {
         let turn = take_turn(&host, &Stop::new(), output)?;
-        let made = change.make(&host).map_err(boxed)?;
+        let made = change.make(&host)?;
         let settled = made.settled.iter();
         report.notes.extend(settled.flat_map(Settled::notes));
         for (disk, (_, entered)) in report.disks.iter_mut().zip(&made.disks) {
@@ -122,7 +122,7 @@ pub(crate) fn run(args: &SetArgs, output: &Output) -> Outcome {
         }
         match args.for_how_long {
             Some(span) => revert_later(&host, made.journal, span.0).map_err(boxed)?,
-            None => made.keep(&turn, None).map_err(boxed)?,
+            None => made.keep(&turn, None)?,
         }
     }
     print(&report, output);

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::{Failure, Problem, exit};
 use iosched_machine::host::Host;
 use iosched_machine::process::Stop;
 use iosched_policy::history::{NextUndo, TakenBack, is_undo_cut_short, next_undo};
 
-use super::{Outcome, boxed, stop_on_signals, take_turn};
+use super::{Outcome, stop_on_signals, take_turn};
 use crate::output::Output;
 use crate::undone::{describe, foretell};
 
@@ -40,7 +40,7 @@ pub(crate) struct UndoArgs {
 pub(crate) fn run(args: &UndoArgs, output: &Output) -> Outcome {
     let host = args.root.as_ref().map_or_else(Host::live, Host::at);
     if args.dry_run {
-        let next = next_undo(&host).map_err(boxed)?;
+        let next = next_undo(&host)?;
         if output.is_json() {
             output.json(&next);
         } else {
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &UndoArgs, output: &Output) -> Outcome {
     let stop = Stop::new();
     let turn = take_turn(&host, &stop, output)?;
     stop_on_signals(&stop);
-    let taken = turn.undo().map_err(boxed)?;
+    let taken = turn.undo()?;
     if output.is_json() {
         output.json(&taken);
     } else {
@@ -66,24 +66,11 @@ pub(crate) fn run(args: &UndoArgs, output: &Output) -> Outcome {
     if left.is_empty() {
         return Ok(exit::OK);
     }
-    Err(boxed(NotYet {
-        id: taken.entry.id,
-        left: left.join("; "),
-    }))
-}
-
-/// A disk does not take its state back.
-#[derive(Debug, thiserror::Error)]
-#[error("change {id} is not yet taken back: {left}")]
-struct NotYet {
-    id: u64,
-    left: String,
-}
-
-impl Failure for NotYet {
-    fn hint(&self) -> Option<String> {
-        Some("`iosched undo` tries again".into())
-    }
+    let (id, left) = (taken.entry.id, left.join("; "));
+    let message = format!("change {id} is not yet taken back: {left}");
+    Err(Problem::new(exit::FAILURE, message)
+        .hint("`iosched undo` tries again")
+        .into())
 }
 
 /// Finishes an undo that was cut short, for commands that change what it is about; none if there is none.
@@ -95,7 +82,7 @@ pub(crate) fn finish(
     if !is_undo_cut_short(host) {
         return Ok(None);
     }
-    take_turn(host, stop, output)?.finish_undo().map_err(boxed)
+    Ok(take_turn(host, stop, output)?.finish_undo()?)
 }
 
 /// The same for commands that can do without: what cannot be finished is worth a note.

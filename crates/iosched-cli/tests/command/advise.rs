@@ -101,18 +101,6 @@ fn what_was_measured_here_goes_before_the_rule_until_the_kernel_is_another() {
 }
 
 #[test]
-fn a_rule_of_the_policy_without_a_measurement_is_none() {
-    let policy = MEASURED.replace(
-        "record = \"/root/iosched-2026-11-21\"\nevidence = { kernel = \"KERNEL\" }\n",
-        "",
-    );
-    assert!(!policy.contains("evidence"));
-    let root = with_files("workstation", &[("etc/iosched/policy.toml", &policy)]);
-    let answer = json(root.path(), &["sda"]);
-    assert!(answer["disks"][0]["measured_here"].is_null(), "{answer}");
-}
-
-#[test]
 fn no_measurement_goes_before_what_keeps_the_data_whole_or_what_the_disk_offers() {
     let policy = MEASURED
         .replace("KERNEL", "5.15.0")
@@ -194,24 +182,6 @@ fn a_directory_or_partition_stands_for_its_disks_and_a_loop_device_is_advised_by
     assert_eq!(named("workstation", "/home"), ["sda", "sdb"]);
     assert_eq!(named("md-raid", "md0"), ["sda", "sdb"]);
     assert_eq!(named("virtual-machine", "loop0"), ["loop0"]);
-}
-
-#[test]
-fn what_is_no_machine_is_refused_and_a_models_odd_characters_keep_to_their_line() {
-    let none = tempfile::tempdir().unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_iosched"));
-    let output = command
-        .args(["advise", "--root"])
-        .arg(none.path())
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("cannot list the block devices"), "{said}");
-    let model = ("sys/block/sda/device/model", "a\u{1b}[31m\nb");
-    let root = with_files("workstation", &[model]);
-    let text = advise(root.path(), &["sda"]);
-    assert!(text.starts_with("sda  3.6T  a␛[31m b\n"), "{text}");
 }
 
 #[test]
@@ -399,22 +369,6 @@ fn what_a_gain_costs_is_told_with_it() {
       at the price of     p99 of bfq 2.45 times that of mq-deadline (2 machines, not
                             proven)
     ");
-}
-
-#[test]
-fn few_machines_and_other_kernels_are_named_and_not_followed() {
-    let root = with_evidence(4, "6.12.3", "kyber");
-    let text = unfolded(&advise(root.path(), &["sda"]));
-    assert!(
-        text.contains("unknown: 4 machines with this kernel series, and 5 are needed"),
-        "{text}"
-    );
-    assert!(text.contains("by the rule of thumb"), "{text}");
-    let root = with_evidence(5, "6.6.3", "kyber");
-    let text = unfolded(&advise(root.path(), &["sda"]));
-    let said =
-        "unknown: no machine with this kernel series, and 5 are needed; known under Linux 6.6";
-    assert!(text.contains(said), "{text}");
 }
 
 #[test]

@@ -239,7 +239,7 @@ fn elevator_wins_at_boot_only_on_disks_that_listen_to_it() {
     );
     for disk in ["nvme0n1", "vda"] {
         assert!(
-            who(disk).contains("nobody that is known here sets it"),
+            who(disk).contains("nothing that is known here sets it"),
             "{}",
             who(disk)
         );
@@ -247,7 +247,7 @@ fn elevator_wins_at_boot_only_on_disks_that_listen_to_it() {
     // The kernel does not find it, and says so.
     machine.write("proc/cmdline", "root=/dev/sda1 elevator=bfq\n");
     assert!(
-        who("sda").contains("nobody that is known here sets it"),
+        who("sda").contains("nothing that is known here sets it"),
         "{}",
         who("sda")
     );

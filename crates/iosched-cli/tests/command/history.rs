@@ -3,15 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::common::machine::Machine;
 use crate::common::traced::{self, Kind, Way};
-use crate::common::tuning::{MIB, signal};
-use crate::common::{
-    LoopDevice, can_use_loop_devices, iosched, iosched_process, run, text, wait_until,
-};
+use crate::common::tuning::MIB;
+use crate::common::{LoopDevice, can_use_loop_devices, iosched, iosched_process, run, text};
 
 const STATE: &str = "/var/lib/iosched";
 
@@ -233,34 +230,4 @@ fn a_value_that_is_set_after_an_undo_was_cut_short_stays() {
         }
     }
     assert!(chosen > 0);
-}
-
-#[test]
-fn a_disk_is_named_once_where_the_journal_cannot_be_written() {
-    if !can_use_loop_devices() {
-        return;
-    }
-    let disk = LoopDevice::new(8 * MIB);
-    let before = disk.whole_queue();
-    let small = Small::on(Path::new(STATE));
-    assert_eq!(said(&["set", &disk.name, "bfq", "--for", "1h"]).0, 0);
-    let journal = Path::new(STATE).join("journal");
-    let entry = fs::read_dir(&journal)
-        .unwrap()
-        .next()
-        .unwrap()
-        .unwrap()
-        .path();
-    let read: Value = serde_json::from_slice(&fs::read(&entry).unwrap()).unwrap();
-    let waits = u32::try_from(read["owner"]["pid"].as_u64().unwrap()).unwrap();
-    signal(waits, Signal::KILL);
-    assert!(wait_until(|| !Path::new(&format!("/proc/{waits}/cmdline"))
-        .exists()
-        || fs::read(format!("/proc/{waits}/cmdline"))
-            .is_ok_and(|line| line.is_empty())));
-    small.leave_room_for(0);
-    let (_, words, errors) = said(&["restore"]);
-    assert_eq!(words.matches(": as before").count(), 1, "{words}{errors}");
-    assert_eq!(disk.whole_queue(), before);
-    assert_eq!(fs::read_dir(&journal).unwrap().count(), 0);
 }

@@ -430,7 +430,10 @@ fn a_policy_for_both_block_layers_is_applied_checked_and_taken_back() {
             let who = machine.succeeds("check", &["--who", disk]);
             let named = format!(" {name}: ");
             let mut lines = who.lines().filter(|line| line.contains(&named));
-            assert!(lines.any(|line| line.contains("wins at boot")), "{who}");
+            assert!(
+                lines.any(|line| line.ends_with("[in effect] (at events, too)")),
+                "{who}"
+            );
         }
         machine.succeeds("advise", &[]);
         machine.succeeds("persist", &["--yes", "--method", "cmdline", "sda", "noop"]);

@@ -10,12 +10,12 @@ pub(crate) mod rules;
 pub mod simulated;
 
 use std::collections::{BTreeMap, HashMap};
-use std::io;
 use std::path::{Path, PathBuf};
 
 use iosched_evidence::dataset::{self, Dataset};
 use iosched_machine::command_line;
 use iosched_machine::device::{Device, DeviceKind, Inventory, Role, User};
+use iosched_machine::failure::Problem;
 use iosched_machine::host::Host;
 use iosched_sim::scheduler::KernelVersion;
 use iosched_stats::Interval;
@@ -32,7 +32,7 @@ use crate::policy::evidence::{self, Stale};
 use crate::policy::file::{self, Policy};
 use crate::policy::matching::{self, KnownDisk};
 use crate::policy::wanted;
-use crate::policy::writers::{self, Writer};
+use crate::policy::writers::{self, SCHEDULER, Writer, Writers};
 
 /// What can be said of one disk.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -159,12 +159,12 @@ pub fn disks(
     class: LoadClass,
     policy: &Policy,
     evidence: &mut Evidence<'_>,
-) -> io::Result<Vec<Advice>> {
+) -> Result<Vec<Advice>, Problem> {
     let machine = Machine::read(host)?;
     let known = matching::disks(host)?;
     let all = known
         .iter()
-        .map(|disk| machine.advise(host, disk, class, policy, evidence));
+        .map(|disk| machine.advise(disk, class, policy, evidence));
     Ok(all.collect())
 }
 
@@ -175,11 +175,11 @@ pub fn disk(
     class: LoadClass,
     policy: &Policy,
     evidence: &mut Evidence<'_>,
-) -> io::Result<Option<Advice>> {
+) -> Result<Option<Advice>, Problem> {
     let machine = Machine::read(host)?;
     let disk = matching::known(host, name)?;
     let is_scheduled = machine.inventory.role(&disk.device) == Role::Schedules;
-    Ok(is_scheduled.then(|| machine.advise(host, &disk, class, policy, evidence)))
+    Ok(is_scheduled.then(|| machine.advise(&disk, class, policy, evidence)))
 }
 
 /// Disks that have another scheduler than they should, by kernel name, with what they should have for a load of which
@@ -228,22 +228,25 @@ pub fn differing(host: &Host, inventory: &Inventory) -> HashMap<String, Differin
 }
 
 /// What is asked of all disks.
-struct Machine {
+struct Machine<'a> {
+    host: &'a Host,
     inventory: Inventory,
     kernel: Option<KernelVersion>,
+    writers: Writers<'a>,
 }
 
-impl Machine {
-    fn read(host: &Host) -> io::Result<Machine> {
+impl Machine<'_> {
+    fn read(host: &Host) -> Result<Machine<'_>, Problem> {
         Ok(Machine {
-            inventory: Inventory::read(host)?,
+            host,
+            inventory: Inventory::read(host).map_err(|error| matching::not_listed(&error))?,
             kernel: host.kernel_version(),
+            writers: Writers::of(host),
         })
     }
 
     fn advise(
         &self,
-        host: &Host,
         disk: &KnownDisk,
         class: LoadClass,
         policy: &Policy,
@@ -256,11 +259,13 @@ impl Machine {
         let offered = disk.device.schedulers.offered().to_vec();
         let active = disk.device.schedulers.active().unwrap_or_default();
         let rule_of_thumb = RuleOfThumb::of(&seen, class, &offered);
-        let writers = writers::find(host, disk);
-        let measured_here = measured(host, policy, disk);
+        let writers = self.writers.at_boot(disk);
+        let set_by = writers::winner(&writers, SCHEDULER);
+        let set_by = set_by.or_else(|| writers::may_set(&writers, SCHEDULER).last());
+        let measured_here = measured(self.host, policy, disk);
         let measured_elsewhere = evidence.on(&disk.device, active, &offered);
         Advice {
-            set_by: writers::winner(&writers, "queue/scheduler").cloned(),
+            set_by: set_by.cloned(),
             differs: differs(
                 active,
                 &offered,

@@ -11,20 +11,18 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use iosched_experiment::journal::{self, JournalError, SavedDisk, UnknownBoot};
+use iosched_experiment::journal::{self, Leftover, SavedDisk};
 use iosched_machine::clock::unix_time;
 use iosched_machine::durable;
 use iosched_machine::facts;
-use iosched_machine::failure::{Failure, exit, room_hint};
+use iosched_machine::failure::{Problem, exit, in_a_sentence, room_hint};
 use iosched_machine::host::Host;
-use iosched_machine::lock::{self, Holder, LockError};
-use iosched_machine::process::ChildError;
+use iosched_machine::lock;
 use iosched_machine::user_files;
 use iosched_switch::QueueState;
 use serde::{Deserialize, Serialize};
 
-use crate::system_config::files::{FileChange, FileError};
-use crate::system_config::udev::UdevError;
+use crate::system_config::files::FileChange;
 
 mod turn;
 mod undo;
@@ -92,136 +90,35 @@ pub struct DiskChange {
     pub switched: Option<QueueState>,
 }
 
-/// Why the history could not be kept, or a change not taken back.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
-pub enum HistoryError {
-    /// It cannot be written: nothing was changed.
-    #[error("cannot write the history {}", path.display())]
-    Write {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
-    #[error("change {id} is taken back ({done}), but that cannot be written in {}", path.display())]
-    NotRecorded {
-        id: u64,
-        done: String,
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
-    /// It cannot be read: nothing was changed.
-    #[error("cannot read the history {}", path.display())]
-    Read {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
-    /// Asked to stop while another command had its turn: nothing was changed.
-    #[error("nothing was changed: stopped while {0}")]
-    Stopped(Waiting),
-    #[error("there is no change to take back")]
-    Nothing,
-    /// A later change is damaged or of a newer version: what it did is not known.
-    #[error("{} is a later change that cannot be read: nothing was taken back", path.display())]
-    NotUnderstood { path: PathBuf },
-    /// Somebody changed a file after us.
-    #[error("{} is not as change {id} left it: not taken back", path.display())]
-    ChangedSince { path: PathBuf, id: u64 },
-    /// A command that is alive has changed a disk of the change, and will put it back itself.
-    #[error(
-        "{}",
-        lock::in_use(device, Some(holder), "it will put back what it changed")
-    )]
-    Pending {
-        device: String,
-        holder: Holder,
-        /// How it is ended ([`Leftover::way_out`]).
-        ///
-        /// [`Leftover::way_out`]: iosched_experiment::journal::Leftover::way_out
-        way_out: String,
-    },
-    /// Somebody uses a disk of the change.
-    #[error(transparent)]
-    Lock(#[from] LockError),
-    /// The change was made, and the journal would take it back.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// The states of disks mean nothing in another boot.
-    #[error(transparent)]
-    Boot(#[from] UnknownBoot),
-    /// A file could not be put back.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// udev did not load what was put back.
-    #[error(transparent)]
-    Udev(#[from] UdevError),
+/// The history cannot be written: nothing was changed.
+fn not_written(path: &Path, source: &io::Error) -> Problem {
+    let message = format!("cannot write the history {}: {source}", path.display());
+    let way = room_hint(source).unwrap_or("make room or rights there");
+    with_rights(
+        source,
+        message,
+        format!("without a history nothing is changed: {way}"),
+    )
 }
 
-impl Failure for HistoryError {
-    iosched_machine::passes_on!(HistoryError: Lock, Journal, File, Udev);
+/// It cannot be read: nothing was changed.
+fn not_read(path: &Path, source: &io::Error) -> Problem {
+    let message = format!("cannot read the history {}: {source}", path.display());
+    with_rights(source, message, "look what keeps it from being read".into())
+}
 
-    fn hint(&self) -> Option<String> {
-        match self {
-            HistoryError::Write { source, .. }
-                if source.kind() == io::ErrorKind::PermissionDenied =>
-            {
-                Some("run it as root".into())
-            }
-            HistoryError::Write { source, .. } => {
-                let way = room_hint(source).unwrap_or("make room or rights there");
-                Some(format!("without a history nothing is changed: {way}"))
-            }
-            HistoryError::NotRecorded { source, .. } => {
-                let way = room_hint(source).unwrap_or("make it writable");
-                Some(format!(
-                    "{way}, then `iosched undo` writes it; what is set until then stays"
-                ))
-            }
-            HistoryError::Stopped(Waiting { holder, .. }) => Some(match holder {
-                Some(Holder { pid, .. }) => format!("wait for it, or look what it does: ps {pid}"),
-                None => "try again once it has ended".into(),
-            }),
-            HistoryError::Pending { way_out, .. } => {
-                Some(format!("nothing was taken back: {way_out}"))
-            }
-            HistoryError::Nothing => Some("`iosched log` shows what was changed".into()),
-            HistoryError::NotUnderstood { .. } => Some(
-                "use the version of iosched that wrote it; if it is damaged, look what it changed, and move it away"
-                    .into(),
-            ),
-            HistoryError::ChangedSince { id, .. } => Some(format!(
-                "`iosched log --id {id}` shows what it held before: put back by hand what you want"
-            )),
-            HistoryError::Read { source, .. }
-                if source.kind() == io::ErrorKind::PermissionDenied =>
-            {
-                Some("run it as root".into())
-            }
-            HistoryError::Udev(UdevError::Child(ChildError::Stopped)) => {
-                Some("`iosched undo` goes on with it".into())
-            }
-            _ => self.passes_on()?.hint(),
-        }
+fn with_rights(source: &io::Error, message: String, hint: String) -> Problem {
+    if source.kind() == io::ErrorKind::PermissionDenied {
+        return Problem::new(exit::NOT_PERMITTED, message).hint("run it as root");
     }
+    Problem::new(exit::BAD_FILE, message).hint(hint)
+}
 
-    fn exit_code(&self) -> u8 {
-        match self {
-            HistoryError::Write { source, .. } | HistoryError::Read { source, .. }
-                if source.kind() == io::ErrorKind::PermissionDenied =>
-            {
-                exit::NOT_PERMITTED
-            }
-            HistoryError::Stopped(_) | HistoryError::Pending { .. } => exit::BUSY,
-            HistoryError::Write { .. }
-            | HistoryError::NotRecorded { .. }
-            | HistoryError::Read { .. }
-            | HistoryError::NotUnderstood { .. }
-            | HistoryError::ChangedSince { .. } => exit::BAD_FILE,
-            _ => self.passes_on().map_or(exit::FAILURE, Failure::exit_code),
-        }
-    }
+/// A command that is alive has changed a disk, and will put it back itself.
+pub(crate) fn pending(device: &str, living: &Leftover) -> Problem {
+    let how = "it will put back what it changed";
+    let message = lock::in_use(device, Some(&living.holder()), how);
+    Problem::new(exit::BUSY, message).hint(living.way_out())
 }
 
 /// A change that is being made.
@@ -261,7 +158,7 @@ pub(crate) fn remember(
     turn: &Turn,
     why: Option<String>,
     changed: Vec<(SavedDisk, QueueState)>,
-) -> Result<(), HistoryError> {
+) -> Result<(), Problem> {
     let (before, after) = changed.into_iter().unzip();
     let mut change = turn.begin(why, Vec::new(), before)?;
     if let Err(error) = change.done(after) {
@@ -275,7 +172,7 @@ pub(crate) fn remember(
 ///
 /// # Errors
 /// They cannot be listed, or we may not read one.
-pub fn entries(host: &Host) -> Result<Vec<Entry>, HistoryError> {
+pub fn entries(host: &Host) -> Result<Vec<Entry>, Problem> {
     let files = files(host)?;
     files.iter().try_for_each(|path| check_permitted(path))?;
     let mut entries: Vec<Entry> = files.iter().filter_map(|path| read(path)).collect();
@@ -284,28 +181,24 @@ pub fn entries(host: &Host) -> Result<Vec<Entry>, HistoryError> {
 }
 
 /// Files of changes that are damaged or of a newer version, the oldest first: they stay as they are.
-pub fn not_understood(host: &Host) -> Result<Vec<PathBuf>, HistoryError> {
+pub fn not_understood(host: &Host) -> Result<Vec<PathBuf>, Problem> {
     let mut files = files(host)?;
     files.retain(|path| id_of(path).is_some() && read(path).is_none());
     files.sort();
     Ok(files)
 }
 
-fn files(host: &Host) -> Result<Vec<PathBuf>, HistoryError> {
+fn files(host: &Host) -> Result<Vec<PathBuf>, Problem> {
     let directory = directory(host);
     let listed = refuse_links(host).and_then(|()| durable::whole_files(&directory));
-    listed.map_err(|source| HistoryError::Read {
-        path: directory,
-        source,
-    })
+    listed.map_err(|source| not_read(&directory, &source))
 }
 
 /// What we may not read is not damaged.
-fn check_permitted(path: &Path) -> Result<(), HistoryError> {
+fn check_permitted(path: &Path) -> Result<(), Problem> {
     match user_files::open_to_read(path) {
         Err(source) if source.kind() == io::ErrorKind::PermissionDenied => {
-            let path = path.into();
-            Err(HistoryError::Read { path, source })
+            Err(not_read(path, &source))
         }
         _ => Ok(()),
     }
@@ -334,12 +227,12 @@ impl Turn {
         why: Option<String>,
         files: Vec<FileChange>,
         disks: Vec<SavedDisk>,
-    ) -> Result<Change, HistoryError> {
+    ) -> Result<Change, Problem> {
         self.write_down(new_entry(self.host(), why, files, disks)?)
     }
 
     /// The entry of an undo of `entry`, which changes these files.
-    fn new_undo(&self, entry: &Entry, files: Vec<FileChange>) -> Result<Change, HistoryError> {
+    fn new_undo(&self, entry: &Entry, files: Vec<FileChange>) -> Result<Change, Problem> {
         let disks = entry.disks.iter().map(|disk| disk.before.clone());
         let why = Some(format!("takes back change {}", entry.id));
         let mut undo = Entry {
@@ -354,7 +247,7 @@ impl Turn {
         Ok(Change::of(self.host(), undo))
     }
 
-    fn write_down(&self, entry: Entry) -> Result<Change, HistoryError> {
+    fn write_down(&self, entry: Entry) -> Result<Change, Problem> {
         let change = Change::of(self.host(), entry);
         change.save()?;
         Ok(change)
@@ -366,7 +259,7 @@ fn new_entry(
     why: Option<String>,
     files: Vec<FileChange>,
     disks: Vec<SavedDisk>,
-) -> Result<Entry, HistoryError> {
+) -> Result<Entry, Problem> {
     // What was kept is not taken back from another medium, on whose queue it may be wanted.
     let disks: Vec<SavedDisk> = disks
         .into_iter()
@@ -390,20 +283,25 @@ fn new_entry(
         why,
         status: Status::Begun,
         takes_back: None,
-        boot_id: journal::boot_id(host)?,
+        boot_id: boot_id(host)?,
         files,
         disks: disks.collect(),
     })
 }
 
+fn boot_id(host: &Host) -> Result<String, Problem> {
+    let known = journal::boot_id(host);
+    known.map_err(|error| Problem::new(exit::FAILURE, in_a_sentence(&error)))
+}
+
 /// One more than any number in use, that of an entry that we cannot read included.
-fn next_id(host: &Host) -> Result<u64, HistoryError> {
+fn next_id(host: &Host) -> Result<u64, Problem> {
     let files = files(host)?.into_iter();
     let ids = files.filter_map(|path| id_of(&path));
     let last = ids.max().unwrap_or(0);
-    last.checked_add(1).ok_or_else(|| HistoryError::Write {
-        path: file_of(host, last),
-        source: io::Error::other("no number is left after this one: move it away"),
+    last.checked_add(1).ok_or_else(|| {
+        let full = io::Error::other("no number is left after this one: move it away");
+        not_written(&file_of(host, last), &full)
     })
 }
 
@@ -449,7 +347,7 @@ impl Change {
     }
 
     /// It was made, and left the disks in these states.
-    pub(crate) fn done(&mut self, after: Vec<QueueState>) -> Result<(), HistoryError> {
+    pub(crate) fn done(&mut self, after: Vec<QueueState>) -> Result<(), Problem> {
         for (disk, state) in self.entry.disks.iter_mut().zip(after) {
             disk.after = Some(state);
         }
@@ -462,16 +360,13 @@ impl Change {
         let _ = fs::remove_file(&self.path);
     }
 
-    fn save(&self) -> Result<(), HistoryError> {
+    fn save(&self) -> Result<(), Problem> {
         save(&self.path, &self.entry)
     }
 }
 
-fn save(path: &Path, entry: &Entry) -> Result<(), HistoryError> {
-    durable::write_whole(path, entry).map_err(|source| HistoryError::Write {
-        path: path.into(),
-        source,
-    })
+fn save(path: &Path, entry: &Entry) -> Result<(), Problem> {
+    durable::write_whole(path, entry).map_err(|source| not_written(path, &source))
 }
 
 #[cfg(test)]
@@ -505,7 +400,12 @@ mod tests {
         assert_eq!(text(), "1");
         assert_eq!(turn.undo().unwrap().entry.id, 1);
         assert_eq!(text(), "0");
-        assert!(matches!(turn.undo(), Err(HistoryError::Nothing)));
+        assert!(
+            turn.undo()
+                .unwrap_err()
+                .message
+                .contains("no change to take back")
+        );
         let statuses: Vec<Status> = entries(&host)
             .unwrap()
             .iter()
@@ -561,10 +461,8 @@ mod tests {
             let spoiled = spoil(&compact(&last));
             fs::write(&last, &spoiled).unwrap();
             let error = turn.undo().unwrap_err();
-            assert!(
-                matches!(&error, HistoryError::NotUnderstood { path } if *path == last),
-                "{error}"
-            );
+            let said = format!("{} is a later change that cannot be read", last.display());
+            assert!(error.message.starts_with(&said), "{error}");
             assert_eq!(fs::read_to_string(dir.path().join("etc/x")).unwrap(), "2");
             assert_eq!(fs::read_to_string(&last).unwrap(), spoiled);
             assert_eq!(not_understood(&host).unwrap(), [last]);
@@ -572,10 +470,8 @@ mod tests {
             change(&host, &turn, "3").done(vec![]).unwrap();
             assert_eq!(turn.undo().unwrap().entry.id, 3);
             fs::write(&first, "{").unwrap();
-            assert!(matches!(
-                turn.undo(),
-                Err(HistoryError::NotUnderstood { .. })
-            ));
+            let error = turn.undo().unwrap_err();
+            assert!(error.message.contains("cannot be read"), "{error}");
         }
     }
 
@@ -597,10 +493,8 @@ mod tests {
         turn.begin(None, vec![], vec![disk("sda"), disk("sdb"), disk("sda")])
             .unwrap();
         assert_eq!(not_understood(&host).unwrap(), [file_of(&host, 2)]);
-        assert!(matches!(
-            next_undo(&host),
-            Err(HistoryError::NotUnderstood { .. })
-        ));
+        let error = next_undo(&host).unwrap_err();
+        assert!(error.message.contains("cannot be read"), "{error}");
     }
 
     #[test]
@@ -611,7 +505,7 @@ mod tests {
         write(dir.path(), "etc/x", "theirs");
         let error = turn.undo().unwrap_err();
         assert!(
-            matches!(error, HistoryError::ChangedSince { id: 1, .. }),
+            error.message.contains("is not as change 1 left it"),
             "{error}"
         );
         assert_eq!(

@@ -11,14 +11,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use iosched_machine::durable;
+use iosched_machine::failure::{Problem, exit};
 use iosched_machine::host::Host;
 use iosched_machine::lock::{self, Holder};
 use iosched_machine::process::{Scope, Stop};
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::{HistoryError, directory, refuse_links};
-use crate::system_config::udev::UdevError;
+use super::{directory, not_written, refuse_links};
+use crate::system_config::udev;
 
 /// Most commands change the machine within this time: waiting for them is not worth a word.
 const SHORT: Duration = Duration::from_secs(1);
@@ -44,8 +45,11 @@ impl Turn {
 
     /// For programs that are started in it. They hold the turn, too: if we are killed, what they still do goes on, and
     /// the next command waits for its end instead of working beside it.
-    pub(crate) fn scope(&self) -> Result<Scope, UdevError> {
-        let lent = self.file.try_clone().map_err(UdevError::Io)?;
+    pub(crate) fn scope(&self) -> Result<Scope, Problem> {
+        let lent = self
+            .file
+            .try_clone()
+            .map_err(|error| udev::cannot_prepare(&error))?;
         Ok(Scope::lending(lent))
     }
 }
@@ -73,12 +77,9 @@ pub fn take_turn(
     host: &Host,
     stop: &Stop,
     tell: &mut dyn FnMut(&Waiting),
-) -> Result<Turn, HistoryError> {
+) -> Result<Turn, Problem> {
     let path = host.path(Path::new("/var/lib/iosched/lock"));
-    let failed = |source| HistoryError::Write {
-        path: path.clone(),
-        source,
-    };
+    let failed = |source| not_written(&path, &source);
     refuse_links(host).map_err(failed)?;
     make_directory(&directory(host)).map_err(failed)?;
     let file = lock::open_private(&path).map_err(failed)?;
@@ -91,7 +92,7 @@ pub fn take_turn(
             holder: lock::holder(host, &file),
         };
         if stop.is_wanted() {
-            return Err(HistoryError::Stopped(waiting()));
+            return Err(stopped(&waiting()));
         }
         if !is_told && begun.elapsed() >= SHORT {
             is_told = true;
@@ -104,6 +105,15 @@ pub fn take_turn(
         file,
         host: host.clone(),
         stop: stop.clone(),
+    })
+}
+
+/// Asked to stop while another command had its turn.
+fn stopped(waiting: &Waiting) -> Problem {
+    let message = format!("nothing was changed: stopped while {waiting}");
+    Problem::new(exit::BUSY, message).hint(match &waiting.holder {
+        Some(Holder { pid, .. }) => format!("wait for it, or look what it does: ps {pid}"),
+        None => "try again once it has ended".into(),
     })
 }
 
@@ -150,7 +160,7 @@ mod tests {
             std::os::unix::fs::symlink(elsewhere.path(), &link).unwrap();
             let refused = take_turn(&host, &Stop::new(), &mut |_| {}).unwrap_err();
             assert!(
-                matches!(refused, HistoryError::Write { .. }),
+                refused.message.starts_with("cannot write"),
                 "{way}: {refused}"
             );
             super::super::entries(&host).unwrap_err();
@@ -181,7 +191,7 @@ mod tests {
             told.push(waiting.path.clone());
             stop.ask();
         });
-        assert!(matches!(error, Err(HistoryError::Stopped(_))), "{error:?}");
+        assert_eq!(error.unwrap_err().code, exit::BUSY);
         assert_eq!(told, [dir.path().join("var/lib/iosched/lock")]);
     }
 }

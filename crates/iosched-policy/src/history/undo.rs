@@ -8,17 +8,19 @@ use std::path::PathBuf;
 
 use iosched_experiment::journal::{self, Foreseen, Resolution, SavedDisk, Undone};
 use iosched_machine::durable::Prepared;
+use iosched_machine::failure::{OrProblem, Problem, exit, room_hint};
 use iosched_machine::host::Host;
 use iosched_machine::lock::{self, Lock};
 use iosched_switch::QueueState;
 use serde::Serialize;
 
 use super::{
-    Change, DiskChange, Entry, HistoryError, Status, Turn, entries, file_of, id_of, not_understood,
+    Change, DiskChange, Entry, Status, Turn, boot_id, entries, file_of, id_of, not_understood,
+    not_written,
 };
 use crate::system_config::announce::announce;
-use crate::system_config::boot;
-use crate::system_config::files::{self, FileChange, FileError};
+use crate::system_config::files::{self, FileChange};
+use crate::system_config::grub;
 
 /// What was taken back.
 #[derive(Debug, Serialize)]
@@ -55,7 +57,7 @@ pub struct NextUndo {
 ///
 /// # Errors
 /// As an undo would fail before it touches anything.
-pub fn next_undo(host: &Host) -> Result<NextUndo, HistoryError> {
+pub fn next_undo(host: &Host) -> Result<NextUndo, Problem> {
     let all = entries(host)?;
     let undo = unfinished(&all);
     let (entry, (changes, left_alone)) = if let Some(undo) = undo {
@@ -68,7 +70,7 @@ pub fn next_undo(host: &Host) -> Result<NextUndo, HistoryError> {
     };
     let of_disks = undo.unwrap_or(&entry);
     check_nobody_puts_back(host, of_disks)?;
-    let same_boot = of_disks.boot_id == journal::boot_id(host)?;
+    let same_boot = of_disks.boot_id == boot_id(host)?;
     let disks = of_disks.disks.iter().filter(|_| host.is_live());
     let disks = disks.map(|disk| {
         let foreseen = disk.before.foresee(host, same_boot);
@@ -96,7 +98,7 @@ fn taken_back_by(undo: &Entry, all: &[Entry]) -> Entry {
 }
 
 /// The last change of all that was not taken back.
-fn last(host: &Host, all: &[Entry]) -> Result<Entry, HistoryError> {
+fn last(host: &Host, all: &[Entry]) -> Result<Entry, Problem> {
     let entry = all
         .iter()
         .rev()
@@ -104,22 +106,31 @@ fn last(host: &Host, all: &[Entry]) -> Result<Entry, HistoryError> {
     let last = entry.map(|entry| entry.id);
     let later = |path: &PathBuf| id_of(path) > last;
     if let Some(path) = not_understood(host)?.into_iter().rfind(later) {
-        return Err(HistoryError::NotUnderstood { path });
+        let message = format!(
+            "{} is a later change that cannot be read: nothing was taken back",
+            path.display()
+        );
+        return Err(Problem::new(exit::BAD_FILE, message).hint(
+            "use the version of iosched that wrote it; if it is damaged, look what it changed, and move it away",
+        ));
     }
-    entry.cloned().ok_or(HistoryError::Nothing)
+    entry.cloned().ok_or_else(|| {
+        let problem = Problem::new(exit::FAILURE, "there is no change to take back");
+        problem.hint("`iosched log` shows what was changed")
+    })
 }
 
 /// Keeps runs off the disks of a change until they are put back.
-fn locks(host: &Host, entry: &Entry) -> Result<Vec<Lock>, HistoryError> {
+fn locks(host: &Host, entry: &Entry) -> Result<Vec<Lock>, Problem> {
     let devices = entry.disks.iter().map(|disk| &disk.before.device);
     let there = devices.filter(|device| host.is_live() && host.sysfs().has_device(device));
-    let locks = there.map(|device| lock::lock(host, device));
-    Ok(locks.collect::<Result<_, _>>()?)
+    let locks = there.map(|device| lock::lock(host, device).or_problem());
+    locks.collect()
 }
 
 /// Refuses while a run measures a disk of the change, or `set --for` waits: it would put back what it found, and so
 /// take the undo back.
-fn check_nobody_puts_back(host: &Host, entry: &Entry) -> Result<(), HistoryError> {
+fn check_nobody_puts_back(host: &Host, entry: &Entry) -> Result<(), Problem> {
     let is_of_entry = |disk: &SavedDisk| {
         let mut disks = entry.disks.iter();
         disks.any(|of| of.before.device == disk.device) && disk.is_still_there(host).unwrap_or(true)
@@ -127,11 +138,9 @@ fn check_nobody_puts_back(host: &Host, entry: &Entry) -> Result<(), HistoryError
     let leftovers = journal::leftovers(host).into_iter();
     for other in leftovers.filter(|leftover| leftover.run.is_alive()) {
         if let Some(disk) = other.entry.disks.iter().find(|disk| is_of_entry(disk)) {
-            return Err(HistoryError::Pending {
-                device: disk.device.clone(),
-                holder: other.holder(),
-                way_out: other.way_out(),
-            });
+            let problem = super::pending(&disk.device, &other);
+            let way = problem.hint.clone().unwrap_or_default();
+            return Err(problem.hint(format!("nothing was taken back: {way}")));
         }
     }
     Ok(())
@@ -150,7 +159,7 @@ fn unfinished(entries: &[Entry]) -> Option<&Entry> {
 impl Turn {
     /// Takes the last change back that was not taken back yet. If an undo was cut short, this finishes it
     /// and does no more.
-    pub fn undo(&self) -> Result<TakenBack, HistoryError> {
+    pub fn undo(&self) -> Result<TakenBack, Problem> {
         match self.finish_undo()? {
             Some(taken) => Ok(taken),
             None => self.undo_last(),
@@ -158,7 +167,7 @@ impl Turn {
     }
 
     /// Finishes an undo that was cut short; none if there is none.
-    pub fn finish_undo(&self) -> Result<Option<TakenBack>, HistoryError> {
+    pub fn finish_undo(&self) -> Result<Option<TakenBack>, Problem> {
         let all = entries(self.host())?;
         let Some(undo) = unfinished(&all) else {
             return Ok(None);
@@ -177,7 +186,7 @@ impl Turn {
         Ok(Some(taken))
     }
 
-    fn undo_last(&self) -> Result<TakenBack, HistoryError> {
+    fn undo_last(&self) -> Result<TakenBack, Problem> {
         let entry = last(self.host(), &entries(self.host())?)?;
         let _locks = locks(self.host(), &entry)?;
         check_nobody_puts_back(self.host(), &entry)?;
@@ -187,7 +196,7 @@ impl Turn {
         undo.save()?;
         if let Err(error) = install_all(self.host(), &files) {
             undo.forget();
-            return Err(error.into());
+            return Err(error);
         }
         let mut taken = self.end(undo, entry, ending)?;
         taken.left_alone = left_alone;
@@ -195,12 +204,7 @@ impl Turn {
     }
 
     /// What comes after the files: programs are told, disks put back, and both entries say so.
-    fn end(
-        &self,
-        mut undo: Change,
-        entry: Entry,
-        ending: Ending,
-    ) -> Result<TakenBack, HistoryError> {
+    fn end(&self, mut undo: Change, entry: Entry, ending: Ending) -> Result<TakenBack, Problem> {
         let host = self.host();
         // What was made for files that are gone: by an undo that was cut short, or because the change was, before it.
         let gone = undo
@@ -212,8 +216,13 @@ impl Turn {
         for change in gone.chain(never_made) {
             change.remove_directories(host);
         }
-        announce(host, &self.scope()?, &undo.entry.files, self.stop())?;
-        let same_boot = undo.entry.boot_id == journal::boot_id(host)?;
+        announce(host, &self.scope()?, &undo.entry.files, self.stop()).map_err(
+            |error| match error.code {
+                exit::INTERRUPTED => error.hint("`iosched undo` goes on with it"),
+                _ => error,
+            },
+        )?;
+        let same_boot = undo.entry.boot_id == boot_id(host)?;
         let disks = 0..undo.entry.disks.len();
         let disks = disks.filter(|_| host.is_live());
         let disks: Vec<Undone> = disks
@@ -222,14 +231,18 @@ impl Turn {
         let paths = undo.entry.files.iter().map(|change| change.path.clone());
         let files: Vec<PathBuf> = paths.collect();
         if disks.iter().all(Undone::is_settled) {
-            ending
-                .commit()
-                .map_err(|(path, source)| HistoryError::NotRecorded {
-                    id: entry.id,
-                    done: in_words(&files, &disks),
-                    path,
-                    source,
-                })?;
+            ending.commit().map_err(|(path, source)| {
+                let message = format!(
+                    "change {} is taken back ({}), but that cannot be written in {}: {source}",
+                    entry.id,
+                    in_words(&files, &disks),
+                    path.display()
+                );
+                let way = room_hint(&source).unwrap_or("make it writable");
+                Problem::new(exit::BAD_FILE, message).hint(format!(
+                    "{way}, then `iosched undo` writes it; what is set until then stays"
+                ))
+            })?;
         }
         Ok(TakenBack {
             entry,
@@ -284,7 +297,7 @@ fn in_words(files: &[PathBuf], disks: &[Undone]) -> String {
 struct Ending(Vec<Prepared>);
 
 impl Ending {
-    fn prepare(host: &Host, undo: &Change, entry: &Entry) -> Result<Ending, HistoryError> {
+    fn prepare(host: &Host, undo: &Change, entry: &Entry) -> Result<Ending, Problem> {
         let taken_back = Entry {
             status: Status::TakenBack,
             ..entry.clone()
@@ -298,7 +311,7 @@ impl Ending {
         let files = both.filter(|one| one.status == Status::Undo || one.id != undo.entry.id);
         let prepared = files.map(|one| {
             let path = file_of(host, one.id);
-            Prepared::new(&path, &one).map_err(|source| HistoryError::Write { path, source })
+            Prepared::new(&path, &one).map_err(|source| not_written(&path, &source))
         });
         Ok(Ending(prepared.collect::<Result<_, _>>()?))
     }
@@ -316,7 +329,7 @@ impl Ending {
 fn left_to_do(
     host: &Host,
     changes: &[FileChange],
-) -> Result<(Vec<FileChange>, Vec<PathBuf>), FileError> {
+) -> Result<(Vec<FileChange>, Vec<PathBuf>), Problem> {
     let mut left = Vec::new();
     let mut theirs = Vec::new();
     for change in changes {
@@ -324,7 +337,7 @@ fn left_to_do(
         if now == change.before {
             left.push(change.clone());
         } else if now != change.after {
-            let in_it = |now: &String| boot::taken_back_in(&change.reversed(), now);
+            let in_it = |now: &String| grub::taken_back_in(&change.reversed(), now);
             match now.as_ref().and_then(in_it) {
                 Some(after) => left.extend(in_place_of(change, now, after)),
                 None => theirs.push(change.path.clone()),
@@ -345,7 +358,7 @@ fn in_place_of(change: &FileChange, now: Option<String>, after: String) -> Optio
 }
 
 /// Makes all these changes, or none.
-fn install_all(host: &Host, changes: &[FileChange]) -> Result<(), FileError> {
+fn install_all(host: &Host, changes: &[FileChange]) -> Result<(), Problem> {
     for (index, change) in changes.iter().enumerate() {
         if let Err(error) = change.install(host) {
             for made in changes[..index].iter().rev() {
@@ -359,10 +372,7 @@ fn install_all(host: &Host, changes: &[FileChange]) -> Result<(), FileError> {
 
 /// The changes of files that take an entry back, last first, without those that were never made; and the files that are
 /// gone since, as the boot entry of a kernel that was removed.
-fn changes_back(
-    host: &Host,
-    entry: &Entry,
-) -> Result<(Vec<FileChange>, Vec<PathBuf>), HistoryError> {
+fn changes_back(host: &Host, entry: &Entry) -> Result<(Vec<FileChange>, Vec<PathBuf>), Problem> {
     let (mut back, mut gone) = (Vec::new(), Vec::new());
     for change in entry.files.iter().rev() {
         let now = files::read(host, &change.path)?;
@@ -377,15 +387,14 @@ fn changes_back(
             gone.push(change.path.clone());
             continue;
         };
-        match boot::taken_back_in(change, &now) {
-            Some(after) => back.extend(in_place_of(&change.reversed(), Some(now), after)),
-            None => {
-                return Err(HistoryError::ChangedSince {
-                    path: change.path.clone(),
-                    id: entry.id,
-                });
-            }
-        }
+        let Some(after) = grub::taken_back_in(change, &now) else {
+            let (id, path) = (entry.id, change.path.display());
+            let message = format!("{path} is not as change {id} left it: not taken back");
+            return Err(Problem::new(exit::BAD_FILE, message).hint(format!(
+                "`iosched log --id {id}` shows what it held before: put back by hand what you want"
+            )));
+        };
+        back.extend(in_place_of(&change.reversed(), Some(now), after));
     }
     Ok((back, gone))
 }
@@ -430,7 +439,12 @@ mod tests {
             let taken = turn.undo().unwrap();
             assert_eq!((taken.entry.id, taken.was_cut_short), (1, true));
             assert_eq!((text(&dir, "x"), text(&dir, "y")), ("0".into(), "0".into()));
-            assert!(matches!(turn.undo(), Err(HistoryError::Nothing)));
+            assert!(
+                turn.undo()
+                    .unwrap_err()
+                    .message
+                    .contains("no change to take back")
+            );
             assert!(!is_undo_cut_short(turn.host()));
         }
     }
@@ -478,7 +492,12 @@ mod tests {
         assert_eq!(turn.undo().unwrap().left_alone, gone);
         assert!(!dir.path().join("etc/x").exists());
         assert_eq!(text(&dir, "y"), "0");
-        assert!(matches!(turn.undo(), Err(HistoryError::Nothing)));
+        assert!(
+            turn.undo()
+                .unwrap_err()
+                .message
+                .contains("no change to take back")
+        );
     }
 
     /// GRUB itself and the boot that succeeded write variables of their own there.
@@ -516,7 +535,7 @@ mod tests {
         assert_eq!(next_undo(&host).unwrap().files, next.files);
         undo.forget();
         let already =
-            boot::taken_back_in(&plan, &block("kernelopts=ro elevator=noop quiet\nx=1\n")).unwrap();
+            grub::taken_back_in(&plan, &block("kernelopts=ro elevator=noop quiet\nx=1\n")).unwrap();
         assert!(already.ends_with('#') && already.contains("x=1"));
         turn.undo().unwrap();
         let wanted = "saved_entry=1\nkernelopts=ro elevator=noop quiet\nboot_success=1\n";

@@ -1,17 +1,18 @@
-//! From "this disk, that scheduler" to rules of the policy: which disks stand below, what each is
-//! recognised by.
+//! From "this disk, that scheduler" to rules of the policy: what each disk is recognised by.
 
 use std::path::{Path, PathBuf};
 
+use iosched_experiment::plan::disks_below;
 use iosched_experiment::record::Record;
+use iosched_machine::command_line::joined;
 use iosched_machine::device;
+use iosched_machine::failure::{OrProblem, Problem, exit};
 use iosched_machine::host::Host;
 use iosched_switch::Arm;
 
-use crate::persist::deploy::DeployError;
 use crate::policy::edit::{self, NewRule};
-use crate::policy::file::{self, Evidence};
-use crate::policy::matching::{self, KnownDisk, Match};
+use crate::policy::file::{self, Evidence, Policy};
+use crate::policy::matching::{KnownDisk, Match};
 use crate::set;
 use crate::system_config::identity::Identity;
 use crate::system_config::udev;
@@ -25,15 +26,6 @@ pub struct Grounds {
     pub record: Option<PathBuf>,
     /// Kernel, and per disk (kernel name) what else it rests on.
     pub evidence: Vec<(String, Evidence)>,
-}
-
-/// The policy's new text.
-#[derive(Debug)]
-pub struct Edited {
-    /// The text.
-    pub text: String,
-    /// What the user should know.
-    pub notes: Vec<String>,
 }
 
 impl Grounds {
@@ -57,92 +49,76 @@ impl Grounds {
     }
 }
 
-/// The machine's policy with a rule for every disk below these devices.
-pub fn with_choice(
+/// The text of the policy with a rule for every disk of a change, and what the user should know.
+pub(super) fn with_choice(
     host: &Host,
-    targets: &[&str],
-    arm: &Arm,
+    disks: &[KnownDisk],
+    (mut policy, mut text): (Policy, String),
+    change: &set::Change,
     grounds: &Grounds,
-) -> Result<Edited, DeployError> {
-    let disks = matching::disks(host).map_err(DeployError::List)?;
-    let mut current = file::read(host)?;
-    let mut notes = Vec::new();
-    let mut chosen = Vec::new();
-    for target in targets {
-        let change = set::Change::plan(host, target, arm)?;
-        notes.extend(change.notes);
-        chosen.extend(change.disks);
-    }
-    for (name, _, arm) in &chosen {
-        let (identity, disk) = identity_of(host, &disks, name, arm)?;
+) -> Result<(String, Vec<String>), Problem> {
+    let mut notes = change.notes.clone();
+    for (name, _, arm) in &change.disks {
+        let (identity, disk) = identity_of(host, disks, name, arm)?;
         notes.extend(remarks(disk, identity));
+        let mut evidence = grounds.evidence.iter();
         let rule = NewRule {
             name: rule_name(disk),
             matching: Match::of_identity(identity),
-            arm: Some(arm.clone()),
+            arm: arm.clone(),
             why: grounds.why.clone(),
             record: grounds.record.clone(),
-            evidence: grounds
-                .evidence
-                .iter()
+            evidence: evidence
                 .find(|(device, _)| device == name)
-                .map(|(_, evidence)| evidence.clone()),
+                .map(|(_, found)| found.clone()),
         };
-        let (policy, text) = current.unwrap_or_default();
-        let text = edit::with_rule((!text.is_empty()).then_some(&text), &policy, &rule);
-        let policy = file::Policy::parse(&text, std::path::Path::new(file::PATH))?;
-        current = Some((policy, text));
+        text = edit::with_rule(&text, &mut policy, &rule);
     }
-    Ok(Edited {
-        text: current.map(|(_, text)| text).unwrap_or_default(),
-        notes,
+    Ok((text, notes))
+}
+
+/// The text of the policy without the rules that name a device or are called so; empty if nothing of the user's is left.
+pub(super) fn without_choice(
+    host: &Host,
+    disks: &[KnownDisk],
+    (policy, text): &(Policy, String),
+    what: &str,
+) -> Result<String, Problem> {
+    let by_name = |index: &usize| policy.rules[*index].name == what;
+    let mut indices: Vec<usize> = (0..policy.rules.len()).filter(by_name).collect();
+    if indices.is_empty() && !policy.rules.is_empty() {
+        let device = device::find(host, what).or_problem()?;
+        let below = disks_below(host, &device).or_problem()?;
+        let is_for = |index: &usize| {
+            let matching = &policy.rules[*index].matching;
+            let mut disks = disks
+                .iter()
+                .filter(|disk| below.contains(&disk.device.name));
+            matching.is_of_identity() && disks.any(|disk| matching.is_met(disk))
+        };
+        indices = (0..policy.rules.len()).filter(is_for).collect();
+    }
+    if indices.is_empty() {
+        let message = format!("no rule of {} is for {what}", file::PATH);
+        return Err(Problem::new(exit::NO_SUCH_DEVICE, message)
+            .hint("`iosched persist --list` shows the rules"));
+    }
+    let rest = edit::without_rules(text, &indices);
+    // What we alone made goes as a whole; the user's own words stay.
+    let is_all = indices.len() == policy.rules.len();
+    Ok(if is_all && edit::is_bare(&rest) {
+        String::new()
+    } else {
+        rest
     })
 }
 
-/// The machine's policy without the rules that name a device or are called so.
-pub fn without_choice(host: &Host, what: &str) -> Result<Edited, DeployError> {
-    let no_rule = || DeployError::NoRule { what: what.into() };
-    let (policy, text) = file::read(host)?.ok_or_else(no_rule)?;
-    let by_name = |index: &usize| policy.rules[*index].name == what;
-    let mut indices: Vec<usize> = (0..policy.rules.len()).filter(by_name).collect();
-    if indices.is_empty() {
-        let device = device::find(host, what)?;
-        let below =
-            iosched_experiment::plan::disks_below(host, &device).map_err(set::SetError::from)?;
-        let disks = matching::disks(host).map_err(DeployError::List)?;
-        let is_for = |rule: &file::Rule| {
-            rule.matching.is_of_identity()
-                && disks
-                    .iter()
-                    .any(|disk| below.contains(&disk.device.name) && rule.matching.is_met(disk))
-        };
-        indices = (0..policy.rules.len())
-            .filter(|&index| is_for(&policy.rules[index]))
-            .collect();
-    }
-    if indices.is_empty() {
-        return Err(no_rule());
-    }
-    let is_all = indices.len() == policy.rules.len();
-    let text = if is_all {
-        // What we alone made goes as a whole; the user's own words stay.
-        let rest = edit::without_rules(&text, &indices);
-        if edit::is_bare(&rest) {
-            String::new()
-        } else {
-            rest
-        }
-    } else {
-        edit::without_rules(&text, &indices)
-    };
-    Ok(Edited {
-        text,
-        notes: vec![
-            "the disks keep their scheduler until the next boot or event; `iosched set` changes it \
-             now"
-                .into(),
-        ],
-    })
+/// No udev is installed, and nothing else reads its rules.
+pub(super) fn no_udev() -> Problem {
+    let message = "no udev is installed here, and nothing else reads its rules";
+    Problem::new(exit::MISSING, message).hint(
+        "install it (Alpine: `setup-devd udev`), or have `iosched set` run at every boot (OpenRC: a script in /etc/local.d)",
+    )
 }
 
 fn identity_of<'a>(
@@ -150,33 +126,35 @@ fn identity_of<'a>(
     disks: &'a [KnownDisk],
     name: &str,
     arm: &Arm,
-) -> Result<(&'a Identity, &'a KnownDisk), DeployError> {
-    let refuse = |reason: String| DeployError::NoIdentity {
-        device: name.into(),
-        reason,
+) -> Result<(&'a Identity, &'a KnownDisk), Problem> {
+    let refuse = |reason: &str| {
+        let message = format!("{name} cannot be recognised at the next boot: {reason}");
+        Problem::new(exit::NO_SUCH_DEVICE, message)
     };
     let disk = disks.iter().find(|disk| disk.device.name == name);
-    let disk = disk.ok_or_else(|| DeployError::LoopDevice {
-        device: name.into(),
-        arm: arm.clone(),
+    let disk = disk.ok_or_else(|| {
+        let way = joined(&arm.set_on(name));
+        refuse("a loop device is another disk each time")
+            .hint(format!("set it for as long as the device is there: {way}"))
     })?;
     // Without udev nothing is known of any disk, and nothing would read the rules.
     if disk.identities.is_empty() && !udev::is_here(host) {
-        return Err(DeployError::NoUdev);
+        return Err(no_udev());
     }
     let identity = disk.identities.first().ok_or_else(|| {
-        refuse(match disk.shared.first() {
-            Some(shared) => {
-                let (property, value) = shared.property();
-                format!(
-                    "another disk here has the same {property}={value}, and there is nothing else"
-                )
-            }
-            None if !host.run("udev").exists() => {
-                "udev, which knows disks by what stays of them, does not run here (there is no /run/udev)".into()
-            }
-            None => "udev knows no world-wide name, serial number or path of it".into(),
-        })
+        let problem = match disk.shared.first().map(Identity::property) {
+            Some((property, value)) => refuse(&format!(
+                "another disk here has the same {property}={value}, and there is nothing else"
+            )),
+            None if !host.run("udev").exists() => refuse(
+                "udev, which knows disks by what stays of them, does not run here (there is no /run/udev)",
+            ),
+            None => refuse("udev knows no world-wide name, serial number or path of it"),
+        };
+        problem.hint(
+            "give the disk a serial number where it is made (virtual machines), or write a rule by model or transport into \
+             the policy",
+        )
     })?;
     Ok((identity, disk))
 }
@@ -221,47 +199,20 @@ mod tests {
     use super::*;
     use crate::check::check;
     use crate::history;
-    use crate::persist::deploy::{DeployOptions, Deployment, When};
+    use crate::persist::deploy::{DeployOptions, Deployment, Request, When};
     use crate::system_config::testing::{Disk, machine, write};
     use iosched_experiment::fixture;
     use iosched_machine::facts::MachineFacts;
     use iosched_machine::process::Stop;
 
-    #[test]
-    fn where_no_udev_is_that_is_said_and_not_that_it_knows_no_serial_number() {
-        let (dir, host) = machine(&[Disk::new("sda")]);
-        let choice = || with_choice(&host, &["sda"], &Arm::plain("bfq"), &Grounds::default());
-        assert!(matches!(choice(), Err(DeployError::NoIdentity { .. })));
-        std::fs::remove_dir_all(dir.path().join("run/udev")).unwrap();
-        assert!(matches!(choice(), Err(DeployError::NoUdev)));
-    }
-
-    #[test]
-    fn the_grounds_of_a_choice_are_kept_with_the_rule() {
-        let (_dir, host) = machine(&[Disk::new("sda").property("ID_SERIAL", "S1")]);
-        let evidence = Evidence {
-            kernel: Some("6.12.1".into()),
-            model: None,
-            firmware: Some("1.02".into()),
+    fn kept(host: &Host, targets: &[&str], arm: &str, grounds: &Grounds) -> Deployment {
+        let arm = Arm::plain(arm);
+        let request = Request::Choice {
+            targets,
+            arm: &arm,
+            grounds,
         };
-        let grounds = Grounds {
-            why: Some("it won".into()),
-            record: Some("/root/r".into()),
-            evidence: vec![
-                ("sda".into(), evidence.clone()),
-                ("sdb".into(), Evidence::default()),
-            ],
-        };
-        let edited = with_choice(&host, &["sda"], &Arm::plain("bfq"), &grounds).unwrap();
-        let policy = file::Policy::parse(&edited.text, std::path::Path::new("p")).unwrap();
-        let rule = &policy.rules[0];
-        assert_eq!(rule.why.as_deref(), Some("it won"));
-        assert_eq!(
-            rule.record.as_deref(),
-            Some(std::path::Path::new("/root/r"))
-        );
-        assert_eq!(rule.evidence, Some(evidence));
-        assert_eq!(rule.matching.serial.as_deref(), Some("S1"));
+        Deployment::plan(host, request, DeployOptions::default()).unwrap()
     }
 
     #[test]
@@ -276,18 +227,19 @@ mod tests {
         record.header.machine = MachineFacts::read(&host, &["sda".into(), "sdb".into()], vec![]);
         record.header.machine.kernel = "6.12.0-test".into();
         let grounds = Grounds::of(&record, 0, Path::new("/root/record"));
-        let edited = with_choice(&host, &["sda", "sdb"], &Arm::plain("none"), &grounds).unwrap();
-        let plan = Deployment::plan(&host, Some(edited.text), DeployOptions::default()).unwrap();
+        let plan = kept(&host, &["sda", "sdb"], "none", &grounds);
         let turn = history::take_turn(&host, &Stop::new(), &mut |_| {}).unwrap();
         plan.make(&turn, When::Later, grounds.why).unwrap();
 
         let (policy, _) = file::read(&host).unwrap().unwrap();
-        let record_of = |rule: &file::Rule| rule.record.clone();
-        let records: Vec<_> = policy.rules.iter().map(record_of).collect();
-        assert_eq!(
-            records,
-            [Some("/root/record".into()), Some("/root/record".into())]
+        let rule = &policy.rules[1];
+        assert_eq!(rule.record.as_deref(), Some(Path::new("/root/record")));
+        assert!(
+            rule.why
+                .as_ref()
+                .is_some_and(|why| why.starts_with("the answer of a tune"))
         );
+        assert_eq!(rule.matching.serial.as_deref(), Some("S2"));
         let stale = || -> Vec<&str> {
             let disks = check(&host, &policy).unwrap().disks;
             disks[1].stale.iter().map(|stale| stale.what).collect()

@@ -1,32 +1,55 @@
-//! A policy brought into force: planned ([`Deployment::plan`], nothing touched), then made
-//! ([`Deployment::make`]) as a whole or not at all.
+//! `persist` as one line: plan once ([`Deployment::plan`], nothing touched), show, try, commit, read back
+//! ([`Deployment::make`]), or all back.
 //!
-//! Made means: each scheduler and tunable tried on the disk, so that the kernel itself says what it
-//! does not take; put back; the files written; udev told; and what udev then did read back. If that
-//! is not what was tried, somebody else's rule comes after ours: everything is taken back.
+//! 1. Each disk that is not as wanted is switched once, so that the kernel itself says what it does not take.
+//! 2. The state before is written into the history, then the files are written, and programs read them.
+//! 3. udev applies its rules to these disks. Our rule must be the one applied, and each disk still as in step 1; else
+//!    another rule comes after ours.
+//!
+//! A failure of any step puts files and disks back.
 
 use std::path::Path;
-use std::slice;
 
 use iosched_experiment::journal::{SavedDisk, Undone};
 use iosched_machine::device::{self, Device, NoChoice, Schedulers};
+use iosched_machine::failure::{OrProblem, Problem, exit};
 use iosched_machine::host::Host;
-use iosched_switch::{self as switch, Adjusted, Entered, QueueState, SwitchError};
+use iosched_switch::{self as switch, Adjusted, Arm, Entered, QueueState};
 
 use crate::history::Turn;
+use crate::persist::choice::{self, Grounds};
 use crate::persist::{from_policy, tuned};
 use crate::policy::file::{self, Policy};
 use crate::policy::matching;
 use crate::policy::wanted::{self, Deviation, WantedDisk};
-use crate::policy::writers;
-use crate::set::{self, SetError};
+use crate::policy::writers::scan::{self, Started};
+use crate::set::{self, Settled};
 use crate::system_config::announce::announce;
 use crate::system_config::files::FileChange;
 use crate::system_config::identity::Properties;
-use crate::system_config::{boot, rules, udev};
+use crate::system_config::{cmdline, grub, initramfs, rules, udev};
 
-pub use crate::persist::error::DeployError;
 pub use crate::persist::from_policy::{DeployOptions, Method};
+
+/// What is to be in force.
+#[derive(Debug, Clone, Copy)]
+pub enum Request<'a> {
+    /// The machine's policy as it is.
+    Policy,
+    /// A policy of this text, which becomes the machine's.
+    Text(&'a str),
+    /// The machine's policy with a rule for every disk below these devices.
+    Choice {
+        /// Devices as the user names them.
+        targets: &'a [&'a str],
+        /// What their disks get.
+        arm: &'a Arm,
+        /// Why.
+        grounds: &'a Grounds,
+    },
+    /// The machine's policy without the rules that name a device or are called so.
+    Without(&'a str),
+}
 
 /// What will be changed, and what the user should know of it.
 #[derive(Debug)]
@@ -66,12 +89,42 @@ pub enum When {
 }
 
 impl Deployment {
-    /// What brings the machine's policy into force; with `text`, after the policy has become that.
+    /// Plans what brings a request into force.
     pub fn plan(
         host: &Host,
-        text: Option<String>,
+        request: Request<'_>,
         options: DeployOptions,
-    ) -> Result<Deployment, DeployError> {
+    ) -> Result<Deployment, Problem> {
+        let disks = matching::disks(host)?;
+        let mut chosen = set::Change::default();
+        let mut notes = Vec::new();
+        let current = file::read(host);
+        let text = match request {
+            Request::Policy => None,
+            Request::Text(text) => Some(text.to_owned()),
+            Request::Choice {
+                targets,
+                arm,
+                grounds,
+            } => {
+                for target in targets {
+                    let change = set::Change::plan(host, target, arm)?;
+                    chosen.notes.extend(change.notes);
+                    chosen.disks.extend(change.disks);
+                }
+                let current = current.clone()?.unwrap_or_default();
+                let (text, more) = choice::with_choice(host, &disks, current, &chosen, grounds)?;
+                notes = more;
+                Some(text)
+            }
+            Request::Without(what) => {
+                let current = current.clone()?.unwrap_or_default();
+                notes.push(
+                    "the disks keep their scheduler until the next boot or event; `iosched set` changes it now".into(),
+                );
+                Some(choice::without_choice(host, &disks, &current, what)?)
+            }
+        };
         let path = Path::new(file::PATH);
         let (policy, policy_file) = match text {
             Some(text) => {
@@ -80,52 +133,58 @@ impl Deployment {
                 let keep = !policy.rules.is_empty() || !text.trim().is_empty();
                 (policy, FileChange::plan(host, path, keep.then_some(text))?)
             }
-            None => (
-                file::read(host)?
-                    .map(|(policy, _)| policy)
-                    .unwrap_or_default(),
-                None,
-            ),
+            None => (current?.unwrap_or_default().0, None),
         };
-        let disks = matching::disks(host).map_err(DeployError::List)?;
         let wanted = wanted::wanted(&policy, &disks);
-        if options.method == Method::Tuned && !writers::tuned_runs(host) {
-            return Err(DeployError::NoTuned);
+        if options.method == Method::Tuned && !scan::tuned_runs(host, &Started::of(host)) {
+            return Err(Problem::new(exit::MISSING, "TuneD does not run here")
+                .hint("start it (systemctl enable --now tuned), or leave out --method"));
         }
         let made = from_policy::files(host, &policy, &wanted, options)?;
-        for file in &made {
-            if let (Some(text), true) = (&file.after, file.path == Path::new(rules::PATH)) {
-                if !udev::is_here(host) {
-                    return Err(DeployError::NoUdev);
-                }
-                udev::verify(text)?;
+        let rules = made.iter().find(|file| file.path == Path::new(rules::PATH));
+        if let Some(text) = rules.and_then(|file| file.after.as_deref()) {
+            if !udev::is_here(host) {
+                return Err(choice::no_udev());
             }
+            udev::verify(text)?;
         }
         tuned::check_is_ours_to_choose(host, &made)?;
-        let notes = from_policy::notes(host, &policy, &wanted, &made, options);
-        for wanted in &wanted {
-            switch::check_can_be_kept(&wanted.arm)?;
-        }
-        let change = switches(host, &wanted)?;
-        let sysfs = host.sysfs();
-        let disks = wanted
-            .into_iter()
-            .map(|wanted| {
-                let deviations = wanted.deviations(&sysfs)?;
-                Ok((wanted, deviations))
-            })
-            .collect::<Result<Vec<_>, SwitchError>>()?;
-        let deployment = Deployment {
+        notes.extend(from_policy::notes(host, &policy, &wanted, &made, options));
+        let mut deployment = Deployment {
             policy,
-            disks,
+            disks: Vec::new(),
             files: policy_file.into_iter().chain(made).collect(),
             notes,
-            change,
+            change: set::Change::default(),
         };
+        for wanted in wanted {
+            switch::check_can_be_kept(&wanted.arm).or_problem()?;
+            deployment.add(host, wanted, &chosen)?;
+        }
         if !host.is_live() {
             deployment.foresee(host)?;
         }
         Ok(deployment)
+    }
+
+    /// Adds a disk, with the switch to be tried if it is not as wanted: one that was chosen is checked already.
+    fn add(
+        &mut self,
+        host: &Host,
+        wanted: WantedDisk,
+        chosen: &set::Change,
+    ) -> Result<(), Problem> {
+        let deviations = wanted.deviations(&host.sysfs()).or_problem()?;
+        if !deviations.is_empty() {
+            let name = &wanted.disk.device.name;
+            let is_it = |(chosen, _, arm): &&(String, _, Arm)| chosen == name && *arm == wanted.arm;
+            match chosen.disks.iter().find(is_it) {
+                Some(known) => self.change.disks.push(known.clone()),
+                None => self.change.add(host, name.clone(), &wanted.arm)?,
+            }
+        }
+        self.disks.push((wanted, deviations));
+        Ok(())
     }
 
     /// Asks what nobody tries out (a copied machine, `--dry-run`): whether each disk has the tunables that the policy
@@ -133,19 +192,12 @@ impl Deployment {
     ///
     /// # Errors
     /// The first one that it has not, or that cannot be.
-    pub fn foresee(&self, host: &Host) -> Result<(), DeployError> {
+    pub fn foresee(&self, host: &Host) -> Result<(), Problem> {
         let sysfs = host.sysfs();
         for (wanted, _) in &self.disks {
-            switch::foresee(&sysfs, &wanted.disk.device.name, &wanted.arm)?;
+            switch::foresee(&sysfs, &wanted.disk.device.name, &wanted.arm).or_problem()?;
         }
         Ok(())
-    }
-
-    /// The changes of the files that are made from a policy, if it is not in force.
-    pub(crate) fn files_for(host: &Host, policy: &Policy) -> Result<Vec<FileChange>, DeployError> {
-        let disks = matching::disks(host).map_err(DeployError::List)?;
-        let wanted = wanted::wanted(policy, &disks);
-        from_policy::files(host, policy, &wanted, DeployOptions::default())
     }
 
     /// What sets `elevator=` at every boot, for a device on the single-queue path and all others there; with no
@@ -153,187 +205,170 @@ impl Deployment {
     pub fn plan_command_line(
         host: &Host,
         wanted: Option<(&str, &str)>,
-    ) -> Result<Deployment, DeployError> {
+    ) -> Result<Deployment, Problem> {
         let mut notes = Vec::new();
         if let Some((device, scheduler)) = wanted {
             notes.push(check_elevator(host, device, scheduler)?);
         }
         let scheduler = wanted.map(|(_, scheduler)| scheduler);
-        let files = boot::files(host, scheduler)?;
-        if scheduler.is_some() && files.is_empty() && boot::places_of_elevator(host).is_empty() {
-            let of_another = boot::of_another_machine(host).map(DeployError::File);
-            return Err(of_another.unwrap_or(DeployError::NoBootLoader {
-                by_hand: boot::changed_by_hand(host),
-            }));
+        let files = grub::files(host, scheduler)?;
+        if scheduler.is_some() && files.is_empty() && cmdline::places_of_elevator(host).is_empty() {
+            let message =
+                "no file of a boot loader that is known here carries the kernel's command line";
+            return Err(Problem::new(exit::MISSING, message)
+                .hint("a udev rule needs none: leave out --method"));
         }
-        notes.extend(boot::notes(host, &files));
-        if scheduler.is_none() && files.is_empty() {
-            notes.extend(boot::given_from_elsewhere(host));
-        }
+        notes.extend(grub::notes(host, &files, scheduler));
         Ok(Deployment {
             policy: Policy::default(),
             disks: Vec::new(),
             files,
             notes,
-            change: set::Change {
-                disks: Vec::new(),
-                notes: Vec::new(),
-            },
+            change: set::Change::default(),
         })
     }
 
     /// True if there is nothing to do.
     pub fn is_in_force(&self) -> bool {
-        self.files.is_empty()
-            && self
-                .disks
-                .iter()
-                .all(|(_, deviations)| deviations.is_empty())
+        let mut disks = self.disks.iter();
+        self.files.is_empty() && disks.all(|(_, deviations)| deviations.is_empty())
     }
 
-    /// Does it, or leaves the machine as it was.
-    pub fn make(
-        &self,
-        turn: &Turn,
-        when: When,
-        why: Option<String>,
-    ) -> Result<Deployed, DeployError> {
+    /// Tries, commits and reads back, or leaves the machine as it was.
+    pub fn make(&self, turn: &Turn, when: When, why: Option<String>) -> Result<Deployed, Problem> {
+        let mut deployed = Deployed {
+            id: None,
+            disks: Vec::new(),
+            adjusted: Vec::new(),
+            notes: Vec::new(),
+        };
         if self.is_in_force() {
-            return Ok(Deployed {
-                id: None,
-                disks: Vec::new(),
-                adjusted: Vec::new(),
-                notes: Vec::new(),
-            });
+            return Ok(deployed);
         }
         let host = turn.host();
-        let now = when == When::Now && host.is_live();
-        let tried = if now {
-            try_out(host, &self.change)?
-        } else {
-            Vec::new()
-        };
-        let sysfs = host.sysfs();
-        let before = tried
-            .iter()
-            .map(|(device, _)| SavedDisk::read(&sysfs, device))
-            .collect::<Result<Vec<_>, SwitchError>>()?;
-        let mut change = turn.begin(why, self.files.clone(), before.clone())?;
-        let mut made = Vec::new();
-        let carried_out = self.carry_out(turn, now, &tried, &mut made);
-        let outcome = carried_out.and_then(|(states, notes)| {
-            change.done(states.clone())?;
-            Ok((states, notes))
-        });
-        match outcome {
-            Ok((states, notes)) => {
-                let id = change.id();
-                let devices = tried.iter().map(|(device, _)| device.clone());
-                Ok(Deployed {
-                    id: Some(id),
-                    disks: devices.zip(states).collect(),
-                    adjusted: tried.into_iter().flat_map(|(_, e)| e.adjusted).collect(),
-                    notes,
-                })
-            }
-            Err(error) => {
-                if take_back(turn, &made, &before) {
+        let is_now = when == When::Now && host.is_live();
+        let (mut tried, mut before, mut journal) = (Vec::new(), Vec::new(), None);
+        if is_now && !self.change.disks.is_empty() {
+            let made = self.change.make(host)?;
+            deployed
+                .notes
+                .extend(made.settled.iter().flat_map(Settled::notes));
+            before = made.journal.saved().to_vec();
+            (tried, journal) = (made.disks, Some(made.journal));
+        }
+        let begun = turn.begin(why, self.files.clone(), before.clone());
+        let mut change = match (begun, journal) {
+            (Err(error), Some(journal)) => return Err(set::put_back(journal, error)),
+            (begun, None) => begun?,
+            (Ok(change), Some(journal)) => {
+                // From here on the history has what it takes to put the disks back.
+                if let Err(error) = journal.keep_changes().or_problem() {
+                    take_back(turn, &[], &before);
                     change.forget();
                     return Err(error);
                 }
-                Err(DeployError::InPart {
-                    id: change.id(),
-                    error: Box::new(error),
+                change
+            }
+        };
+        let mut made = Vec::new();
+        let outcome = self.commit(turn, is_now, &tried, &mut made);
+        let outcome = outcome.and_then(|states| change.done(states.clone()).map(|()| states));
+        match outcome {
+            Ok(states) => {
+                if !tried.is_empty() && !udev::is_running(host) {
+                    deployed.notes.push(
+                        "udev does not run here: the disks were set directly, and the rules are for the next boot".into(),
+                    );
+                }
+                deployed.id = Some(change.id());
+                let devices = tried.iter().map(|(device, _)| device.clone());
+                deployed.disks = devices.zip(states).collect();
+                deployed.adjusted = tried
+                    .into_iter()
+                    .flat_map(|(_, entered)| entered.adjusted)
+                    .collect();
+                Ok(deployed)
+            }
+            Err(error) if take_back(turn, &made, &before) => {
+                change.forget();
+                Err(match error.code {
+                    exit::INTERRUPTED => error.hint("what was written was taken back"),
+                    _ => error,
                 })
+            }
+            Err(error) => {
+                let message = format!("{error}; change {} is made in part", change.id());
+                Err(Problem::new(error.code, message).hint("`iosched undo` takes it back"))
             }
         }
     }
 
-    /// Installs the files and has udev (or, where none runs, us) apply them; the disks' states then.
-    fn carry_out(
+    /// Writes the files and has programs read them; the disks' states then, if udev has left them as they were tried.
+    fn commit(
         &self,
         turn: &Turn,
-        now: bool,
+        is_now: bool,
         tried: &[(String, Entered)],
         made: &mut Vec<FileChange>,
-    ) -> Result<(Vec<QueueState>, Vec<String>), DeployError> {
+    ) -> Result<Vec<QueueState>, Problem> {
         let host = turn.host();
         for file in &self.files {
             file.install(host)?;
             made.push(file.clone());
         }
-        announce(host, &turn.scope()?, &self.files, turn.stop())?;
-        let mut notes = Vec::new();
-        if !now {
-            return Ok((Vec::new(), notes));
+        let scope = turn.scope()?;
+        announce(host, &scope, &self.files, turn.stop())?;
+        if host.is_live() {
+            for file in &self.files {
+                initramfs::check(host, &scope, file, turn.stop())?;
+            }
         }
-        if udev::is_running(host) {
+        if is_now && udev::is_running(host) {
             let devices: Vec<String> = tried.iter().map(|(device, _)| device.clone()).collect();
-            ask_udev(
-                &devices,
-                |some| Ok(udev::trigger(host, some)?),
-                || self.compare(host, tried),
-            )?;
-        } else if !tried.is_empty() {
-            notes.push(
-                "udev does not run here: the disks were set directly, and the rules are for the \
-                 next boot"
-                    .into(),
-            );
-            let journal = self.change.make(host)?.journal;
-            journal.keep_changes().map_err(SetError::from)?;
+            udev::trigger(host, &devices)?;
+            self.check_applied(host, tried)?;
         }
         let sysfs = host.sysfs();
-        let states = tried
-            .iter()
-            .map(|(device, _)| QueueState::read(&sysfs, device))
-            .collect::<Result<Vec<_>, SwitchError>>()?;
-        Ok((states, notes))
+        let read = |(device, _): &(String, Entered)| QueueState::read(&sysfs, device).or_problem();
+        tried.iter().map(read).collect()
     }
 
-    /// What udev did must be what the kernel took when it was tried.
-    fn compare(&self, host: &Host, tried: &[(String, Entered)]) -> Result<(), DeployError> {
+    /// Checks that our rule was the one applied, and that each disk is as the kernel had it when it was tried.
+    fn check_applied(&self, host: &Host, tried: &[(String, Entered)]) -> Result<(), Problem> {
         let sysfs = host.sysfs();
         for (device, entered) in tried {
-            let found = QueueState::read(&sysfs, device)?;
-            let wanted = self
-                .disks
-                .iter()
-                .map(|(wanted, _)| wanted)
-                .find(|wanted| wanted.disk.device.name == *device);
-            let Some(wanted) = wanted else { continue };
+            let wanted = self.disks.iter().map(|(wanted, _)| wanted);
+            let Some(wanted) = wanted
+                .clone()
+                .find(|wanted| wanted.disk.device.name == *device)
+            else {
+                continue;
+            };
+            let found = QueueState::read(&sysfs, device).or_problem()?;
+            let files = wanted.arm.files_in_order();
             // Settings that the arm does not name may be another rule's business.
-            let differing = entered
-                .state
-                .differences(&found)
-                .into_iter()
-                .find(|difference| {
-                    difference.file == "queue/scheduler"
-                        || wanted
-                            .arm
-                            .files_in_order()
-                            .iter()
-                            .any(|(places, _)| places.contains(&difference.file))
-                });
-            if let Some(difference) = differing {
-                return Err(DeployError::Overridden {
-                    device: device.clone(),
-                    file: difference.file,
-                    found: difference.found,
-                    expected: difference.expected,
-                    reason: if self.mark_is_there(host, wanted) {
-                        "another rule or program comes after ours"
-                    } else {
-                        "our rule was not applied"
-                    },
-                });
-            }
+            let is_named = |file: &String| {
+                file == "queue/scheduler" || files.iter().any(|(places, _)| places.contains(file))
+            };
+            let mut differences = entered.state.differences(&found).into_iter();
+            let message = if let Some(it) = differences.find(|it| is_named(&it.file)) {
+                format!(
+                    "{device}: udev made {} {}, not {}: another rule or program comes after ours",
+                    it.file, it.found, it.expected
+                )
+            } else if wanted.is_kept(&self.policy) && !self.is_marked(host, wanted) {
+                format!("{device}: our rule was not applied by udev")
+            } else {
+                continue;
+            };
+            return Err(Problem::new(exit::NOT_TAKEN, message)
+                .hint("everything was taken back; `iosched check` names who else sets it"));
         }
         Ok(())
     }
 
     /// True if udev's database says that our rule was the one applied.
-    fn mark_is_there(&self, host: &Host, wanted: &WantedDisk) -> bool {
+    fn is_marked(&self, host: &Host, wanted: &WantedDisk) -> bool {
         // What cannot be read does not say so.
         let properties = Properties::read(host, &wanted.disk.device).unwrap_or_default();
         let name = &self.policy.rules[wanted.rule].name;
@@ -342,9 +377,9 @@ impl Deployment {
 }
 
 /// Asks whether the disks of a device listen to `elevator=` with this value; a note on all that do.
-fn check_elevator(host: &Host, device: &str, scheduler: &str) -> Result<String, DeployError> {
-    let device = device::find(host, device)?;
-    let disks = matching::disks(host).map_err(DeployError::List)?;
+fn check_elevator(host: &Host, device: &str, scheduler: &str) -> Result<String, Problem> {
+    let device = device::find(host, device).or_problem()?;
+    let disks = matching::disks(host)?;
     let listens = |disk: &Device| switch::is_single_queue(disk.schedulers.offered());
     let names = |are: bool| {
         let of = disks.iter().map(|disk| &disk.device);
@@ -354,51 +389,47 @@ fn check_elevator(host: &Host, device: &str, scheduler: &str) -> Result<String, 
             .collect();
         names.join(", ")
     };
-    let listening = names(true);
+    let (listening, others) = (names(true), names(false));
     let sysfs = host.sysfs();
-    let is_unreadable = |disk: &&Device| {
-        let Schedulers::Nothing(reason) = &disk.schedulers else {
-            return false;
-        };
-        matches!(
-            reason,
-            NoChoice::Unreadable { .. } | NoChoice::NotUnderstood { .. }
-        )
-    };
-    // What cannot be read says nothing of the path.
-    let others = disks.iter().map(|disk| &disk.device);
-    let others = others.filter(|_| listening.is_empty());
-    if let Some(disk) = std::iter::once(&device).chain(others).find(is_unreadable) {
-        switch::offered(&sysfs, &disk.name)?;
-    }
     if listening.is_empty() {
+        // What cannot be read says nothing of the path.
+        for disk in std::iter::once(&device).chain(disks.iter().map(|disk| &disk.device)) {
+            let is_unreadable = matches!(
+                &disk.schedulers,
+                Schedulers::Nothing(NoChoice::Unreadable { .. } | NoChoice::NotUnderstood { .. })
+            );
+            if is_unreadable {
+                switch::offered(&sysfs, &disk.name).or_problem()?;
+            }
+        }
         let kernel = host.kernel_version();
-        return Err(DeployError::DeadCommandLine {
-            kernel: kernel.map_or("of unknown version".into(), |version| version.to_string()),
-        });
+        let kernel = kernel.map_or("of unknown version".into(), |version| version.to_string());
+        let message = format!(
+            "elevator= has no effect on Linux {kernel}: no disk here is on the single-queue path, which 5.0 removed"
+        );
+        return Err(Problem::new(exit::MISSING, message)
+            .hint("leave out --method: a udev rule does it, disk by disk"));
     }
-    let below = device::schedulable_disks(host, &device).map_err(DeployError::List)?;
+    let not_for = |name: &str| {
+        let message =
+            format!("elevator= does nothing for {name}, which is not on the single-queue path");
+        let way = format!("leave out --method: a udev rule does it; elevator= is for {listening}");
+        Err(Problem::new(exit::MISSING, message).hint(way))
+    };
+    let below =
+        device::schedulable_disks(host, &device).map_err(|error| matching::not_listed(&error))?;
     if below.is_empty() {
-        return Err(DeployError::NotForElevator {
-            device: device.name,
-            listening,
-        });
+        return not_for(&device.name);
     }
     for disk in below {
-        let offered = disk.schedulers.offered();
+        let offered = disk.schedulers.offered().to_vec();
         if !listens(&disk) {
-            return Err(DeployError::NotForElevator {
-                device: disk.name,
-                listening,
-            });
+            return not_for(&disk.name);
         }
         if !offered.iter().any(|name| name == scheduler) {
-            let offered = offered.to_vec();
-            let error = switch::not_offered(&sysfs, &disk.name, scheduler, offered);
-            return Err(DeployError::Switch(error));
+            return Err(switch::not_offered(&sysfs, &disk.name, scheduler, offered)).or_problem();
         }
     }
-    let others = names(false);
     let stay = if others.is_empty() {
         String::new()
     } else {
@@ -407,33 +438,6 @@ fn check_elevator(host: &Host, device: &str, scheduler: &str) -> Result<String, 
     Ok(format!(
         "elevator= is for all disks on the single-queue path, from the next boot on: {listening}{stay}"
     ))
-}
-
-/// The checked switches of all disks that are not as wanted.
-fn switches(host: &Host, wanted: &[WantedDisk]) -> Result<set::Change, DeployError> {
-    let sysfs = host.sysfs();
-    let mut change = set::Change {
-        disks: Vec::new(),
-        notes: Vec::new(),
-    };
-    for disk in wanted {
-        if disk.deviations(&sysfs)?.is_empty() {
-            continue;
-        }
-        let planned = set::Change::plan(host, &disk.disk.device.name, &disk.arm)?;
-        change.disks.extend(planned.disks);
-    }
-    Ok(change)
-}
-
-/// Sets the disks, so that the kernel says what it takes, and puts them back.
-fn try_out(host: &Host, change: &set::Change) -> Result<Vec<(String, Entered)>, DeployError> {
-    if change.disks.is_empty() {
-        return Ok(Vec::new());
-    }
-    let made = change.make(host)?;
-    made.journal.undo();
-    Ok(made.disks)
 }
 
 /// Puts files and disks back after a failure; true if all is as before.
@@ -456,61 +460,73 @@ fn take_back(turn: &Turn, made: &[FileChange], before: &[SavedDisk]) -> bool {
     files && announced && disks
 }
 
-/// Has udev apply its rules to these disks and compares what came of it; where that is not right, to one after the other.
-/// udev writes to several at once, does not try again, and a kernel may refuse to change two disks of one controller at
-/// the same time (`EBUSY`, since 7.0).
-fn ask_udev(
-    devices: &[String],
-    mut trigger: impl FnMut(&[String]) -> Result<(), DeployError>,
-    compare: impl Fn() -> Result<(), DeployError>,
-) -> Result<(), DeployError> {
-    trigger(devices)?;
-    let compared = compare();
-    if compared.is_ok() || devices.len() < 2 {
-        return compared;
-    }
-    for device in devices {
-        trigger(slice::from_ref(device))?;
-    }
-    compare()
-}
-
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
+    use iosched_machine::device::testing::LoopDevice;
+    use iosched_machine::process::Stop;
 
     use super::*;
+    use crate::history;
 
-    /// What udev is asked, where a disk is right once it was alone.
-    fn asked(devices: &[&str], is_right: impl Fn(&[String]) -> bool) -> (Vec<String>, bool) {
-        let devices: Vec<String> = devices.iter().map(ToString::to_string).collect();
-        let asked = RefCell::new(Vec::new());
-        let trigger = |some: &[String]| {
-            asked.borrow_mut().push(some.join(" "));
-            Ok(())
-        };
-        let compare = || {
-            if is_right(&asked.borrow()) {
-                return Ok(());
-            }
-            Err(DeployError::NoUdev)
-        };
-        let done = ask_udev(&devices, trigger, compare).is_ok();
-        (asked.into_inner(), done)
+    /// This machine with a disk that has a serial number, until the test ends: a made `/sys`, in which the disk's queue is
+    /// that of a loop device, and an empty `/etc`.
+    struct Bench {
+        disk: LoopDevice,
+        sys: tempfile::TempDir,
+    }
+
+    impl Bench {
+        fn new() -> Option<Bench> {
+            let disk = LoopDevice::new(8)?;
+            iosched_testing::world::own_mounts().unwrap();
+            let sys = tempfile::tempdir().unwrap();
+            let block = sys.path().join("block/sda");
+            std::fs::create_dir_all(&block).unwrap();
+            let queue = format!("/sys/block/{}/queue", disk.name);
+            std::os::unix::fs::symlink(queue, block.join("queue")).unwrap();
+            std::fs::write(block.join("size"), "16384\n").unwrap();
+            let number = std::fs::read_to_string(format!("/sys/block/{}/dev", disk.name)).unwrap();
+            std::fs::write(block.join("dev"), &number).unwrap();
+            let (major, minor) = number.trim().split_once(':').unwrap();
+            let script = format!(
+                "mkdir -p /run/udev; for at in /etc /run/udev /dev; do mount -t tmpfs none $at; done
+                 mkdir /run/udev/data; echo E:ID_SERIAL=S1 >/run/udev/data/b{major}:{minor}
+                 mknod /dev/null c 1 3; for name in sda {}; do mknod /dev/$name b {major} {minor}; done",
+                disk.name
+            );
+            let made = std::process::Command::new("sh")
+                .args(["-ec", &script])
+                .status();
+            assert!(made.unwrap().success());
+            Some(Bench { disk, sys })
+        }
+
+        fn host(&self) -> Host {
+            Host::with_sysfs_at(self.sys.path())
+        }
+
+        fn scheduler(&self) -> String {
+            switch::active(&self.host().sysfs(), "sda").unwrap()
+        }
     }
 
     #[test]
-    fn disks_that_udev_found_busy_are_done_one_by_one() {
-        let said = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let at_once = asked(&["sda", "sdb"], |_| true);
-        assert_eq!(at_once, (said(&["sda sdb"]), true));
-        let one_by_one = asked(&["sda", "sdb"], |asked| {
-            asked.iter().any(|some| some == "sdb")
-        });
-        assert_eq!(one_by_one, (said(&["sda sdb", "sda", "sdb"]), true));
-        let overruled = asked(&["sda", "sdb"], |_| false);
-        assert_eq!(overruled, (said(&["sda sdb", "sda", "sdb"]), false));
-        let alone = asked(&["sda"], |_| false);
-        assert_eq!(alone, (said(&["sda"]), false));
+    fn whichever_write_fails_the_disk_ends_as_it_began_or_its_original_is_in_the_history() {
+        let Some(bench) = Bench::new() else { return };
+        let queue = format!("/sys/block/{}/queue/scheduler", bench.disk.name);
+        std::fs::write(queue, "mq-deadline").unwrap();
+        let policy = "[[rule]]\nname = 'a'\nmatch = { serial = 'S1' }\nscheduler = 'bfq'\n";
+        for write in 1..=8 {
+            let host = bench.host().failing_write(write);
+            let options = DeployOptions::default();
+            let plan = Deployment::plan(&host, Request::Text(policy), options).unwrap();
+            let turn = history::take_turn(&host, &Stop::new(), &mut |_| {}).unwrap();
+            let made = plan.make(&turn, When::Now, None);
+            if made.is_ok() {
+                assert_eq!(bench.scheduler(), "bfq");
+                turn.undo().unwrap();
+            }
+            assert_eq!(bench.scheduler(), "mq-deadline", "write {write}: {made:?}");
+        }
     }
 }

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use iosched_machine::device::{self, User};
+use iosched_machine::failure::Problem;
 use iosched_machine::host::Host;
 
-use crate::persist::error::DeployError;
 use crate::persist::tuned;
 use crate::policy::file::Policy;
 use crate::policy::matching::KnownDisk;
@@ -36,20 +36,12 @@ pub struct DeployOptions {
 }
 
 /// What must change in the files that are made from a policy.
-pub(super) fn files(
+pub(crate) fn files(
     host: &Host,
     policy: &Policy,
     wanted: &[WantedDisk],
     options: DeployOptions,
-) -> Result<Vec<FileChange>, DeployError> {
-    let is_nixos = host.path(Path::new(initramfs::NIXOS)).exists();
-    if options.initramfs && initramfs::Maker::of(host).is_none() && !is_nixos {
-        return Err(if initramfs::Maker::is_old_mkinitcpio(host) {
-            DeployError::OldMkinitcpio
-        } else {
-            DeployError::NoInitramfs
-        });
-    }
+) -> Result<Vec<FileChange>, Problem> {
     let rules = wanted::udev_rules(host, policy, wanted);
     let rules_text = (!rules.is_empty()).then(|| rules::text(&rules));
     let schedulers = policy.rules.iter().map(|rule| rule.arm.scheduler.as_str());
@@ -110,7 +102,13 @@ pub(super) fn notes(
             command.join(" ")
         ));
     }
-    notes.extend(stale_image(host, made));
+    let are_out = |file: &FileChange| file.path == Path::new(rules::PATH) && file.after.is_none();
+    notes.extend(
+        made.iter()
+            .any(are_out)
+            .then(|| initramfs::may_have_rules(host))
+            .flatten(),
+    );
     notes.extend(modules_kept_out(host, wanted));
     for disk in wanted {
         notes.extend(remarks(policy, disk));
@@ -129,22 +127,6 @@ pub(crate) fn modules_kept_out(host: &Host, wanted: &[WantedDisk]) -> Vec<String
         ))
     });
     kept_out.collect()
-}
-
-/// That an initramfs may go on with the rules that are replaced or taken out.
-fn stale_image(host: &Host, made: &[FileChange]) -> Option<String> {
-    let replaces = made
-        .iter()
-        .any(|file| file.path == Path::new(rules::PATH) && file.before.is_some());
-    let is_remade = made
-        .iter()
-        .any(|file| initramfs::generator(host, file).is_some());
-    let image = initramfs::image_with_rules(host).filter(|_| replaces && !is_remade)?;
-    let command = initramfs::remake(host)?;
-    Some(format!(
-        "{} may have the rules as they were, which then act before the root is mounted: `{command}` makes it anew",
-        image.display()
-    ))
 }
 
 /// What can be done where the root disk needs a module.
@@ -212,20 +194,6 @@ mod tests {
         method: Method::Udev,
         initramfs: true,
     };
-
-    #[test]
-    fn who_makes_no_initramfs_for_us_is_told_of_as_it_is() {
-        let (dir, host) = machine(&[]);
-        let said = || {
-            let error = files(&host, &Policy::default(), &[], INTO_INITRAMFS).unwrap_err();
-            error.to_string()
-        };
-        assert!(said().starts_with("none of initramfs-tools, dracut and mkinitcpio"));
-        write(dir.path(), "usr/bin/mkinitcpio", "");
-        assert!(said().starts_with("mkinitcpio reads no /etc/mkinitcpio.conf.d here"));
-        write(dir.path(), "etc/mkinitcpio.conf.d/x", "");
-        assert!(files(&host, &Policy::default(), &[], INTO_INITRAMFS).is_ok());
-    }
 
     #[test]
     fn that_nothing_goes_into_the_initramfs_has_its_reason() {

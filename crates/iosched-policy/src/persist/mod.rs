@@ -7,6 +7,5 @@
 
 pub mod choice;
 pub mod deploy;
-pub(crate) mod error;
 pub(crate) mod from_policy;
 pub(crate) mod tuned;

@@ -7,22 +7,22 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use iosched_machine::failure::{Problem, exit};
 use iosched_machine::host::Host;
 
 use crate::policy::wanted::{self, WantedDisk};
 use crate::policy::writers;
-use crate::system_config::files::{self, FileChange, FileError};
-use crate::system_config::tuned::{PROFILE, path, regex};
-
-/// Where TuneD keeps which profile is active.
-const ACTIVE: &str = "/etc/tuned/active_profile";
+use crate::policy::writers::scan::{self, Started};
+use crate::system_config::cmdline::value_of;
+use crate::system_config::files::{self, FileChange};
+use crate::system_config::tuned::{ACTIVE, PROFILE, path, regex};
 
 /// What must change in TuneD's files; with `wish`, although the active profile does not disagree.
 pub(crate) fn files(
     host: &Host,
     wanted: &[WantedDisk],
     wish: bool,
-) -> Result<Vec<FileChange>, FileError> {
+) -> Result<Vec<FileChange>, Problem> {
     let Some(active) = files::read(host, Path::new(ACTIVE))? else {
         return Ok(Vec::new());
     };
@@ -34,13 +34,16 @@ pub(crate) fn files(
         Some(included) => included,
         None => active.split_whitespace().collect::<Vec<_>>().join(","),
     };
-    let runs = writers::tuned_runs(host);
+    let started = Started::of(host);
+    let runs = scan::tuned_runs(host, &started);
+    let profiles = scan::tuned_profiles(host, &chosen);
+    let lines = profiles.iter().flat_map(|(_, text)| text.lines());
+    let set: Vec<&str> = lines
+        .filter_map(|line| value_of(line, "elevator"))
+        .collect();
     let disagrees = |wanted: &WantedDisk| {
-        let by = writers::tuned_writers(host, &chosen, &wanted.disk);
-        writers::winner(&by, "queue/scheduler").is_some_and(|by| {
-            let value = by.value.as_deref().unwrap_or_default();
-            !writers::means(value, &wanted.arm.scheduler)
-        })
+        set.iter()
+            .any(|value| !writers::means(value, &wanted.arm.scheduler))
     };
     let is_needed = runs && !wanted.is_empty() && (wish || wanted.iter().any(disagrees));
     let (profile, active) = if is_needed {
@@ -61,21 +64,21 @@ pub(crate) fn files(
 ///
 /// # Errors
 /// tuned-ppd is enabled (Fedora 41 and later): it knows the profiles of `/etc/tuned/ppd.conf` alone.
-pub(crate) fn check_is_ours_to_choose(host: &Host, made: &[FileChange]) -> Result<(), FileError> {
+pub(crate) fn check_is_ours_to_choose(host: &Host, made: &[FileChange]) -> Result<(), Problem> {
     let chooses = made.iter().any(|file| {
         let after = file.after.as_deref().unwrap_or_default();
         file.path == Path::new(ACTIVE) && after.split_whitespace().any(|name| name == PROFILE)
     });
-    if !chooses || !writers::tuned_ppd_runs(host) {
+    if !chooses || !Started::of(host).has("tuned-ppd") {
         return Ok(());
     }
-    Err(FileError::Elsewhere {
-        path: ACTIVE.into(),
-        reason: "tuned-ppd chooses TuneD's profile at every boot, and would not choose ours".into(),
-        way: "take elevator= out of the profiles that /etc/tuned/ppd.conf names (a copy below \
-              /etc/tuned counts before the original), or give tuned-ppd up: systemctl disable --now tuned-ppd"
-            .into(),
-    })
+    let message = format!(
+        "{ACTIVE}: tuned-ppd chooses TuneD's profile at every boot, and would not choose ours: nothing was changed"
+    );
+    Err(Problem::new(exit::BAD_FILE, message).hint(
+        "take elevator= out of the profiles that /etc/tuned/ppd.conf names (a copy below /etc/tuned counts before the \
+         original), or give tuned-ppd up: systemctl disable --now tuned-ppd",
+    ))
 }
 
 /// The profile's text.
@@ -158,11 +161,9 @@ mod tests {
         assert_eq!(plan(&host, POLICY), [], "once is enough");
         // In force, our section is the one that counts for the disk.
         let disks = matching::disks(&host).unwrap();
-        let by = writers::find(&host, &disks[0]);
-        assert!(
-            writers::winner(&by, "queue/scheduler").unwrap().is_ours(),
-            "{by:?}"
-        );
+        let by = writers::Writers::of(&host).at_boot(&disks[0]);
+        let mut active = by.iter().filter(|writer| writer.is_active());
+        assert!(active.all(writers::Writer::is_ours), "{by:?}");
         for change in plan(&host, "") {
             change.install(&host).unwrap();
         }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use iosched_switch::Arm;
 use toml_edit::{DocumentMut, InlineTable, Item, Table, Value};
 
-use crate::policy::file::{Evidence, Policy};
+use crate::policy::file::{Evidence, Policy, Rule};
 use crate::policy::matching::Match;
 
 /// What a new policy begins with.
@@ -18,14 +18,14 @@ version = 1
 ";
 
 /// A rule to be put in.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NewRule {
     /// What it is called; made unlike all others if need be.
     pub name: String,
     /// Which disk.
     pub matching: Match,
     /// What it gets.
-    pub arm: Option<Arm>,
+    pub arm: Arm,
     /// Why, in words.
     pub why: Option<String>,
     /// The record that it rests on.
@@ -34,13 +34,13 @@ pub(crate) struct NewRule {
     pub evidence: Option<Evidence>,
 }
 
-/// The text of a policy (none: of a new one) with a rule. A rule that matches the same is replaced
-/// where it stands, and keeps its name; else the rule is put at the end.
+/// The text of a policy (empty: of a new one) with a rule. A rule that matches the same is replaced
+/// where it stands, and keeps its name; else the rule is put at the end, of `policy`, too.
 ///
 /// # Panics
-/// `policy` must be what `text` says, and the rule must have an arm.
-pub(crate) fn with_rule(text: Option<&str>, policy: &Policy, rule: &NewRule) -> String {
-    let text = text.unwrap_or(HEAD);
+/// `policy` must be what `text` says.
+pub(crate) fn with_rule(text: &str, policy: &mut Policy, rule: &NewRule) -> String {
+    let text = if text.is_empty() { HEAD } else { text };
     let same = policy
         .rules
         .iter()
@@ -61,7 +61,7 @@ pub(crate) fn with_rule(text: Option<&str>, policy: &Policy, rule: &NewRule) -> 
         name = format!("{} ({number})", rule.name);
     }
     let mut table = Table::new();
-    table.insert("name", name.into());
+    table.insert("name", name.as_str().into());
     table.insert("match", match_value(&rule.matching).into());
     fill(&mut table, rule);
     let mut text = text.to_owned();
@@ -69,6 +69,15 @@ pub(crate) fn with_rule(text: Option<&str>, policy: &Policy, rule: &NewRule) -> 
         text.push('\n');
     }
     let _ = write!(text, "\n[[rule]]\n{table}");
+    policy.rules.push(Rule {
+        name,
+        matching: rule.matching.clone(),
+        arm: rule.arm.clone(),
+        why: None,
+        record: None,
+        evidence: None,
+        line: 0,
+    });
     text
 }
 
@@ -124,7 +133,7 @@ fn edited(text: &str, edit: impl FnOnce(&mut toml_edit::ArrayOfTables)) -> Strin
 
 /// Writes all of a rule but its name and what it matches.
 fn fill(table: &mut Table, rule: &NewRule) {
-    let arm = rule.arm.as_ref().expect("a rule says what a disk gets");
+    let arm = &rule.arm;
     let mut put = |key: &str, value: Option<Value>| match value {
         Some(value) => {
             table.insert(key, value.into());
@@ -188,13 +197,16 @@ mod tests {
                 serial: Some(serial.into()),
                 ..Match::default()
             },
-            arm: Some(Arm::parse(arm).unwrap()),
-            ..NewRule::default()
+            arm: Arm::parse(arm).unwrap(),
+            why: None,
+            record: None,
+            evidence: None,
         }
     }
 
     fn put(text: Option<&str>, rule: &NewRule) -> String {
-        with_rule(text, &text.map(parse).unwrap_or_default(), rule)
+        let mut policy = text.map(parse).unwrap_or_default();
+        with_rule(text.unwrap_or_default(), &mut policy, rule)
     }
 
     #[test]
@@ -286,7 +298,7 @@ scheduler = \"mq-deadline\"
             let text = put(None, &new);
             let read = &parse(&text).rules[0];
             proptest::prop_assert_eq!(&read.matching, &new.matching);
-            proptest::prop_assert_eq!(&read.arm, new.arm.as_ref().unwrap());
+            proptest::prop_assert_eq!(&read.arm, &new.arm);
             proptest::prop_assert_eq!(read.why.as_deref(), Some(why.as_str()));
         }
     }

@@ -19,14 +19,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use iosched_machine::device;
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::{Problem, exit};
 use iosched_machine::host::Host;
 use iosched_switch::Arm;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use crate::policy::matching::Match;
-use crate::system_config::files::{self, FileError};
+use crate::system_config::files;
 
 /// Where the machine's policy is.
 pub const PATH: &str = "/etc/iosched/policy.toml";
@@ -76,48 +76,20 @@ pub struct Evidence {
     pub firmware: Option<String>,
 }
 
-/// Why a policy cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
-pub enum PolicyError {
-    #[error("{}:{line}:{column}: {message}", path.display())]
-    Malformed {
-        path: PathBuf,
-        /// From 1.
-        line: usize,
-        /// In characters, from 1.
-        column: usize,
-        message: String,
-    },
-    /// It cannot be read.
-    #[error(transparent)]
-    File(#[from] FileError),
-}
-
-impl Failure for PolicyError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            PolicyError::Malformed { .. } => {
-                Some("nothing was changed; docs/persist.md describes the file".into())
-            }
-            PolicyError::File(error) => error.hint(),
-        }
-    }
-
-    fn exit_code(&self) -> u8 {
-        match self {
-            PolicyError::Malformed { .. } | PolicyError::File(FileError::NotText { .. }) => {
-                exit::USAGE
-            }
-            PolicyError::File(error) => error.exit_code(),
-        }
-    }
-}
-
 /// The machine's policy and its text; none where it has none.
-pub fn read(host: &Host) -> Result<Option<(Policy, String)>, PolicyError> {
+pub fn read(host: &Host) -> Result<Option<(Policy, String)>, Problem> {
     let path = Path::new(PATH);
-    let Some(text) = files::read(host, path)? else {
+    let text = files::read(host, path).map_err(|problem| {
+        // As any other that is malformed.
+        let is_no_text = problem.message.contains(files::NOT_TEXT);
+        let code = if is_no_text {
+            exit::USAGE
+        } else {
+            problem.code
+        };
+        Problem { code, ..problem }
+    })?;
+    let Some(text) = text else {
         return Ok(None);
     };
     Ok(Some((Policy::parse(&text, path)?, text)))
@@ -147,15 +119,11 @@ struct RuleText {
 
 impl Policy {
     /// Reads a policy from its text; `path` is for messages.
-    pub fn parse(text: &str, path: &Path) -> Result<Policy, PolicyError> {
+    pub fn parse(text: &str, path: &Path) -> Result<Policy, Problem> {
         let at = |offset: usize, message: String| {
             let (line, column) = position(text, offset);
-            PolicyError::Malformed {
-                path: path.into(),
-                line,
-                column,
-                message,
-            }
+            let message = format!("{}:{line}:{column}: {message}", path.display());
+            Problem::usage(message).hint("nothing was changed; docs/persist.md describes the file")
         };
         let file: FileText = toml::from_str(text).map_err(|error| {
             let message = error.message().trim().replace('\n', "; ");
@@ -272,7 +240,7 @@ fn position(text: &str, offset: usize) -> (usize, usize) {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Policy, PolicyError> {
+    fn parse(text: &str) -> Result<Policy, Problem> {
         Policy::parse(text, Path::new("p.toml"))
     }
 

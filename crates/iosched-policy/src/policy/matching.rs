@@ -4,9 +4,11 @@
 //! cannot (sizes, roles in a stack), the disks that match now are named one by one.
 
 use std::collections::BTreeSet;
+use std::io;
 
 use iosched_emulate::spec::parse_size;
 use iosched_machine::device::{Device, DeviceKind, Inventory, Role, Transport};
+use iosched_machine::failure::{NO_SYSFS, Problem, exit};
 use iosched_machine::host::Host;
 use serde::{Deserialize, Serialize};
 
@@ -95,15 +97,15 @@ pub struct KnownDisk {
 }
 
 /// A disk by its kernel name, a loop device too.
-pub fn known(host: &Host, name: &str) -> std::io::Result<KnownDisk> {
+pub fn known(host: &Host, name: &str) -> Result<KnownDisk, Problem> {
     if let Some(disk) = disks(host)?
         .into_iter()
         .find(|disk| disk.device.name == name)
     {
         return Ok(disk);
     }
-    let device = Device::read(host, name)?;
-    let properties = Properties::read(host, &device)?;
+    let device = Device::read(host, name).map_err(|error| not_listed(&error))?;
+    let properties = Properties::read(host, &device).map_err(|error| not_listed(&error))?;
     Ok(KnownDisk {
         identities: identities(&device, &properties),
         shared: Vec::new(),
@@ -115,8 +117,8 @@ pub fn known(host: &Host, name: &str) -> std::io::Result<KnownDisk> {
 
 /// The disks of a machine that a policy can be for: all whose scheduler matters, loop devices left
 /// out (they are another disk each time).
-pub fn disks(host: &Host) -> std::io::Result<Vec<KnownDisk>> {
-    let inventory = Inventory::read(host)?;
+pub fn disks(host: &Host) -> Result<Vec<KnownDisk>, Problem> {
+    let inventory = Inventory::read(host).map_err(|error| not_listed(&error))?;
     let mut disks: Vec<KnownDisk> = inventory
         .devices
         .iter()
@@ -133,9 +135,17 @@ pub fn disks(host: &Host) -> std::io::Result<Vec<KnownDisk>> {
                 roles: roles(&inventory, device),
             })
         })
-        .collect::<std::io::Result<_>>()?;
+        .collect::<io::Result<_>>()
+        .map_err(|error| not_listed(&error))?;
     set_apart(&mut disks);
     Ok(disks)
+}
+
+/// The block devices of the machine cannot be read.
+pub fn not_listed(source: &io::Error) -> Problem {
+    let is_absent = source.kind() == io::ErrorKind::NotFound;
+    let message = format!("cannot list the block devices in /sys: {source}");
+    Problem::new(exit::FAILURE, message).maybe_hint(is_absent.then_some(NO_SYSFS))
 }
 
 /// Moves what several disks share out of what they can be recognised by.

@@ -1,17 +1,13 @@
 //! Programs that read what was written only when told: udev, TuneD, makers of boot files.
 
 use std::path::Path;
-use std::time::Duration;
 
+use iosched_machine::failure::Problem;
 use iosched_machine::host::Host;
-use iosched_machine::process::{ChildError, Scope, Stop};
+use iosched_machine::process::{Scope, Stop};
 
 use crate::system_config::files::FileChange;
-use crate::system_config::udev::{self, UdevError};
-use crate::system_config::{boot, initramfs, rules, tuned};
-
-/// How long a maker of boot files may take: images for several kernels on a slow machine.
-const PATIENCE: Duration = Duration::from_secs(1800);
+use crate::system_config::{grub, initramfs, rules, tuned, udev};
 
 /// Has every program read what was written, until the user wants no more of it.
 pub(crate) fn announce(
@@ -19,18 +15,18 @@ pub(crate) fn announce(
     scope: &Scope,
     files: &[FileChange],
     stop: &Stop,
-) -> Result<(), UdevError> {
+) -> Result<(), Problem> {
     if !host.is_live() {
         return Ok(());
     }
     if stop.is_wanted() {
-        return Err(ChildError::Stopped.into());
+        return Err(udev::stopped());
     }
     if udev::is_running(host) && files.iter().any(|file| file.path == Path::new(rules::PATH)) {
         udev::reload()?;
     }
     for command in commands(host, files) {
-        udev::run(scope, &command, PATIENCE, stop)?;
+        udev::run(scope, &command, udev::PATIENCE, stop)?;
     }
     Ok(())
 }
@@ -44,7 +40,7 @@ pub(crate) fn commands(host: &Host, files: &[FileChange]) -> Vec<Vec<String>> {
     }
     for file in files {
         for command in [
-            boot::generator(host, file),
+            grub::generator(host, file),
             initramfs::generator(host, file),
         ]
         .into_iter()
@@ -113,7 +109,7 @@ mod tests {
         let tool = dir.path().join("dracut");
         std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
         let command = [tool.display().to_string(), "--force".into()];
-        let error = udev::run(&Scope::default(), &command, PATIENCE, &Stop::new())
+        let error = udev::run(&Scope::default(), &command, udev::PATIENCE, &Stop::new())
             .unwrap_err()
             .to_string();
         assert!(error.contains("--force: no room"), "{error}");

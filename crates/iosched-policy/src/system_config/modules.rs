@@ -5,13 +5,12 @@
 //! module is not in the initramfs, or where loading is forbidden after boot
 //! (`kernel.modules_disabled`), so those that are modules are named.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use iosched_machine::host::Host;
 use iosched_machine::lossy;
 
-use super::initramfs::{files_in, text_of};
+use super::files::{files_of, text_of};
 
 /// Where the modules to load at boot are named.
 pub(crate) const PATH: &str = "/etc/modules-load.d/iosched.conf";
@@ -60,13 +59,13 @@ pub(crate) fn of_scheduler(host: &Host, scheduler: &str) -> Option<String> {
         .then_some(alias)
 }
 
-/// Where modprobe's configuration is; of one name that in the last directory counts.
+/// Where modprobe's configuration is; of one name that in the first directory counts.
 const MODPROBE: [&str; 5] = [
-    "/lib/modprobe.d",
-    "/usr/lib/modprobe.d",
-    "/usr/local/lib/modprobe.d",
-    "/run/modprobe.d",
     "/etc/modprobe.d",
+    "/run/modprobe.d",
+    "/usr/local/lib/modprobe.d",
+    "/usr/lib/modprobe.d",
+    "/lib/modprobe.d",
 ];
 
 /// What keeps a module from being loaded at boot (modprobe.d(5), the kernel's parameters), and where; nothing if
@@ -84,12 +83,8 @@ pub(crate) fn kept_out_by(host: &Host, module: &str) -> Option<String> {
     if let Some(word) = parameters.find(is_listed) {
         return Some(format!("the kernel's command line has {word}"));
     }
-    let mut files = BTreeMap::new();
-    for directory in MODPROBE {
-        files.extend(files_in(host, directory, "conf"));
-    }
-    files.values().find_map(|path| {
-        let text = text_of(host, path).ok()?;
+    files_of(host, &MODPROBE, ".conf").iter().find_map(|path| {
+        let text = text_of(host, path)?;
         let mut lines = text.lines().enumerate();
         let (index, line) = lines.find(|(_, line)| {
             let mut words = line.split_whitespace();

@@ -6,6 +6,17 @@ use iosched_machine::host::Host;
 
 use crate::system_config::identity::Identity;
 
+/// Where TuneD keeps which profile is active.
+pub(crate) const ACTIVE: &str = "/etc/tuned/active_profile";
+
+/// Where profiles are; of one name that in the first directory counts.
+pub(crate) const DIRECTORIES: [&str; 4] = [
+    "/etc/tuned/profiles",
+    "/etc/tuned",
+    "/usr/lib/tuned/profiles",
+    "/usr/lib/tuned",
+];
+
 /// The name of our profile.
 pub(crate) const PROFILE: &str = "iosched";
 

@@ -1,56 +1,19 @@
 //! The running udev, through `udevadm`: check a file of rules, load it, have it applied now.
 
-use std::fmt;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::{Problem, exit, in_a_sentence};
 use iosched_machine::host::Host;
 use iosched_machine::process::{self, ChildError, Scope, Stop};
-use iosched_machine::visible::lines_of_error;
 
-/// How long any of it may take. Settling waits for every event of the machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// How long `udevadm` may take. Settling waits for every event of the machine.
+const SETTLING: Duration = Duration::from_secs(120);
 
-/// Why udev did not do it.
-#[derive(Debug, thiserror::Error)]
-pub enum UdevError {
-    /// Its own check found fault with our rules: a mistake of ours.
-    #[error(fmt = bad_rules)]
-    BadRules { output: String },
-    /// `udevadm`, or another program that must read what was written, ended with an error.
-    #[error("{command} failed: {output}")]
-    Failed { command: String, output: String },
-    /// It could not be run.
-    #[error(transparent)]
-    Child(#[from] ChildError),
-    /// The kernel did not make an event for it.
-    #[error("cannot have the kernel tell udev of {device}")]
-    Event {
-        device: String,
-        #[source]
-        source: std::io::Error,
-    },
-    /// No temporary file could be made for it, or no descriptor.
-    #[error("cannot prepare a program that is to read what was written")]
-    Io(#[source] std::io::Error),
-}
-
-fn bad_rules(output: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let details = output.lines().map(str::to_owned);
-    lines_of_error(f, "udevadm finds fault with the rules:", details)
-}
-
-impl Failure for UdevError {
-    fn exit_code(&self) -> u8 {
-        match self {
-            UdevError::Child(ChildError::Stopped) => exit::INTERRUPTED,
-            _ => exit::FAILURE,
-        }
-    }
-}
+/// How long a maker of boot files may take: images for several kernels on a slow machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// Where udev's daemon is: systemd's, eudev's, udev's of old.
 const DAEMONS: [&str; 7] = [
@@ -76,7 +39,7 @@ pub(crate) fn is_running(host: &Host) -> bool {
 }
 
 /// Has udev check rules before they are installed. Udevs before 254 cannot: nothing is said then.
-pub(crate) fn verify(text: &str) -> Result<(), UdevError> {
+pub(crate) fn verify(text: &str) -> Result<(), Problem> {
     let Ok(help) = udevadm(&["verify", "--help"]) else {
         return Ok(());
     };
@@ -87,49 +50,50 @@ pub(crate) fn verify(text: &str) -> Result<(), UdevError> {
         .prefix("99-iosched-")
         .suffix(".rules")
         .tempfile()
-        .map_err(UdevError::Io)?;
-    file.write_all(text.as_bytes()).map_err(UdevError::Io)?;
+        .map_err(|error| cannot_prepare(&error))?;
+    file.write_all(text.as_bytes())
+        .map_err(|error| cannot_prepare(&error))?;
     let path = file.path().display().to_string();
     let finished = udevadm(&["verify", "--resolve-names=never", &path])?;
     if finished.status.success() {
         return Ok(());
     }
     let output = format!("{}{}", finished.stdout, finished.stderr);
-    Err(UdevError::BadRules {
-        output: output.trim().to_owned(),
-    })
+    let output = output.trim().replace('\n', "; ");
+    let message = format!("udevadm finds fault with the rules: {output}");
+    Err(Problem::new(exit::FAILURE, message))
+}
+
+/// No temporary file could be made for a program, or no descriptor.
+pub(crate) fn cannot_prepare(source: &io::Error) -> Problem {
+    let message = format!("cannot prepare a program that is to read what was written: {source}");
+    Problem::new(exit::FAILURE, message)
 }
 
 /// Has udev read its rules again.
-pub(crate) fn reload() -> Result<(), UdevError> {
+pub(crate) fn reload() -> Result<(), Problem> {
     succeed(&["control", "--reload"])
 }
 
 /// Has udev apply its rules to these devices as at a change, and waits until it has. The kernel is asked for the
 /// event: `udevadm trigger` of before systemd 218 takes no devices, and has every one of the machine changed.
-pub(crate) fn trigger(host: &Host, devices: &[String]) -> Result<(), UdevError> {
+pub(crate) fn trigger(host: &Host, devices: &[String]) -> Result<(), Problem> {
     if devices.is_empty() {
         return Ok(());
     }
     let sysfs = host.sysfs();
     for device in devices {
-        sysfs
-            .write(device, "uevent", "change")
-            .map_err(|source| UdevError::Event {
-                device: device.clone(),
-                source,
-            })?;
+        sysfs.write(device, "uevent", "change").map_err(|source| {
+            let message = format!("cannot have the kernel tell udev of {device}: {source}");
+            Problem::new(exit::FAILURE, message)
+        })?;
     }
     succeed(&["settle", "--timeout=100"])
 }
 
-fn succeed(arguments: &[&str]) -> Result<(), UdevError> {
-    run(
-        &Scope::default(),
-        &udevadm_command(arguments),
-        PATIENCE,
-        &Stop::new(),
-    )
+fn succeed(arguments: &[&str]) -> Result<(), Problem> {
+    let (scope, stop) = (Scope::default(), Stop::new());
+    run(&scope, &udevadm_command(arguments), SETTLING, &stop).map(drop)
 }
 
 /// Runs a program that must succeed, within this time and until asked to stop.
@@ -138,19 +102,18 @@ pub(crate) fn run(
     command: &[String],
     patience: Duration,
     stop: &Stop,
-) -> Result<(), UdevError> {
+) -> Result<process::Finished, Problem> {
     let finished = start(scope, command, patience, stop)?;
     if finished.status.success() {
-        return Ok(());
+        return Ok(finished);
     }
-    Err(UdevError::Failed {
-        command: command.join(" "),
-        output: format!(
-            "{} {}",
-            process::describe(finished.status),
-            finished.stderr.trim()
-        ),
-    })
+    let how = process::describe(finished.status);
+    let message = format!(
+        "{} failed: {how} {}",
+        command.join(" "),
+        finished.stderr.trim()
+    );
+    Err(Problem::new(exit::FAILURE, message))
 }
 
 fn start(
@@ -158,24 +121,27 @@ fn start(
     command: &[String],
     patience: Duration,
     stop: &Stop,
-) -> Result<process::Finished, ChildError> {
+) -> Result<process::Finished, Problem> {
     let mut child = Command::new(&command[0]);
     child.args(&command[1..]);
-    scope.run(child, patience, stop, &mut |_| {})
+    let finished = scope.run(child, patience, stop, &mut |_| {});
+    finished.map_err(|error| match error {
+        ChildError::Stopped => stopped(),
+        error => Problem::new(exit::FAILURE, in_a_sentence(&error)),
+    })
 }
 
-fn udevadm(arguments: &[&str]) -> Result<process::Finished, ChildError> {
-    start(
-        &Scope::default(),
-        &udevadm_command(arguments),
-        PATIENCE,
-        &Stop::new(),
-    )
+/// The user wants no more of it.
+pub(crate) fn stopped() -> Problem {
+    Problem::new(exit::INTERRUPTED, ChildError::Stopped.to_string())
+}
+
+fn udevadm(arguments: &[&str]) -> Result<process::Finished, Problem> {
+    let (scope, stop) = (Scope::default(), Stop::new());
+    start(&scope, &udevadm_command(arguments), SETTLING, &stop)
 }
 
 fn udevadm_command(arguments: &[&str]) -> Vec<String> {
-    let arguments = arguments.iter().map(|&argument| argument.to_owned());
-    std::iter::once("udevadm".to_owned())
-        .chain(arguments)
-        .collect()
+    let words = std::iter::once("udevadm").chain(arguments.iter().copied());
+    words.map(str::to_owned).collect()
 }

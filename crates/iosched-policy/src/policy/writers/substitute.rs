@@ -1,6 +1,7 @@
 //! udev's substitutions in the value of a rule: `$env{NAME}`, `%k` and the like.
 
-use super::shell::UNKNOWN;
+/// Stands in a text for what is not known.
+const UNKNOWN: char = '\0';
 
 /// A value after its substitutions.
 #[derive(Debug, PartialEq, Eq)]

@@ -14,17 +14,30 @@ use iosched_machine::host::Host;
 use iosched_machine::lossy;
 use iosched_machine::sysfs::sysfs_name;
 
+use super::queue::Assignment;
 use super::rule_text::{Line, Operator, Token, lines};
-use super::services::of_kind;
-use super::shell::{self, Environment, FollowedDisk};
+use super::scan::{self, FoundLine};
 use super::substitute::{Substituted, substituted};
-use super::systemd::{self, Sure};
-use super::truth::Truth;
-use super::{Writer, WriterKind, files_of, text_of};
+use super::{SCHEDULER, WriterKind};
 use crate::policy::matching::KnownDisk;
 use crate::system_config::cmdline;
+use crate::system_config::files::{files_of, text_of};
 use crate::system_config::identity::Properties;
 use crate::system_config::pattern::is_like_any;
+
+/// What can be said from here of a condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Truth {
+    Yes,
+    No,
+    Unknown,
+}
+
+impl Truth {
+    fn of(is: bool) -> Truth {
+        if is { Truth::Yes } else { Truth::No }
+    }
+}
 
 /// Where rules are; of one name that in the first directory counts.
 const DIRECTORIES: [&str; 5] = [
@@ -35,36 +48,56 @@ const DIRECTORIES: [&str; 5] = [
     "/lib/udev/rules.d",
 ];
 
+/// A file of rules.
+#[derive(Debug)]
+pub(super) struct RuleFile {
+    path: PathBuf,
+    lines: Vec<Line>,
+}
+
+/// The rules of a machine, in udev's order.
+pub(super) fn rule_files(host: &Host) -> Vec<RuleFile> {
+    let read = |path: PathBuf| {
+        let text = text_of(host, &path).unwrap_or_default();
+        RuleFile {
+            path,
+            lines: lines(&text),
+        }
+    };
+    let files = files_of(host, &DIRECTORIES, ".rules");
+    files.into_iter().map(read).collect()
+}
+
 /// What rules do at an event.
 #[derive(Debug, Default)]
 pub(super) struct Followed {
     /// What they write into the queue of the disk.
-    pub(super) writers: Vec<Writer>,
-    /// The units that they ask systemd to start with the device.
-    pub(super) units: Vec<(String, Sure)>,
+    pub(super) assignments: Vec<Assignment>,
+    /// Lines of the programs that they start.
+    pub(super) programs: Vec<FoundLine>,
 }
 
-/// What the rules do to a disk at an event (`add` or `change`), in udev's order: assignments as they come, programs after
-/// all of them.
-pub(super) fn followed(host: &Host, disk: &KnownDisk, action: &str) -> Followed {
+/// What the rules do to a disk at an event (`add` or `change`).
+pub(super) fn followed(
+    host: &Host,
+    rules: &[RuleFile],
+    disk: &KnownDisk,
+    action: &str,
+) -> Followed {
     let mut event = Uevent::new(host, disk, action);
-    for file in files_of(host, &DIRECTORIES, ".rules") {
-        let text = text_of(host, &file).unwrap_or_default();
-        event.follow(&file, &lines(&text));
+    for file in rules {
+        event.follow(&file.path, &file.lines);
     }
     event.followed
 }
 
 /// True if a rule takes this parameter of the kernel's command line and assigns it to a scheduler.
-pub(super) fn imports_from_command_line(host: &Host, parameter: &str) -> bool {
-    files_of(host, &DIRECTORIES, ".rules").iter().any(|file| {
-        let lines = lines(&text_of(host, file).unwrap_or_default());
-        let mut tokens = lines.iter().flat_map(|line| &line.tokens);
-        let assigns = |token: &Token| {
-            token.attribute.as_deref() == Some("queue/scheduler")
-                && token.value.contains(&format!("{{{parameter}}}"))
-        };
-        tokens.any(assigns)
+pub(super) fn imports_from_command_line(rules: &[RuleFile], parameter: &str) -> bool {
+    let lines = rules.iter().flat_map(|file| &file.lines);
+    let mut tokens = lines.flat_map(|line| &line.tokens);
+    tokens.any(|token| {
+        token.attribute.as_deref() == Some(SCHEDULER)
+            && token.value.contains(&format!("{{{parameter}}}"))
     })
 }
 
@@ -284,64 +317,28 @@ impl Uevent<'_> {
             let attribute = token.attribute.as_deref().unwrap_or_default();
             let value = self.substituted(&token.value);
             match token.key.as_str() {
-                "ENV" if attribute == "SYSTEMD_WANTS" => {
-                    let units = value.text.split_whitespace();
-                    let units = units.map(|unit| systemd::instance_for(unit, &self.devpath));
-                    self.followed
-                        .units
-                        .extend(units.map(|unit| (unit, certain)));
-                }
                 "ENV" => {
                     let is_plain = value.is_literal && token.operator != Operator::Add;
                     self.assign(attribute, &value, certain, is_plain);
                 }
-                "ATTR" if attribute.starts_with("queue/") => self.followed.writers.push(Writer {
-                    kind: WriterKind::UdevRule,
-                    file: file.into(),
-                    line: line.number,
-                    target: attribute.to_owned(),
-                    value: value.is_known.then_some(value.text),
-                    certain,
-                    depends_on_shell: false,
-                    is_refused: false,
-                }),
+                "ATTR" if attribute.starts_with("queue/") => {
+                    self.followed.assignments.push(Assignment {
+                        kind: WriterKind::UdevRule,
+                        file: file.into(),
+                        line: line.number,
+                        target: attribute.to_owned(),
+                        value: value.is_known.then_some(value.text),
+                        certain,
+                    });
+                }
                 "RUN" if attribute != "builtin" => {
-                    let mut words = systemd::split(&value.text);
-                    if let Some(program) = words.first_mut() {
-                        let Some(path) = self.program(program) else {
-                            continue; // not there: nothing is run
-                        };
-                        *program = path;
-                    }
-                    let place = FollowedDisk::of(self.host, self.disk);
-                    let environment = Environment {
-                        has_more: true,
-                        ..Environment::default()
-                    };
                     let at = (file, line.number);
-                    let writes = shell::writes_of_program(&place, &words, &environment, at);
-                    let programs = of_kind(WriterKind::UdevProgram, writes);
-                    self.followed.writers.extend(programs.map(|writer| Writer {
-                        certain: certain && writer.certain,
-                        ..writer
-                    }));
+                    let lines = scan::udev_program(self.host, &token.value, at);
+                    self.followed.programs.extend(lines);
                 }
                 _ => {}
             }
         }
-    }
-
-    /// The path of a program: udev takes one that is not absolute for one of its own.
-    fn program(&self, name: &str) -> Option<String> {
-        const OWN: [&str; 2] = ["/usr/lib/udev", "/lib/udev"];
-        if name.starts_with(['/', shell::UNKNOWN]) {
-            return Some(name.to_owned());
-        }
-        let mut paths = OWN
-            .map(|directory| Path::new(directory).join(name))
-            .into_iter();
-        let path = paths.find(|path| self.host.path(path).exists());
-        path.map(|path| path.display().to_string())
     }
 
     /// A property that a rule assigns. Of what comes from elsewhere, or only may be assigned, udev's
@@ -407,8 +404,8 @@ mod tests {
     use crate::system_config::testing::{Disk, machine, write};
 
     /// What these rules, in a file of their own each, write into sda at an event.
-    fn writers(host: &Host, disk: &KnownDisk, action: &str) -> Vec<Writer> {
-        super::followed(host, disk, action).writers
+    fn writers(host: &Host, disk: &KnownDisk, action: &str) -> Vec<Assignment> {
+        super::followed(host, &rule_files(host), disk, action).assignments
     }
 
     fn follow(action: &str, files: &[(&str, &str)]) -> Vec<String> {
@@ -517,76 +514,23 @@ mod tests {
     }
 
     #[test]
-    fn properties_that_rules_set_and_programs_that_they_start_are_followed() {
-        let text = "ENV{.MQ}=\"1\"\nENV{.MQ}==\"1\", RUN+=\"/bin/sh -c 'echo kyber > /sys/block/%k/queue/scheduler'\"\n";
-        assert_eq!(one(text), ["60-x.rules:2 kyber"]);
-        for (program, expected) in [
-            // Not a shell: it prints.
-            ("/bin/echo kyber > /sys/block/%k/queue/scheduler", None),
-            (
-                "/bin/sh -c 'for d in x; do echo kyber > $$1/queue/scheduler; done' - /sys/block/$name",
-                Some("kyber"),
-            ),
-            (
-                "/bin/sh -c 'echo %c > /sys/block/%k/queue/scheduler'",
-                Some("…"),
-            ),
-            (
-                "/bin/sh -c 'echo $$ID_X > /sys/block/%k/queue/scheduler'",
-                Some("…"),
-            ),
-        ] {
-            let found = one(&format!("RUN+=\"{program}\""));
-            let expected = expected.map(|value| format!("60-x.rules:1 {value}"));
-            assert_eq!(found, Vec::from_iter(expected), "{program}");
-        }
-    }
-
-    #[test]
-    fn a_program_without_a_directory_is_one_of_udevs_own() {
-        let rule = "RUN+=\"ioset.sh kyber %k\"\n";
-        let script = "#!/bin/sh\necho $1 > /sys/block/$2/queue/scheduler\n";
-        for (path, is_run) in [
-            ("usr/lib/udev/ioset.sh", true),
-            ("lib/udev/ioset.sh", true),
-            ("usr/bin/ioset.sh", false),
-        ] {
-            let (dir, host) = machine(&[Disk::new("sda")]);
-            write(dir.path(), "etc/udev/rules.d/60-x.rules", rule);
-            write(dir.path(), path, script);
-            let found = writers(&host, &disks(&host).unwrap()[0], "add");
-            let found: Vec<_> = found.iter().map(|writer| &writer.file).collect();
-            let expected = is_run.then(|| Path::new("/").join(path));
-            assert_eq!(found, Vec::from_iter(&expected));
-        }
-        // One that may not be run, or that the kernel does not know how to.
-        for (text, mode) in [(script, 0o644), (&script["#!/bin/sh\n".len()..], 0o755)] {
-            let (dir, host) = machine(&[Disk::new("sda")]);
-            write(dir.path(), "etc/udev/rules.d/60-x.rules", rule);
-            write(dir.path(), "usr/lib/udev/ioset.sh", text);
-            let path = dir.path().join("usr/lib/udev/ioset.sh");
-            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
-            std::fs::set_permissions(path, mode).unwrap();
-            assert_eq!(writers(&host, &disks(&host).unwrap()[0], "add"), []);
-        }
-        // No shell is among them.
-        let shell = "RUN+=\"sh -c 'echo kyber > /sys/block/%k/queue/scheduler'\"\n";
-        assert_eq!(one(shell), [""; 0]);
-    }
-
-    #[test]
-    fn units_that_rules_ask_for_are_told() {
+    fn properties_that_rules_set_are_known_to_those_behind_and_programs_of_rules_that_hold_are_searched()
+     {
+        let text = "ENV{.MQ}=\"1\"\nENV{.MQ}==\"1\", RUN+=\"/bin/sh -c 'echo kyber > /sys/block/%k/queue/scheduler'\"\n\
+                    ENV{.MQ}==\"2\", RUN+=\"/bin/sh -c 'echo none > /sys/block/%k/queue/scheduler'\"\n\
+                    RUN+=\"ioset.sh kyber %k\"\n";
         let (dir, host) = machine(&[Disk::new("sda")]);
-        let rules = "TAG+=\"systemd\", ENV{SYSTEMD_WANTS}+=\"a@%k.service b.service\"\nPROGRAM==\"/bin/x\", ENV{SYSTEMD_WANTS}+=\"c@.service\"\n";
-        write(dir.path(), "etc/udev/rules.d/60-x.rules", rules);
+        write(dir.path(), "etc/udev/rules.d/60-x.rules", text);
+        let script = "#!/bin/sh\n\necho $1 > /sys/block/$2/queue/scheduler\n";
+        write(dir.path(), "usr/lib/udev/ioset.sh", script);
         let disk = &disks(&host).unwrap()[0];
-        let found = super::followed(&host, disk, "add").units;
-        let expected = [
-            ("a@sda.service", true),
-            ("b.service", true),
-            ("c@sys-block-sda.service", false),
-        ];
-        assert_eq!(found, expected.map(|(name, sure)| (name.to_owned(), sure)));
+        let found = followed(&host, &rule_files(&host), disk, "add").programs;
+        let told: Vec<_> = found
+            .iter()
+            .map(|line| format!("{}:{}", line.file.display(), line.line))
+            .collect();
+        let expected = ["/etc/udev/rules.d/60-x.rules:2", "/usr/lib/udev/ioset.sh:3"];
+        assert_eq!(told, expected);
     }
 
     #[test]
@@ -600,7 +544,8 @@ mod tests {
         let value = |rules: &str| {
             write(dir.path(), "usr/lib/udev/rules.d/60-x.rules", rules);
             let writers = writers(&host, &disks(&host).unwrap()[0], "change");
-            let of = |writer: &Writer| (writer.value.clone().unwrap_or_default(), writer.certain);
+            let of =
+                |writer: &Assignment| (writer.value.clone().unwrap_or_default(), writer.certain);
             writers.iter().map(of).collect::<Vec<_>>()
         };
         let ours = "ENV{ID_SERIAL}==\"ACME_4000_S_1\", ATTR{queue/scheduler}=\"bfq\"\n";
@@ -648,7 +593,7 @@ mod tests {
                 .collect();
             assert_eq!(values, ["bfq", "8"]);
         }
-        assert_eq!(writers(&host, &disks[0], "remove"), []);
+        assert!(writers(&host, &disks[0], "remove").is_empty());
     }
 
     proptest::proptest! {
