@@ -28,7 +28,7 @@ use commands::{
     persist, report, restore, set, simulate, tune, undo, watch,
 };
 use iosched_machine::command_line::quoted;
-use iosched_machine::{process, program_path};
+use iosched_machine::process;
 use iosched_sim::scheduler::{self, SchedulerInfo};
 
 /// Runs the command that the arguments of this process name, with these schedulers besides the kernel's.
@@ -39,7 +39,7 @@ pub fn run_with(schedulers: &'static [SchedulerInfo]) -> ExitCode {
     scheduler::register(schedulers);
     commands::survive_limits();
     process::be_told_of_ended_children();
-    trust_path();
+    set_safe_path();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(told) => return tell(&told),
@@ -82,14 +82,13 @@ fn tell(told: &clap::Error) -> ExitCode {
     }
 }
 
-/// As root, looks for programs only where nobody else can put one. Before anything is started: also threads.
-fn trust_path() {
-    let path = std::env::var_os("PATH").filter(|_| rustix::process::geteuid().is_root());
-    let Some(path) = path else { return };
-    let (trusted, left_out) = program_path::of_root(&path);
-    // SAFETY: there is no other thread yet.
-    unsafe { std::env::set_var("PATH", trusted) };
-    program_path::note(left_out);
+/// As root, looks for programs in the system's directories only, where nobody else can put one. Before anything is
+/// started: also threads.
+fn set_safe_path() {
+    if rustix::process::geteuid().is_root() {
+        // SAFETY: there is no other thread yet.
+        unsafe { std::env::set_var("PATH", process::SAFE_PATH) };
+    }
 }
 
 /// Runs the command that was asked for.

@@ -9,7 +9,6 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 
 use iosched_machine::command_line::Remedy;
 use iosched_machine::failure::{Failure, causes, exit};
-use iosched_machine::program_path;
 use iosched_machine::visible::{line, message, visible, visible_json};
 use iosched_report::text::Widths;
 use serde::Serialize;
@@ -175,7 +174,7 @@ impl Output {
             let value = serde_json::json!({
                 "error": failure.to_string(),
                 "because": causes(failure),
-                "hint": hint_of(failure),
+                "hint": failure.hint(),
                 "remedy": remedy(failure),
                 "exit_code": failure.exit_code(),
             });
@@ -187,7 +186,7 @@ impl Output {
         let mut lines = vec![format!("{} {message}", paint("error:", "1;31", color))];
         let because = causes(failure).into_iter();
         lines.extend(because.map(|because| format!("  because: {because}")));
-        if let Some(hint) = hint_of(failure) {
+        if let Some(hint) = failure.hint() {
             lines.push(format!(
                 "{} {}",
                 paint("hint:", "1;36", color),
@@ -203,14 +202,6 @@ impl Output {
         }
         Self::remark(&lines.join("\n"));
     }
-}
-
-/// The way out, and why a program that is there may not have been found.
-fn hint_of(failure: &dyn Failure) -> Option<String> {
-    let is_missing = failure.exit_code() == exit::MISSING;
-    let left_out = program_path::left_out().filter(|_| is_missing);
-    let both: Vec<String> = failure.hint().into_iter().chain(left_out).collect();
-    (!both.is_empty()).then(|| both.join("; "))
 }
 
 /// The whole command line that does what was meant, where it is known.

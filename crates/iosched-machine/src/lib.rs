@@ -36,7 +36,6 @@ pub mod lossy;
 pub mod path_trust;
 pub mod pressure;
 pub mod process;
-pub mod program_path;
 pub mod regular_file;
 pub mod sysfs;
 pub mod user_files;

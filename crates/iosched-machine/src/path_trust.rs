@@ -115,17 +115,6 @@ pub fn check_way(path: &Path, trusted: Trusted) -> Result<(), WayError> {
     path.ancestors().try_for_each(|at| check_one(at, trusted))
 }
 
-/// Refuses a directory into which somebody else can put something: the sticky bit keeps nobody from that.
-pub(crate) fn check_entries(directory: &Path, trusted: Trusted) -> Result<(), WayError> {
-    match trusted.writer(&status(directory)?) {
-        None => Ok(()),
-        Some(danger) => Err(WayError::Danger {
-            at: directory.into(),
-            danger,
-        }),
-    }
-}
-
 /// Refuses a path, as it was written, that leads through a link which somebody else can replace.
 pub fn check_links(path: &Path, trusted: Trusted) -> Result<(), WayError> {
     let links = links_of(path).map_err(|source| unusable(path, source))?;

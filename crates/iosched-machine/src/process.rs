@@ -38,7 +38,7 @@ mod stat;
 mod user;
 
 pub use accounts::name_of;
-pub use confine::close_inherited;
+pub use confine::{SAFE_PATH, close_inherited};
 pub(crate) use io_account::IoBytes;
 pub use io_account::{Session, Workers};
 pub(crate) use numbers::numbers;

@@ -69,10 +69,9 @@ fn it_runs_with_the_rights_of_another_user() {
 #[test]
 fn where_it_cannot_run_it_is_refused_by_name_before_anything_is_touched() {
     let Some(bench) = bench() else { return };
-    let dry = |path: Option<&str>, arguments: &[&str]| {
+    let dry = |arguments: &[&str]| {
         let mut command = iosched();
         command.args(["tune", "--dry-run"]).args(arguments);
-        path.map(|path| command.env("PATH", path));
         let output = command.output().unwrap();
         (
             output.status.code(),
@@ -80,15 +79,12 @@ fn where_it_cannot_run_it_is_refused_by_name_before_anything_is_touched() {
         )
     };
     let at = bench.mounted.path();
-    let (code, said) = dry(None, &[at, "--load", SHORT[0]]);
+    let (code, said) = dry(&[at, "--load", SHORT[0]]);
     assert_eq!(code, Some(0), "{said}");
     assert!(
         said.contains("load build: decided by elapsed time"),
         "{said}"
     );
-    let (code, said) = dry(Some("/nowhere"), &[at, "--load", SHORT[0]]);
-    assert_eq!(code, Some(10), "{said}");
-    assert!(said.contains("sh is not installed"), "{said}");
     let disk = bench.mounted.disk.name.as_str();
     for (arguments, expected, words) in [
         (
@@ -103,7 +99,7 @@ fn where_it_cannot_run_it_is_refused_by_name_before_anything_is_touched() {
             "build has no setting \"job\"",
         ),
     ] {
-        let (code, said) = dry(None, &arguments);
+        let (code, said) = dry(&arguments);
         assert!(said.contains(words), "{arguments:?}: {said}");
         assert_eq!(code, Some(expected), "{arguments:?}: {said}");
     }

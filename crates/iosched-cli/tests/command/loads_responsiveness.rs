@@ -106,12 +106,10 @@ fn no_start_is_timed_before_the_streams_have_begun() {
     let Some(mounted) = bench() else { return };
     let programs = tempfile::tempdir().unwrap();
     for starts in ["exec fio", "fio"] {
-        let script = format!(
-            "#!/bin/sh\n[ \"$1\" = --version ] || sleep 1\nPATH=${{PATH#*:}}\n{starts} \"$@\"\n"
-        );
-        let (_, path) = stand_in(programs.path(), "fio", &script);
+        let script = format!("#!/bin/sh\n[ \"$1\" = --version ] || sleep 1\n{starts} \"$@\"\n");
+        let fio = stand_in(programs.path(), "fio", &script);
         let settings = "writers=2,random-readers=1,size=1m,settle=0s,starts=1,command=true";
-        let ended = tune_with(&mounted, settings, |command| command.env("PATH", &path));
+        let ended = tune_with(&mounted, settings, |command| command.arg("--fio").arg(&fio));
         assert_eq!(ended.code, 0, "{}", ended.said);
         for trial in &ended.trials {
             for bytes in ["read_bytes", "write_bytes"] {
@@ -126,12 +124,12 @@ fn streams_that_never_begin_are_no_trial() {
     let Some(mounted) = bench() else { return };
     let programs = tempfile::tempdir().unwrap();
     // The files are written; then nothing happens.
-    let script = "#!/bin/sh\nPATH=${PATH#*:}\n[ \"$1\" = --version ] && exec fio \"$@\"\njob=$(cat)\n\
+    let script = "#!/bin/sh\n[ \"$1\" = --version ] && exec fio \"$@\"\njob=$(cat)\n\
                   case $job in *create_only*) ;; *) exec sleep 1000;; esac\nprintf '%s\\n' \"$job\" | fio \"$@\"\n";
-    let (_, path) = stand_in(programs.path(), "fio", script);
+    let fio = stand_in(programs.path(), "fio", script);
     let settings = "readers=2,size=1m,settle=0s,starts=1,command=true";
     let ended = tune_with(&mounted, settings, |command| {
-        command.env("PATH", &path).args(["--timeout", "1s"])
+        command.arg("--fio").arg(&fio).args(["--timeout", "1s"])
     });
     assert_eq!(ended.code, 13, "{}", ended.said);
     let words = "of 2 streams 0 had begun after 1 s";

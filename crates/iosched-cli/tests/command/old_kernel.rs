@@ -490,10 +490,12 @@ fn an_emulated_disk_is_refused_by_name_and_leaves_nothing() {
 
 /// A disk measured with this script in the place of fio; the record is `r` in the directory.
 fn tune_by(script: &str, disk: &LoopDevice, dir: &Path) -> Output {
-    let (_, path) = stand_in(dir, "fio", script);
+    let fio = stand_in(dir, "fio", script);
     iosched()
-        .env("PATH", path)
-        .args(["tune", &disk.name, "--runtime", "200ms", "--out"])
+        .arg("tune")
+        .arg("--fio")
+        .arg(fio)
+        .args([&*disk.name, "--runtime", "200ms", "--out"])
         .arg(dir.join("r"))
         .args(SHORT)
         .output()

@@ -267,8 +267,7 @@ fn a_dry_run_without_fio_says_that_fio_is_missing() {
         return;
     };
     let output = iosched()
-        .env("PATH", "/nowhere")
-        .args(["tune", &disk.name, "--dry-run"])
+        .args(["tune", &disk.name, "--dry-run", "--fio", "/nowhere/fio"])
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(10));

@@ -15,7 +15,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use iosched_machine::failure::{Problem, exit};
@@ -54,6 +56,20 @@ fn no_engine(engine: &str) -> LoadError {
     )))
 }
 
+/// The program that is run; the one on PATH if nobody named another.
+static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+
+/// Runs this fio from now on, and not the one on PATH.
+pub fn use_program(program: &Path) {
+    // Without a working directory there is no relative path, either.
+    let program = std::path::absolute(program).unwrap_or_else(|_| program.to_owned());
+    PROGRAM.get_or_init(|| program);
+}
+
+fn command() -> Command {
+    Command::new(PROGRAM.get().map_or(Path::new("fio"), PathBuf::as_path))
+}
+
 /// The oldest version of fio whose results are read: its JSON+ has bins.
 const OLDEST: (u32, u32) = (2, 16);
 
@@ -62,7 +78,7 @@ const OLDEST: (u32, u32) = (2, 16);
 /// # Errors
 /// It is not there, or older than 2.16.
 pub fn version() -> Result<String, LoadError> {
-    let mut command = Command::new("fio");
+    let mut command = command();
     command.arg("--version");
     let finished = process::run(command, Duration::from_secs(30), &Stop::new(), &mut |_| {});
     let found = finished.map_err(child_error)?.stdout.trim().to_owned();
@@ -152,7 +168,7 @@ fn start(
     running: &Running<'_>,
     tick: &mut dyn FnMut(Duration),
 ) -> Result<Finished, LoadError> {
-    let mut command = Command::new("fio");
+    let mut command = command();
     command
         .arg("--output-format=json+")
         .arg("--eta=never")

@@ -262,6 +262,11 @@ impl GivenUp {
 }
 
 impl Content {
+    fn has(&self, signature: &Signature) -> bool {
+        let mut known = self.signatures.iter();
+        known.any(|then| signature.is_unchanged_since(then))
+    }
+
     /// What is on a device of this machine now.
     pub fn read(host: &Host, device: &Device) -> io::Result<Content> {
         let mut signatures = content(&device.node())?;
@@ -408,7 +413,7 @@ fn against(refusal: Refusal, occasion: Occasion<'_>) -> Option<Reason> {
     };
     match known(occasion) {
         None => Some(Reason::Always(refusal)),
-        Some(known) if known.signatures.contains(signature) => None,
+        Some(known) if known.has(signature) => None,
         Some(_) => Some(Reason::Since(refusal)),
     }
 }

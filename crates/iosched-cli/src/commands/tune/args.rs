@@ -199,6 +199,10 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "NAME")]
     pub(super) user: Option<String>,
 
+    /// Run this fio instead of the one on PATH (root's PATH is fixed: the system's directories)
+    #[arg(long, value_name = "FILE")]
+    pub(super) fio: Option<PathBuf>,
+
     /// Switch to the winner when there is one, until the next reboot: on a disk that is there after the run (not with
     /// --simulate or --emulate)
     #[arg(long)]

@@ -14,7 +14,7 @@ use std::time::Instant;
 use iosched_emulate::{Condition, EmulatedDisk};
 use iosched_experiment::analysis::Analysis;
 use iosched_experiment::event::{Observer, Silent};
-use iosched_experiment::load::Spec;
+use iosched_experiment::load::{Spec, fio};
 use iosched_experiment::plan::{self, OwnDisk, Plan, PlanRequest, PlannedLoad, Target};
 use iosched_experiment::record::{self, Entry, Header, Record, Recorder, StopReason};
 use iosched_experiment::run::{self, RunError, RunOptions};
@@ -56,6 +56,9 @@ struct Session<'a> {
 /// Runs `iosched tune`.
 pub(crate) fn run(args: &TuneArgs, output: &Output) -> Outcome {
     io_priority::forget_niceness();
+    if let Some(program) = &args.fio {
+        fio::use_program(program);
+    }
     let session = Session {
         args,
         host: Host::live(),

@@ -39,13 +39,19 @@ pub(crate) fn assert_plain(what: &str, printed: &str) {
     assert!(printed.chars().all(is_plain), "{what}: {printed:?}");
 }
 
-/// Makes a program of the test's own in a directory: where it is, and a PATH that finds it before the real one.
-pub(crate) fn stand_in(dir: &Path, name: &str, script: &str) -> (PathBuf, String) {
+/// Makes a program of the test's own in a directory.
+pub(crate) fn stand_in(dir: &Path, name: &str, script: &str) -> PathBuf {
     let program = dir.join(name);
     fs::write(&program, script).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    let path = format!("{}:{}", dir.display(), std::env::var("PATH").unwrap());
-    (program, path)
+    program
+}
+
+/// Puts programs of the test's own where root looks first, for this test and what it starts: root's PATH is fixed. What is
+/// mounted is the test's directory, never one of the system's: a temporary directory is emptied through its mounts.
+pub(crate) fn come_first(programs: &Path) {
+    world::own_mounts().unwrap();
+    rustix::mount::mount_bind(programs, "/usr/local/sbin").unwrap();
 }
 
 /// As one word of the shell.

@@ -215,6 +215,7 @@ pub(crate) const OPTIONS: &[(&str, &str, Takes)] = &[
         "loads",
         Read(&["tune", "--simulate", "ssd-sata", "--load", "FIFO.fio"]),
     ),
+    ("tune", "fio", Words),
     ("tune", "metric", Words),
     (
         "tune",
