@@ -1,8 +1,7 @@
 //! The loads that come as several: the sweep with its log, the document server with its control, the
 //! database server's four, and fairness. Real fio on a loop device, in small.
-use iosched_testing::lacks;
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use crate::common::tuning::MIB;
 use crate::common::{
@@ -58,34 +57,12 @@ fn trials(records: &tempfile::TempDir) -> Vec<serde_json::Value> {
         .collect()
 }
 
+/// Trials, verdict, charts, and what each thread did.
 #[test]
 fn the_sweep_ends_with_a_verdict() {
-    sweep("fio", &FIVE);
-}
-
-#[test]
-fn the_sweep_by_iozone_has_the_same_trials_and_a_verdict() {
-    if Command::new("iozone").arg("-v").output().is_err() {
-        lacks("iozone");
-        return;
-    }
-    // In every run it waits for some seconds: each test on a disk of its own, all side by side.
-    std::thread::scope(|threads| {
-        for test in FIVE {
-            threads.spawn(move || sweep("iozone", &[test]));
-        }
-    });
-}
-
-/// Runs some tests of the sweep and checks trials, verdict, charts, and what each thread did.
-fn sweep(driver: &str, tests: &[&str]) {
-    let slug = |test: &&str| test.to_lowercase().replace(' ', "-");
-    let names: Vec<String> = tests.iter().map(slug).collect();
-    let load = format!(
-        "five-tests:size=16m,record=1m,threads=2,driver={driver},tests={}",
-        names.join("+")
-    );
-    let Some((stdout, records)) = tune(&load, &[]) else {
+    let tests = FIVE;
+    let load = "five-tests:size=16m,record=1m,threads=2";
+    let Some((stdout, records)) = tune(load, &[]) else {
         return;
     };
     assert!(stdout.contains("Answer: "), "{stdout}");
@@ -123,7 +100,7 @@ fn sweep(driver: &str, tests: &[&str]) {
         .arg(charts.path())
         .output();
     assert!(made.unwrap().status.success());
-    for test in names {
+    for test in tests.map(|test| test.to_lowercase().replace(' ', "-")) {
         let name = format!("throughput-{test}.svg");
         let chart = fs::read_to_string(charts.path().join(&name)).expect(&name);
         assert!(chart.contains("mq-deadline"), "{chart}");

@@ -550,12 +550,7 @@ fn a_dry_run_finds_what_a_run_on_a_disk_of_its_own_would_lack() {
             "no room in",
         ),
         (
-            &["--load", "command:/no/such-program"],
-            10,
-            "/no/such-program is not installed",
-        ),
-        (
-            &["--load", "responsiveness:readers=0,command=no-such-program"],
+            &["--load", "command:no-such-program"],
             10,
             "no-such-program is not installed",
         ),

@@ -160,12 +160,8 @@ fn what_is_not_simulated_is_refused_by_name_before_anything_is_written() {
         ("--simulate hdd-7200 --slow-down 2", "--slow-down"),
         ("--simulate hdd-7200 --load command:true", "needs a device"),
         (
-            "--simulate hdd-7200 --load responsiveness:command=true",
-            "what that program reads is not known",
-        ),
-        (
             "--simulate hdd-10k --load desktop:size=4g",
-            "the files of load desktop need",
+            "load desktop: its files need",
         ),
         ("--simulate hdd-7200 --ramp 1s", "--ramp"),
         ("--simulate hdd-7200 --timeout 1s", "--timeout"),
@@ -209,7 +205,7 @@ fn a_program_starts_sooner_under_bfq_than_under_cfq_beside_readers_and_both_are_
     let output = tune(
         &record,
         "--simulate hdd-7200 --arms cfq,bfq --fixed-rounds 3 --seed 1 --load \
-         responsiveness:readers=4,size=16m,starts=1",
+         desktop:readers=4,size=16m,starts=1",
     );
     let stdout = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -225,34 +221,64 @@ fn a_program_starts_sooner_under_bfq_than_under_cfq_beside_readers_and_both_are_
 }
 
 #[test]
-fn a_desktop_and_a_build_are_simulated_with_the_numbers_of_the_loads_themselves() {
+fn a_desktop_beside_a_copy_is_simulated_by_tune_and_by_simulate() {
     let dir = tempfile::tempdir().unwrap();
-    for (load, words) in [
-        ("desktop:size=16m,seconds=2,starts=1", "dropped frames %"),
-        ("build:files=40,jobs=2", "compiling s"),
+    let load = "desktop:size=16m,starts=1";
+    let arguments = format!(
+        "--simulate ssd-sata --arms none,mq-deadline --fixed-rounds 3 --seed 1 --load {load}"
+    );
+    let output = tune(&dir.path().join("r"), &arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let mut simulate = iosched();
+    simulate.args([
+        "simulate",
+        "--disk",
+        "ssd-sata",
+        "--scheduler",
+        "none",
+        "--load",
+        load,
+    ]);
+    for stdout in [output.stdout, simulate.output().unwrap().stdout] {
+        let stdout = text(&stdout);
+        assert!(stdout.contains("copied MB/s"), "{stdout}");
+    }
+}
+
+/// As versions before wrote them.
+#[test]
+fn a_record_of_a_load_that_is_no_more_is_reported_and_its_run_does_not_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let record = dir.path().join("record");
+    let output = tune(
+        &record,
+        "--simulate hdd-7200 --arms noop,deadline --rounds 2 --load desktop:starts=1 --no-html",
+    );
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let file = record.join("record.jsonl");
+    let written = fs::read_to_string(&file).unwrap();
+    let begin = written.find("\"simulated_desktop\"").unwrap();
+    let disk = begin + written[begin..].find(",\"disk\"").unwrap();
+    for (name, settings) in [
+        ("build", r#"{"files":40,"jobs":4}"#),
+        ("desktop", r#"{"starts":1,"seconds":2,"size":16777216}"#),
+        (
+            "responsiveness",
+            r#"{"readers":2,"random_readers":0,"writers":0,"random_writers":0,"size":16777216,"starts":1}"#,
+        ),
     ] {
-        let record = dir.path().join(load);
-        let arguments = format!(
-            "--simulate ssd-sata --arms none,mq-deadline --fixed-rounds 3 --seed 1 --load {load}"
-        );
-        let output = tune(&record, &arguments);
-        let stdout = text(&output.stdout);
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        assert!(stdout.contains(words), "{stdout}");
-        let simulated = iosched()
-            .args([
-                "simulate",
-                "--disk",
-                "ssd-sata",
-                "--scheduler",
-                "none",
-                "--load",
-                load,
-            ])
-            .output()
-            .unwrap();
-        let stdout = text(&simulated.stdout);
-        assert!(stdout.contains(words), "{stdout}");
+        let was = format!("\"simulated_scenario\":{{\"scenario\":{{\"{name}\":{settings}}}");
+        let text_of = format!("{}{was}{}", &written[..begin], &written[disk..]);
+        let text_of = text_of.replacen("\"name\":\"desktop\"", &format!("\"name\":\"{name}\""), 1);
+        fs::write(&file, text_of).unwrap();
+        assert_eq!(report(&record)["loads"][0]["name"], name);
+        let mut command = iosched();
+        command.args(["tune", "--rounds", "20", "--resume"]);
+        let output = command.arg(&record).output().unwrap();
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(12), "{stderr}");
+        let words = format!("load {name}: this version does not run it any more");
+        assert!(stderr.contains(&words), "{stderr}");
     }
 }
 
@@ -500,136 +526,4 @@ fn events_name_arms_and_loads_wherever_they_are_meant() {
         .find(|line| line.contains("\"type\":\"trial\""))
         .unwrap();
     assert!(line.contains("\"load_name\":\"random-read\""), "{line}");
-}
-
-/// The run time of each trial of a record: round, arm, s.
-fn run_times(directory: &Path) -> Vec<(u64, u64, f64)> {
-    let lines = fs::read_to_string(directory.join("record.jsonl")).unwrap();
-    let entries = lines
-        .lines()
-        .skip(1)
-        .map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let trials = entries.filter(|entry| entry["type"] == "trial");
-    let number = |trial: &Value, field: &str| trial[field].as_u64().unwrap();
-    trials
-        .map(|trial| {
-            let seconds = trial["runtime_s"].as_f64().unwrap();
-            (number(&trial, "round"), number(&trial, "arm"), seconds)
-        })
-        .collect()
-}
-
-/// Where reads are half as many again the answer needs no trials of ten seconds.
-#[test]
-fn trials_run_for_as_long_as_those_before_ask_for_and_a_resumed_run_goes_on_with_that() {
-    const ARGUMENTS: &str =
-        "--simulate hdd-7200 --arms noop,deadline --load random-read --seed 1 --runtime auto";
-    let dir = tempfile::tempdir().unwrap();
-    let whole = dir.path().join("whole");
-    let output = tune(&whole, ARGUMENTS);
-    let stdout = text(&output.stdout);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let times = run_times(&whole);
-    for (round, arm, seconds) in &times {
-        let of_round = times.iter().find(|other| other.0 == *round).unwrap();
-        assert!(seconds.total_cmp(&of_round.2).is_eq(), "{times:?}");
-        let is_first = *round == 0;
-        assert_eq!(
-            is_first,
-            seconds.total_cmp(&10.0).is_eq(),
-            "arm {arm}: {times:?}"
-        );
-        assert!((1.0..=60.0).contains(seconds), "{times:?}");
-    }
-    assert!(
-        times.iter().any(|(_, _, seconds)| *seconds < 10.0),
-        "{times:?}"
-    );
-    let said = format!("chosen as it went on: {} s ", times[2].2);
-    assert!(
-        stdout.replace("\n  ", " ").contains(&said),
-        "{said}: {stdout}"
-    );
-    let of_load = &report(&whole)["loads"][0];
-    assert_eq!(of_load["runtimes"][1]["runtime_s"], times[2].2);
-    assert!(of_load["trial_length"]["within"].as_f64().unwrap() > 0.0);
-
-    let cut = dir.path().join("cut");
-    let output = tune(&cut, &format!("{ARGUMENTS} --rounds 2"));
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    // As if it had been killed within the second round.
-    let file = cut.join("record.jsonl");
-    let lines = fs::read_to_string(&file).unwrap();
-    let kept: Vec<&str> = lines.lines().take(5).collect();
-    fs::write(&file, kept.join("\n") + "\n").unwrap();
-    assert_eq!(run_times(&cut), times[..3]);
-    let mut resume = iosched();
-    resume
-        .args(["tune", "--rounds", "30", "--resume"])
-        .arg(&cut);
-    let output = resume.output().unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    assert_eq!(run_times(&cut), times);
-}
-
-#[test]
-fn a_run_time_is_chosen_only_where_there_is_one_and_its_course_says_how_well_it_is_known() {
-    let dir = tempfile::tempdir().unwrap();
-    let stages = dir.path().join("stages.fio");
-    fs::write(&stages, "[a]\nrw=read\n[b]\nstonewall\nrw=randread\n").unwrap();
-    for (arguments, named, hint) in [
-        (
-            "--load build",
-            "load build takes as long as it takes",
-            "job files",
-        ),
-        ("--objective p99", "decided by p99 latency", "--runtime 10s"),
-        ("--fixed-rounds 3", "exactly 3", "--runtime 10s"),
-        (
-            &format!("--load {}", stages.display()),
-            "the jobs of load stages do not all run at the same time (stonewall)",
-            "a job file of its own",
-        ),
-    ] {
-        let record = dir.path().join("record");
-        let arguments = format!("--simulate hdd-7200 --runtime auto {arguments}");
-        let output = tune(&record, &arguments);
-        let stderr = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments}: {stderr}");
-        assert!(
-            stderr.contains(named) && stderr.contains(hint),
-            "{arguments}: {stderr}"
-        );
-        assert!(!record.exists(), "{arguments}");
-    }
-    let dry = tune(
-        &dir.path().join("record"),
-        "--simulate hdd-7200 --runtime auto --dry-run",
-    );
-    let stdout = text(&dry.stdout);
-    assert!(
-        stdout.contains("10 s of virtual time at first, then as long as"),
-        "{stdout}"
-    );
-}
-
-#[test]
-fn trials_that_are_longer_than_they_need_to_be_are_told_so() {
-    let dir = tempfile::tempdir().unwrap();
-    let said = |runtime: &str| {
-        let record = dir.path().join(runtime);
-        let arguments = format!(
-            "--simulate hdd-7200 --arms noop,deadline --load random-read --seed 1 --runtime {runtime}"
-        );
-        let output = tune(&record, &arguments);
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        text(&output.stdout).replace("\n  ", " ")
-    };
-    let long = said("60s");
-    assert!(
-        long.contains("shorter trials would do, --runtime"),
-        "{long}"
-    );
-    let short = said("1s");
-    assert!(!short.contains("by its own course"), "{short}");
 }
