@@ -293,7 +293,7 @@ fn load_help() -> String {
         "Load to run, repeatable: a fio job file; 'command: PROGRAM …' ('command: sh: …' for a shell); one \
          with options, as in pgbench:scale=10,clients=20 (the values listed here are the defaults): \
          pgbench (scale=50, clients=100, threads=2, transactions=… or time=60, mode=tpcb, \
-         select, simple-update or FILE, protocol=…), desktop (starts=2, seconds=2, size=64m, readers=0, writers=0), \
+         select, simple-update or FILE, protocol=…), desktop (starts=2, seconds=1, size=64m, readers=0, writers=0), \
          five-tests (size=1g, record=16m, threads=1..3), \
          documents-read (threads=80, documents=32000, stored=…, size=4k, order=random or stored, control=on), \
          documents-create (threads=80, documents=2000, size=4k), database:1..4; or a built-in one: {} [default: random-read]",

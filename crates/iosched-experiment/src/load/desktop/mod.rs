@@ -44,7 +44,7 @@ pub(crate) const NAME: &str = "desktop";
 const KNOWN: &[&str] = &["readers", "writers", "starts", "seconds", "size"];
 
 /// How long everything else runs before the first start.
-const SETTLING: Duration = Duration::from_secs(1);
+const SETTLING: Duration = Duration::from_secs(2);
 
 /// Room for the copied program: a shell with its libraries takes some 4 MB.
 const ROOM_FOR_PROGRAM: u64 = 64 << 20;
@@ -75,7 +75,7 @@ impl Default for DesktopSettings {
             readers: 0,
             writers: 0,
             starts: 2,
-            seconds: 2,
+            seconds: 1,
             size: 64 << 20,
         }
     }
