@@ -16,7 +16,7 @@ use iosched_machine::command_line::quoted_path;
 use iosched_machine::device::{Content, GivenUp};
 use iosched_machine::durable;
 use iosched_machine::facts::MachineFacts;
-use iosched_machine::failure::{Failure, exit, room_hint};
+use iosched_machine::failure::{Problem, exit, room_hint};
 use iosched_machine::foreign;
 use iosched_machine::host::Host;
 use iosched_machine::lock::{self, Holder};
@@ -181,199 +181,57 @@ pub struct Record {
     pub entries: Vec<Entry>,
 }
 
-/// Why a record cannot be written or read.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
-pub enum RecordError {
-    #[error("the results directory {} is not empty", path.display())]
-    NotEmpty {
-        /// The path as the user wrote it.
-        path: PathBuf,
-    },
-    #[error("the results directory {} is not a directory", path.display())]
-    NotADirectory {
-        /// The path as the user wrote it.
-        path: PathBuf,
-    },
-    /// It is a symbolic link: as root we never write through one.
-    #[error("the results directory {} is a symbolic link", path.display())]
-    SymbolicLink {
-        /// The path as the user wrote it.
-        path: PathBuf,
-    },
-    /// Another command writes it.
-    #[error("the record {} is being written by {}", path.display(), lock::named(holder.as_ref()))]
-    InUse {
-        path: PathBuf,
-        /// Who, where `/proc/locks` tells.
-        holder: Option<Holder>,
-    },
-    #[error("{} holds no record", path.display())]
-    NotARecord {
-        /// The path as the user wrote it.
-        path: PathBuf,
-    },
-    #[error("{} has record schema {found}; this iosched knows up to {SCHEMA}", path.display())]
-    Newer {
-        /// The path as the user wrote it.
-        path: PathBuf,
-        found: u32,
-    },
-    #[error("{}:{line}: not a line of a record: {cause}", path.display())]
-    Corrupt {
-        path: PathBuf,
-        /// Counted from 1.
-        line: usize,
-        cause: String,
-    },
-    /// No room (ENOSPC or EDQUOT).
-    #[error("the results directory {} is full: the trials so far are saved, the last is not", results_of(path).display())]
-    Full { path: PathBuf },
-    /// A file may not become that large for us (EFBIG).
-    #[error("the record {} may not become larger here (`ulimit -f`): the trials so far are saved, the last is not", path.display())]
-    Limited { path: PathBuf },
-    /// On the way to it another user can replace a link.
-    #[error("another user could lead the record {} elsewhere", path.display())]
-    LedElsewhere {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
-    /// Somebody else may have written it: its loads are programs.
-    #[error(
-        "refusing to run as {runner} what the record in {} says: {writer} may change {}",
-        path.display(),
-        at.display()
-    )]
-    Foreign {
-        path: PathBuf,
-        /// What can be changed: the record, or a directory on the way to it.
-        at: PathBuf,
-        writer: String,
-        runner: String,
-        /// The user who owns it, if it is one.
-        suggests: Option<String>,
-    },
-    #[error("cannot access {}", path.display())]
-    Io {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
-}
-
 /// The directory of a record, by its path or by that of the record's file.
 fn results_of(path: &Path) -> &Path {
     let is_file = path.file_name() == Some(OsStr::new(FILE));
     path.parent().filter(|_| is_file).unwrap_or(path)
 }
 
-impl Failure for RecordError {
-    fn hint(&self) -> Option<String> {
-        Some(match self {
-            RecordError::NotEmpty { path } => {
-                let going_on = if path.join(FILE).is_file() {
-                    format!(
-                        ", or go on with: iosched tune --resume {}",
-                        quoted_path(path)
-                    )
-                } else {
-                    String::new()
-                };
-                format!("name a new directory with --out{going_on}")
-            }
-            RecordError::SymbolicLink { .. } => "name the directory that it points to".into(),
-            RecordError::NotADirectory { .. } => "name a new directory with --out".into(),
-            RecordError::InUse { path, holder } => {
-                let kill = holder.as_ref().map_or(String::new(), |Holder { pid, .. }| {
-                    format!(", or interrupt it: kill -INT {pid}")
-                });
-                format!(
-                    "wait for it{kill}; then: iosched tune --resume {}",
-                    quoted_path(path)
-                )
-            }
-            RecordError::NotARecord { .. } => {
-                "a record is the directory that `iosched tune` wrote (it has record.jsonl)".into()
-            }
-            RecordError::Newer { .. } => {
-                "read it with the version that wrote it, or a newer one".into()
-            }
-            RecordError::Full { path } => format!(
-                "make room, then go on with: iosched tune --resume {}",
-                quoted_path(results_of(path))
-            ),
-            RecordError::Limited { path } => format!(
-                "let files become larger (ulimit -f unlimited), then go on with: iosched tune --resume {}",
-                quoted_path(results_of(path))
-            ),
-            RecordError::Corrupt { .. } => {
-                "it was damaged or edited: take a whole copy of it, or measure again with \
-                 `iosched tune`"
-                    .into()
-            }
-            RecordError::LedElsewhere { .. } => {
-                "name a directory with --out to which no link of another user leads".into()
-            }
-            RecordError::Foreign {
-                suggests: Some(user),
-                ..
-            } => format!(
-                "read what it runs (the first line of {FILE}), copy it to a directory that only you can write, and \
-                 go on with that; or run its loads as that user: --user {user}"
-            ),
-            RecordError::Foreign { at, .. } => format!(
-                "read what it runs (the first line of {FILE}), then take that right away (chmod go-w {}), or copy it \
-                 to a directory that only you can write, and go on with that",
-                quoted_path(at)
-            ),
-            RecordError::Io { source, .. }
-                if source.kind() == io::ErrorKind::ReadOnlyFilesystem =>
-            {
-                "name a directory with --out that can be written".into()
-            }
-            RecordError::Io { source, .. } => return room_hint(source).map(str::to_owned),
-        })
-    }
+/// A record or its directory cannot be used.
+fn bad(message: String) -> Problem {
+    Problem::new(exit::BAD_RECORD, message)
+}
 
-    fn exit_code(&self) -> u8 {
-        match self {
-            RecordError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
-                exit::NOT_PERMITTED
-            }
-            RecordError::InUse { .. } => exit::BUSY,
-            RecordError::LedElsewhere { .. } | RecordError::Foreign { .. } => exit::UNSAFE,
-            _ => exit::BAD_RECORD,
+fn not_a_record(path: &Path) -> Problem {
+    bad(format!("{} holds no record", path.display()))
+        .hint("a record is the directory that `iosched tune` wrote (it has record.jsonl)")
+}
+
+fn io_problem(path: &Path, error: &io::Error) -> Problem {
+    let code = match error.kind() {
+        io::ErrorKind::PermissionDenied => exit::NOT_PERMITTED,
+        _ => exit::BAD_RECORD,
+    };
+    let hint = match error.kind() {
+        io::ErrorKind::ReadOnlyFilesystem => {
+            Some("name a directory with --out that can be written")
         }
-    }
+        _ => room_hint(error),
+    };
+    Problem::new(code, format!("cannot access {}: {error}", path.display())).maybe_hint(hint)
 }
 
 impl Record {
     /// Reads the record in a directory. It is data from anywhere: what cannot be a run is refused here, and nothing
     /// that follows has to expect it.
-    pub fn load(directory: &Path) -> Result<Record, RecordError> {
+    pub fn load(directory: &Path) -> Result<Record, Problem> {
         Record::load_at(directory, directory)
     }
 
     /// The same from `at`, which is that directory.
-    fn load_at(at: &Path, directory: &Path) -> Result<Record, RecordError> {
+    fn load_at(at: &Path, directory: &Path) -> Result<Record, Problem> {
         let path = directory.join(FILE);
         let opened = user_files::open_to_read(&at.join(FILE));
-        let file = opened.map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => RecordError::NotARecord {
-                path: directory.into(),
-            },
-            _ => RecordError::Io {
-                path: path.clone(),
-                source,
-            },
+        let file = opened.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => not_a_record(directory),
+            _ => io_problem(&path, &error),
         })?;
         // One more, so that a file that is too large is seen to be.
         Record::parse(&path, BufReader::new(file.take(foreign::LARGEST_FILE + 1)))
     }
 
     /// Reads a record; `path` is for errors.
-    pub fn parse(path: &Path, mut reader: impl BufRead) -> Result<Record, RecordError> {
+    pub fn parse(path: &Path, mut reader: impl BufRead) -> Result<Record, Problem> {
         let mut lines = Lines {
             path,
             number: 0,
@@ -381,7 +239,7 @@ impl Record {
             line: Vec::new(),
         };
         let Some(first) = lines.next(&mut reader)? else {
-            return Err(RecordError::NotARecord { path: path.into() });
+            return Err(not_a_record(path));
         };
         check_schema(path, first)?;
         let header: Header = lines.read()?;
@@ -481,7 +339,7 @@ struct Lines<'a> {
 
 impl Lines<'_> {
     /// The next whole line: what stands after the last newline was cut off while it was written.
-    fn next(&mut self, reader: &mut impl BufRead) -> Result<Option<&str>, RecordError> {
+    fn next(&mut self, reader: &mut impl BufRead) -> Result<Option<&str>, Problem> {
         self.number += 1;
         foreign::read_line(reader, &mut self.line).map_err(|source| self.unreadable(source))?;
         self.bytes += self.line.len() as u64;
@@ -496,31 +354,27 @@ impl Lines<'_> {
     }
 
     /// What the line says, its numbers within range.
-    fn read<T: for<'de> Deserialize<'de>>(&self) -> Result<T, RecordError> {
+    fn read<T: for<'de> Deserialize<'de>>(&self) -> Result<T, Problem> {
         let text = self.text()?;
         foreign::check_numbers(text).map_err(|cause| self.corrupt(cause))?;
         serde_json::from_str(text).map_err(|error| self.corrupt(foreign::cause(&error)))
     }
 
-    fn text(&self) -> Result<&str, RecordError> {
+    fn text(&self) -> Result<&str, Problem> {
         std::str::from_utf8(&self.line).map_err(|error| self.corrupt(error.to_string()))
     }
 
-    fn corrupt(&self, cause: String) -> RecordError {
-        RecordError::Corrupt {
-            path: self.path.into(),
-            line: self.number,
-            cause,
-        }
+    fn corrupt(&self, cause: String) -> Problem {
+        let (path, line) = (self.path.display(), self.number);
+        bad(format!("{path}:{line}: not a line of a record: {cause}")).hint(
+            "it was damaged or edited: take a whole copy of it, or measure again with `iosched tune`",
+        )
     }
 
-    fn unreadable(&self, source: io::Error) -> RecordError {
+    fn unreadable(&self, source: io::Error) -> Problem {
         match source.kind() {
             io::ErrorKind::FileTooLarge => self.corrupt(source.to_string()),
-            _ => RecordError::Io {
-                path: self.path.into(),
-                source,
-            },
+            _ => io_problem(self.path, &source),
         }
     }
 }
@@ -583,20 +437,22 @@ fn check_entry(plan: &Plan, entry: &Entry) -> Result<(), String> {
 }
 
 /// The version is looked at before anything else: a newer format may differ in all the rest.
-fn check_schema(path: &Path, first: &str) -> Result<(), RecordError> {
+fn check_schema(path: &Path, first: &str) -> Result<(), Problem> {
     #[derive(Deserialize)]
     struct Version {
         kind: String,
         schema: u32,
     }
     match serde_json::from_str::<Version>(first) {
-        Ok(version) if version.kind != KIND => Err(RecordError::NotARecord { path: path.into() }),
-        Ok(version) if version.schema > SCHEMA => Err(RecordError::Newer {
-            path: path.into(),
-            found: version.schema,
-        }),
+        Ok(version) if version.kind != KIND => Err(not_a_record(path)),
+        Ok(version) if version.schema > SCHEMA => Err(bad(format!(
+            "{} has record schema {}; this iosched knows up to {SCHEMA}",
+            path.display(),
+            version.schema
+        ))
+        .hint("read it with the version that wrote it, or a newer one")),
         Ok(_) => Ok(()),
-        Err(_) => Err(RecordError::NotARecord { path: path.into() }),
+        Err(_) => Err(not_a_record(path)),
     }
 }
 
@@ -638,7 +494,7 @@ impl Header {
 ///
 /// # Errors
 /// Who that is, and what they may change.
-pub fn check_writers(directory: &Path, user: Option<&User>) -> Result<(), RecordError> {
+pub fn check_writers(directory: &Path, user: Option<&User>) -> Result<(), Problem> {
     let held = user_files::directory(directory).map_err(|e| way_error(directory, e))?;
     check_writers_of(&held, directory, user)
 }
@@ -647,67 +503,79 @@ fn check_writers_of(
     held: &Directory,
     directory: &Path,
     user: Option<&User>,
-) -> Result<(), RecordError> {
+) -> Result<(), Problem> {
     let we = rustix::process::geteuid().as_raw();
     let trusted = Trusted::of(user.map(|user| user.uid));
-    let failed = |path: &Path, source| RecordError::Io {
-        path: path.into(),
-        source,
-    };
     // Where it is, whatever links lead there. Only root and those whom we trust can have put it below directories of
     // theirs.
-    let at = fs::read_link(held.path()).map_err(|source| failed(directory, source))?;
+    let at = fs::read_link(held.path()).map_err(|error| io_problem(directory, &error))?;
     let file = at.join(FILE);
     path_trust::check_way(&file, trusted).map_err(|error| match error {
-        WayError::Unusable { path, source } => failed(&path, source),
-        WayError::Danger { at, danger } => RecordError::Foreign {
-            path: directory.into(),
-            at,
-            writer: danger.who(),
-            runner: user.map_or_else(
+        WayError::Unusable { path, source } => io_problem(&path, &source),
+        WayError::Danger { at, danger } => {
+            let runner = user.map_or_else(
                 || process::name_of("passwd", we).unwrap_or_else(|| format!("user {we}")),
                 |user| user.name.clone(),
-            ),
-            suggests: danger.user().filter(|_| we == 0),
-        },
+            );
+            let message = format!(
+                "refusing to run as {runner} what the record in {} says: {} may change {}",
+                directory.display(),
+                danger.who(),
+                at.display()
+            );
+            let read = format!("read what it runs (the first line of {FILE})");
+            let away = "copy it to a directory that only you can write, and go on with that";
+            let hint = match danger.user().filter(|_| we == 0) {
+                Some(user) => {
+                    format!("{read}, {away}; or run its loads as that user: --user {user}")
+                }
+                None => format!(
+                    "{read}, then take that right away (chmod go-w {}), or {away}",
+                    quoted_path(&at)
+                ),
+            };
+            Problem::new(exit::UNSAFE, message).hint(hint)
+        }
     })?;
     // The way that was looked at goes where a link leads; the record is read and written where it stands.
     let own = OpenOptions::new()
         .read(true)
         .custom_flags(NOFOLLOW)
         .open(held.path().join(FILE));
-    own.map_err(|source| failed(&directory.join(FILE), source))?;
+    own.map_err(|error| io_problem(&directory.join(FILE), &error))?;
     // What was looked at is what is held.
     if has_its_name(&at, held) {
         Ok(())
     } else {
-        Err(failed(directory, io::Error::other("it was moved away")))
+        Err(io_problem(
+            directory,
+            &io::Error::other("it was moved away"),
+        ))
     }
 }
 
 /// Checks that a directory can take a new record, without making anything.
-pub fn check_new(directory: &Path) -> Result<(), RecordError> {
+pub fn check_new(directory: &Path) -> Result<(), Problem> {
     let metadata = match fs::symlink_metadata(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return check_can_make(directory);
         }
-        Err(source) => {
-            return Err(RecordError::Io {
-                path: directory.into(),
-                source,
-            });
-        }
+        Err(error) => return Err(io_problem(directory, &error)),
         Ok(metadata) => metadata,
     };
     if metadata.is_symlink() {
-        return Err(RecordError::SymbolicLink {
-            path: directory.into(),
-        });
+        let message = format!(
+            "the results directory {} is a symbolic link",
+            directory.display()
+        );
+        return Err(bad(message).hint("name the directory that it points to"));
     }
     if !metadata.is_dir() {
-        return Err(RecordError::NotADirectory {
-            path: directory.into(),
-        });
+        let message = format!(
+            "the results directory {} is not a directory",
+            directory.display()
+        );
+        return Err(bad(message).hint("name a new directory with --out"));
     }
     check_empty(directory, directory)
 }
@@ -716,31 +584,28 @@ pub fn check_new(directory: &Path) -> Result<(), RecordError> {
 ///
 /// # Errors
 /// Nothing can be made there: a read-only file system, or another's directory.
-pub fn check_can_make(directory: &Path) -> Result<(), RecordError> {
+pub fn check_can_make(directory: &Path) -> Result<(), Problem> {
     let is_there = |path: &&Path| fs::symlink_metadata(path).is_ok();
     let above = directory.ancestors().skip(1).find(is_there);
     // A relative path ends with nothing: the directory that we are in.
     let above = above.filter(|path| !path.as_os_str().is_empty());
     let above = above.unwrap_or(Path::new("."));
     let access = Access::WRITE_OK | Access::EXEC_OK;
-    rustix::fs::access(above, access).map_err(|errno| RecordError::Io {
-        path: directory.into(),
-        source: errno.into(),
-    })
+    rustix::fs::access(above, access).map_err(|errno| io_problem(directory, &errno.into()))
 }
 
 /// The same of what is in it; `at` is that directory.
-fn check_empty(at: &Path, directory: &Path) -> Result<(), RecordError> {
-    let mut entries = fs::read_dir(at).map_err(|source| RecordError::Io {
-        path: directory.into(),
-        source,
-    })?;
+fn check_empty(at: &Path, directory: &Path) -> Result<(), Problem> {
+    let mut entries = fs::read_dir(at).map_err(|error| io_problem(directory, &error))?;
     // What a run left that was cut short before it had a record.
     let is_remains = |name: &OsStr| name == LOCK || is_unfinished(name);
     if entries.any(|entry| entry.is_ok_and(|entry| !is_remains(&entry.file_name()))) {
-        return Err(RecordError::NotEmpty {
-            path: directory.into(),
-        });
+        let going_on = match directory.join(FILE).is_file() {
+            true => format!(", or go on with: {}", resume(directory)),
+            false => String::new(),
+        };
+        let message = format!("the results directory {} is not empty", directory.display());
+        return Err(bad(message).hint(format!("name a new directory with --out{going_on}")));
     }
     Ok(())
 }
@@ -762,7 +627,7 @@ fn remove_unfinished(directory: &Path) -> io::Result<()> {
 
 impl Recorder {
     /// Starts a record in a new or empty directory.
-    pub fn create(directory: &Path, header: Header) -> Result<Recorder, RecordError> {
+    pub fn create(directory: &Path, header: Header) -> Result<Recorder, Problem> {
         check_new(directory)?;
         let path = directory.join(FILE);
         let is_new = !directory.exists();
@@ -781,7 +646,7 @@ impl Recorder {
                 if is_new {
                     let _ = remove_directory(directory, &held);
                 }
-                return Err(RecordError::Io { path, source });
+                return Err(io_problem(&path, &source));
             }
         };
         Ok(Recorder {
@@ -798,19 +663,17 @@ impl Recorder {
 
     /// Goes on with a record, if nobody else can have written it ([`check_writers`]): the half line that a crash may
     /// have left is cut off.
-    pub fn resume(directory: &Path, user: Option<&User>) -> Result<Recorder, RecordError> {
+    pub fn resume(directory: &Path, user: Option<&User>) -> Result<Recorder, Problem> {
         let path = directory.join(FILE);
         if !path.is_file() {
-            return Err(RecordError::NotARecord {
-                path: directory.into(),
-            });
+            return Err(not_a_record(directory));
         }
         let held = user_files::directory(directory).map_err(|e| way_error(directory, e))?;
         check_writers_of(&held, directory, user)?;
         let at = held.path();
         let lock = lock_record(&at, directory)?;
         let record = Record::load_at(&at, directory)?;
-        let failed = |source| write_error(&path, source);
+        let failed = |error| write_error(&path, &error);
         let file = open_to_append(OpenOptions::new().read(true), &at.join(FILE));
         let file = file.map_err(failed)?;
         let mut text = Vec::new();
@@ -830,7 +693,7 @@ impl Recorder {
     }
 
     /// Appends an entry, on disk before it returns.
-    pub fn append(&mut self, entry: Entry) -> Result<(), RecordError> {
+    pub fn append(&mut self, entry: Entry) -> Result<(), Problem> {
         self.write_line(&NamedEntry::new(&entry, &self.record.header.plan))?;
         self.record.push(entry);
         Ok(())
@@ -892,19 +755,21 @@ impl Recorder {
         &self.directory
     }
 
-    fn write_line<T: Serialize>(&self, value: &T) -> Result<(), RecordError> {
+    fn write_line<T: Serialize>(&self, value: &T) -> Result<(), Problem> {
         let path = self.directory.join(FILE);
         let line = line_of(&path, value)?;
         let before = self.file.metadata();
-        let before = before.map_err(|source| write_error(&path, source))?.len();
+        let before = before.map_err(|error| write_error(&path, &error))?.len();
         if before + line.len() as u64 > foreign::LARGEST_FILE {
-            let source = foreign::too_large("it", foreign::LARGEST_FILE);
-            return Err(RecordError::Io { path, source });
+            return Err(io_problem(
+                &path,
+                &foreign::too_large("it", foreign::LARGEST_FILE),
+            ));
         }
         (&self.file)
             .write_all(&line)
             .and_then(|()| self.file.sync_data())
-            .map_err(|source| write_error(&path, source))
+            .map_err(|error| write_error(&path, &error))
     }
 }
 
@@ -956,16 +821,15 @@ impl NamedEntry<'_> {
 }
 
 /// A line of a record. What could not be read again is none.
-fn line_of<T: Serialize>(path: &Path, value: &T) -> Result<Vec<u8>, RecordError> {
-    let mut line = serde_json::to_vec(value).map_err(|error| RecordError::Io {
-        path: path.into(),
-        source: io::Error::other(error),
-    })?;
+fn line_of<T: Serialize>(path: &Path, value: &T) -> Result<Vec<u8>, Problem> {
+    let mut line =
+        serde_json::to_vec(value).map_err(|error| io_problem(path, &io::Error::other(error)))?;
     line.push(b'\n');
     if line.len() as u64 > foreign::LONGEST_LINE {
-        let source = foreign::too_large("a line", foreign::LONGEST_LINE);
-        let path = path.into();
-        return Err(RecordError::Io { path, source });
+        return Err(io_problem(
+            path,
+            &foreign::too_large("a line", foreign::LONGEST_LINE),
+        ));
     }
     Ok(line)
 }
@@ -1003,9 +867,9 @@ pub fn is_being_written(directory: &Path) -> bool {
 }
 
 /// Takes the right to write the record in a directory, which lasts as long as the file is open. `at` is that directory.
-fn lock_record(at: &Path, directory: &Path) -> Result<File, RecordError> {
+fn lock_record(at: &Path, directory: &Path) -> Result<File, Problem> {
     let path = directory.join(LOCK);
-    let failed = |source| write_error(&path, source);
+    let failed = |error| write_error(&path, &error);
     let file = lock::open_private(&at.join(LOCK)).map_err(failed)?;
     let begun = Instant::now();
     while begun.elapsed() < LOOKED_AT {
@@ -1014,10 +878,22 @@ fn lock_record(at: &Path, directory: &Path) -> Result<File, RecordError> {
         }
         std::thread::sleep(LOOKED_AT / 10);
     }
-    Err(RecordError::InUse {
-        path: directory.into(),
-        holder: lock::holder(&Host::live(), &file),
-    })
+    let holder = lock::holder(&Host::live(), &file);
+    let message = format!(
+        "the record {} is being written by {}",
+        directory.display(),
+        lock::named(holder.as_ref())
+    );
+    let kill = holder.map_or(String::new(), |Holder { pid, .. }| {
+        format!(", or interrupt it: kill -INT {pid}")
+    });
+    let hint = format!("wait for it{kill}; then: {}", resume(directory));
+    Err(Problem::new(exit::BUSY, message).hint(hint))
+}
+
+/// The command that goes on with a record.
+fn resume(directory: &Path) -> String {
+    format!("iosched tune --resume {}", quoted_path(directory))
 }
 
 /// Opens the record so that each line goes to its end, wherever that is by then.
@@ -1034,25 +910,36 @@ const NOFOLLOW: i32 = {
 };
 
 /// Why there is no way to a directory for records.
-fn way_error(directory: &Path, source: io::Error) -> RecordError {
+fn way_error(directory: &Path, source: io::Error) -> Problem {
     if user_files::is_led_elsewhere(&source) {
-        let path = directory.into();
-        return RecordError::LedElsewhere { path, source };
+        let directory = directory.display();
+        let message = format!("another user could lead the record {directory} elsewhere: {source}");
+        let hint = "name a directory with --out to which no link of another user leads";
+        return Problem::new(exit::UNSAFE, message).hint(hint);
     }
-    write_error(directory, source)
+    write_error(directory, &source)
 }
 
-fn write_error(path: &Path, source: io::Error) -> RecordError {
-    match source.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            RecordError::Full { path: path.into() }
-        }
-        io::ErrorKind::FileTooLarge => RecordError::Limited { path: path.into() },
-        _ => RecordError::Io {
-            path: path.into(),
-            source,
-        },
-    }
+fn write_error(path: &Path, error: &io::Error) -> Problem {
+    let directory = results_of(path);
+    let (message, hint) = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => (
+            format!("the results directory {} is full", directory.display()),
+            "make room",
+        ),
+        io::ErrorKind::FileTooLarge => (
+            format!(
+                "the record {} may not become larger here (`ulimit -f`)",
+                path.display()
+            ),
+            "let files become larger (ulimit -f unlimited)",
+        ),
+        _ => return io_problem(path, error),
+    };
+    bad(format!(
+        "{message}: the trials so far are saved, the last is not"
+    ))
+    .hint(format!("{hint}, then go on with: {}", resume(directory)))
 }
 
 #[cfg(test)]
@@ -1101,7 +988,7 @@ mod tests {
         check_writers(elsewhere.path(), None).unwrap();
         std::os::unix::fs::symlink(&theirs, dir.path().join(FILE)).unwrap();
         let error = check_writers(dir.path(), None).unwrap_err();
-        assert!(matches!(error, RecordError::Io { .. }), "{error}");
+        assert!(error.message.starts_with("cannot access"), "{error}");
     }
 
     #[test]
@@ -1117,12 +1004,9 @@ mod tests {
         )
         .unwrap();
         let error = Record::load(dir.path()).unwrap_err();
-        let RecordError::Io { source, .. } = error else {
-            panic!("{error}")
-        };
-        assert_eq!(source.to_string(), "it is no regular file");
+        assert!(error.message.ends_with("it is no regular file"), "{error}");
         let error = Recorder::resume(dir.path(), None).unwrap_err();
-        assert!(matches!(error, RecordError::NotARecord { .. }), "{error}");
+        assert!(error.message.ends_with("holds no record"), "{error}");
     }
 
     #[test]
@@ -1202,10 +1086,7 @@ mod tests {
         let header = fixture::record(&fixture::plan(2)).header;
         let first = Recorder::create(dir.path(), header).unwrap();
         let second = Recorder::resume(dir.path(), None);
-        assert!(
-            matches!(second, Err(RecordError::InUse { .. })),
-            "{second:?}"
-        );
+        assert_eq!(second.unwrap_err().code, exit::BUSY);
         let mode = fs::metadata(dir.path().join(LOCK))
             .unwrap()
             .permissions()

@@ -33,18 +33,11 @@ pub(crate) struct CalibrateArgs {
     /// Where all chance comes from: the same seed gives the same tables
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-
-    /// Worker threads [default: one per processor]
-    #[arg(long, value_name = "N", value_parser = parse_count::<NonZeroUsize>)]
-    pub(crate) threads: Option<NonZeroUsize>,
 }
 
 /// Runs `iosched calibrate`.
 pub(crate) fn run(args: &CalibrateArgs, output: &Output) -> u8 {
-    let threads = args
-        .threads
-        .or_else(|| std::thread::available_parallelism().ok())
-        .unwrap_or(NonZeroUsize::MIN);
+    let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let settings = CalibrationSettings {
         runs: args.runs,
         seed: args.seed,

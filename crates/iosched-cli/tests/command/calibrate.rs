@@ -21,7 +21,7 @@ fn the_tables_end_in_the_ratio_of_trials_and_repeat_with_the_seed() {
         "{once}"
     );
     assert!(once.contains("A fixed design"), "{once}");
-    let again = standard_output(&["--runs", "3", "--seed", "7", "--threads", "1"]);
+    let again = standard_output(&["--runs", "3", "--seed", "7"]);
     assert_eq!(once, again);
 }
 

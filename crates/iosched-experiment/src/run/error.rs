@@ -15,7 +15,6 @@ use iosched_switch::SwitchError;
 
 use crate::journal::JournalError;
 use crate::load::LoadError;
-use crate::record::RecordError;
 
 /// The command line that goes on with a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,9 +49,6 @@ pub enum RunError {
     /// An arm cannot be set.
     #[error(transparent)]
     Switch(#[from] SwitchError),
-    /// The record cannot be kept.
-    #[error(transparent)]
-    Record(#[from] RecordError),
     /// What a load needs is missing, or it cannot be prepared.
     #[error(transparent)]
     Load(#[from] LoadError),
@@ -112,7 +108,7 @@ impl RunError {
 }
 
 impl Failure for RunError {
-    iosched_machine::passes_on!(RunError: Lock, Journal, Switch, Record, Load, FileSystem, MayNotWrite, Problem);
+    iosched_machine::passes_on!(RunError: Lock, Journal, Switch, Load, FileSystem, MayNotWrite, Problem);
 
     fn hint(&self) -> Option<String> {
         match self {

@@ -22,7 +22,7 @@ use iosched_experiment::schedule::{Next, RunProgress};
 use iosched_machine::clock::unix_time;
 use iosched_machine::device::GivenUp;
 use iosched_machine::facts::{self, MachineFacts};
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::{Failure, Problem, exit};
 use iosched_machine::host::Host;
 use iosched_machine::lock;
 use iosched_machine::process::{Stop, User};
@@ -34,7 +34,7 @@ use serde_json::Value;
 
 pub(crate) use self::args::TuneArgs;
 use self::args::consent;
-use self::error::TuneError;
+use self::error::{FixedByRecord, complete};
 use self::place::{RunPlace, check_can_emulate, end_disk, make, named_disk, say_emulated};
 use self::request::wanted;
 use super::{Outcome, answer_code, boxed, persist, stop_on_signals, take_turn, undo};
@@ -86,7 +86,12 @@ pub(crate) fn run(args: &TuneArgs, output: &Output) -> Outcome {
 fn check_outlasts_run(args: &TuneArgs, outlasts: bool) -> Result<(), Box<dyn Failure>> {
     let given = [("--apply", args.apply), ("--persist", args.persist)];
     match given.into_iter().find(|&(_, is_given)| is_given) {
-        Some((option, _)) if !outlasts => Err(boxed(TuneError::GoneAfterRun { option })),
+        Some((option, _)) if !outlasts => {
+            let message =
+                format!("{option} is for a disk that is there after the run, and this one is not");
+            let hint = format!("name the disk to measure, or leave {option} out");
+            Err(Problem::usage(message).hint(hint).into())
+        }
         _ => Ok(()),
     }
 }
@@ -158,7 +163,9 @@ impl Session<'_> {
             return Ok(());
         }
         if plan.is_served() {
-            return Err(boxed(TuneError::NothingToKeep));
+            let message = "--persist keeps the answer of a disk for later boots, and an emulated disk is gone by then";
+            let hint = "leave --persist out; --apply leaves the answer inside as long as the disk is there";
+            return Err(Problem::usage(message).hint(hint).into());
         }
         persist::check_can_keep(plan, &self.host)
     }
@@ -170,11 +177,13 @@ impl Session<'_> {
         };
         for (at, load) in plan.loads.iter().enumerate() {
             if let Some(takes) = plan.trial_duration(at).filter(|&takes| timeout <= takes) {
-                return Err(boxed(TuneError::EndsEachTrial {
-                    load: load.name.clone(),
-                    timeout,
-                    takes,
-                }));
+                let (timeout, takes) = (report::words::span(timeout), report::words::span(takes));
+                let message = format!(
+                    "--timeout {timeout} ends every trial of {}, which takes {takes}",
+                    load.name
+                );
+                let hint = "--timeout is for a load that hangs: give it more, give trials less (--runtime), or leave it out";
+                return Err(Problem::usage(message).hint(hint).into());
             }
         }
         Ok(())
@@ -186,11 +195,12 @@ impl Session<'_> {
         if !options.is_empty() {
             let is_over =
                 Record::load(directory).is_ok_and(|record| record.stop_reason().is_some());
-            return Err(boxed(TuneError::FixedByRecord {
+            let goes_on_without = self.has_more() || !is_over;
+            return Err(boxed(FixedByRecord::new(
                 options,
-                directory: directory.to_owned(),
-                goes_on_without: self.has_more() || !is_over,
-            }));
+                directory,
+                goes_on_without,
+            )));
         }
         if self.args.dry_run {
             return self.say_rest(directory);
@@ -256,11 +266,8 @@ impl Session<'_> {
         record.header.plan.check_can_go_on()?;
         let may_go_on = |stop| self.has_more() && stop != StopReason::Decided;
         if let Some(why) = record.stop_reason().filter(|&stop| !may_go_on(stop)) {
-            return Err(boxed(TuneError::Complete {
-                directory: directory.to_owned(),
-                why: report::words::stop_reason(why),
-                going_on: report::text::going_on(record, &Analysis::of(record), directory),
-            }));
+            let going_on = report::text::going_on(record, &Analysis::of(record), directory);
+            return Err(complete(directory, report::words::stop_reason(why), going_on).into());
         }
         self.check_goes_on(record, directory)?;
         self.check_can_leave(&record.header.plan)?;
@@ -292,12 +299,12 @@ impl Session<'_> {
             }
             _ => format!("complete rounds so far: {}", progress.rounds()),
         };
-        Err(boxed(TuneError::EndsAtOnce {
-            given,
-            why: report::words::stop_reason(stop),
-            so_far,
-            going_on: report::text::going_on(record, &Analysis::of(record), directory),
-        }))
+        let (given, why) = (given.join(" and "), report::words::stop_reason(stop));
+        let message = format!("with {given} the run would not go on: {why} ({so_far})");
+        let going_on = report::text::going_on(record, &Analysis::of(record), directory);
+        let example = going_on.map_or(String::new(), |command| format!(", as in: {command}"));
+        let hint = format!("what was measured before counts: give more{example}");
+        Err(Problem::usage(message).hint(hint).into())
     }
 
     /// Trials of another disk or kernel are not to be mixed with those of the record.
@@ -310,10 +317,14 @@ impl Session<'_> {
         let here = MachineFacts::read(&self.host, &header.plan.disks, Vec::new());
         match here.difference_that_matters(&header.machine) {
             None => Ok(()),
-            Some(difference) => Err(boxed(TuneError::OtherMachine {
-                directory: directory.to_owned(),
-                difference,
-            })),
+            Some(difference) => {
+                let directory = directory.display();
+                let message = format!(
+                    "the record in {directory} is of another machine or kernel: {difference}"
+                );
+                let hint = "its trials cannot be continued here: start a new run";
+                Err(Problem::new(exit::BAD_RECORD, message).hint(hint).into())
+            }
         }
     }
 
@@ -519,15 +530,15 @@ fn new_directory(target: &str, now: f64) -> PathBuf {
 }
 
 fn find_user(name: &str) -> Result<User, Box<dyn Failure>> {
-    let unknown = |source| {
-        let name = name.to_owned();
-        boxed(TuneError::UnknownUser { name, source })
+    let unknown = |error| {
+        let message = format!("cannot find out who {name:?} is: {error}");
+        Problem::new(exit::FAILURE, message).hint(format!("`id {name}` should say it"))
     };
-    User::find(name).map_err(unknown)?.ok_or_else(|| {
-        boxed(TuneError::NoSuchUser {
-            name: name.to_owned(),
-        })
-    })
+    let nobody = || {
+        Problem::usage(format!("there is no user {name:?}"))
+            .hint("`getent passwd` lists the users of this machine")
+    };
+    Ok(User::find(name).map_err(unknown)?.ok_or_else(nobody)?)
 }
 
 /// What an earlier run left of these disks is put back before the baseline is read.

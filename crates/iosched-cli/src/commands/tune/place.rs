@@ -7,11 +7,10 @@ use iosched_experiment::load::fio;
 use iosched_experiment::load::simulated::SimulatedDisk;
 use iosched_experiment::plan::{self, OwnDisk, Plan};
 use iosched_machine::device::loop_number;
-use iosched_machine::failure::Failure;
+use iosched_machine::failure::{Failure, Problem, exit};
 use iosched_machine::host::Host;
 use iosched_sim::units::Bytes;
 
-use super::error::TuneError;
 use super::{TuneArgs, boxed};
 use crate::output::Output;
 use crate::values::split_arms;
@@ -189,8 +188,11 @@ pub(super) fn check_can_emulate(host: &Host) -> Result<(), Box<dyn Failure>> {
     if lacks.is_empty() {
         return Ok(());
     }
-    let (missing, hints) = lacks.into_iter().unzip();
-    Err(boxed(TuneError::Missing { missing, hints }))
+    let (missing, hints): (Vec<String>, Vec<String>) = lacks.into_iter().unzip();
+    let message = format!("this machine cannot measure: {}", missing.join("; "));
+    Err(Problem::new(exit::MISSING, message)
+        .hint(hints.join("; "))
+        .into())
 }
 
 /// The disk that is asked for, with a scheduler inside if the arms need one.
