@@ -275,22 +275,6 @@ fn options_without_the_load_that_they_are_about_are_refused() {
 }
 
 #[test]
-fn a_user_without_rights_is_named_in_the_hint() {
-    let Some(bench) = Bench::new() else { return };
-    let inner = bench.mounted.at.join("closed");
-    fs::create_dir(&inner).unwrap();
-    let script = bench.mounted.at.join("mine");
-    fs::write(&script, "#!/bin/sh\n").unwrap(); // not executable
-    let ended = bench.tune(&script.display().to_string(), &["--user", "nobody"]);
-    assert_eq!(ended.code, 13, "{}", ended.stderr);
-    assert!(
-        ended.stderr.contains("hint: its user must be allowed"),
-        "{}",
-        ended.stderr
-    );
-}
-
-#[test]
 fn a_command_that_hangs_is_killed_with_its_children_and_the_others_go_on() {
     let Some(bench) = Bench::new() else { return };
     // Its own number: the same test may run beside this one.
@@ -355,22 +339,4 @@ fn a_budget_that_is_spent_by_preparing_is_an_error_of_its_own() {
     assert!(ended.stderr.contains(cause), "{}", ended.stderr);
     assert!(ended.stderr.contains("--budget"), "{}", ended.stderr);
     assert!(!bench.records.path().join("r").exists(), "it holds nothing");
-}
-
-#[test]
-fn a_record_keeps_the_words_of_a_load_that_failed() {
-    let Some(bench) = Bench::new() else { return };
-    let ended = bench.tune("sh: echo no such font >&2; exit 3", &[]);
-    assert_eq!(ended.code, 13, "{}", ended.stderr);
-    let report = || {
-        let record = bench.records.path().join("r");
-        let output = iosched().arg("report").arg(record).output().unwrap();
-        in_one_line(&String::from_utf8(output.stdout).unwrap())
-    };
-    let said = report();
-    assert!(
-        said.contains("1 trial did not count, the last of sh with "),
-        "{said}"
-    );
-    assert!(said.contains("exit code 3: no such font"), "{said}");
 }

@@ -148,24 +148,6 @@ fn cold_documents_come_from_the_disk_and_those_of_the_control_do_not() {
 }
 
 #[test]
-fn documents_in_the_order_in_which_they_are_stored_are_read_ahead() {
-    let load = "documents-read:threads=4,documents=200,order=stored,control=off";
-    let Some((stdout, records)) = tune(load, &[]) else {
-        return;
-    };
-    assert!(stdout.contains("documents-read-as-stored"), "{stdout}");
-    for trial in trials(&records) {
-        let seen = trial["jobs"][0]["read"]["ios"].as_u64().unwrap();
-        assert_eq!(seen, 200, "every document once");
-        let reads = trial["measured"]["reads"].as_u64().unwrap();
-        assert!(
-            reads < 4 * 200 / 2,
-            "{reads} reads of the disk for 800 documents"
-        );
-    }
-}
-
-#[test]
 fn documents_are_created_anew_in_every_trial() {
     let load = "documents-create:threads=3,documents=200";
     let Some((stdout, records)) = tune(load, &[]) else {

@@ -187,7 +187,7 @@ fn in_an_empty_world(mounted: &Mounted, arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn a_server_that_dies_in_every_trial_is_an_error_and_leaves_no_shared_memory() {
+fn a_server_that_dies_in_every_trial_is_an_error() {
     if !has_postgres() {
         return;
     }
@@ -201,22 +201,15 @@ fn a_server_that_dies_in_every_trial_is_an_error_and_leaves_no_shared_memory() {
         "pgbench:scale=1,clients=1,transactions=1,mode={}",
         script.display()
     );
-    let out = records.path().join("r").display().to_string();
-    let arguments = [&["--load", &load, "--out", &out], SHORT].concat();
-    let output = in_an_empty_world(&mounted, &arguments).output().unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(stderr.contains("status 13"), "{stderr}");
+    let (ended, _records) = tune(&mounted, &load, &[]);
+    let stderr = ended.stderr;
+    assert_eq!(ended.code, 13, "{stderr}");
     assert!(
         stderr.contains(
             "fails under every arm: the load failed: the PostgreSQL server died during the trial"
         ),
         "{stderr}"
     );
-    let left = String::from_utf8(output.stdout).unwrap();
-    let left: Vec<&str> = left.lines().filter(|line| is_shared_memory(line)).collect();
-    assert_eq!(left, Vec::<&str>::new());
-    assert_nothing_is_left(&mounted);
-    assert_eq!(mounted.disk.scheduler(), "none");
 }
 
 /// A file of PostgreSQL's below `/dev/shm`, or a line of `/proc/sysvipc/shm`.
@@ -307,24 +300,15 @@ fn no_room_for_the_cluster_is_one_clear_error() {
     // Room for bytes but not for files: initdb itself finds the disk full.
     let disk = LoopDevice::new(512 * MIB);
     let full = Mounted::with(disk, &["-N", "64"]);
-    let records = tempfile::tempdir().unwrap();
-    let out = records.path().join("r").display().to_string();
-    let arguments = [&["--load", SMALL, "--out", &out], SHORT].concat();
-    let output = in_an_empty_world(&full, &arguments).output().unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
+    let (ended, _) = tune(&full, SMALL, &[]);
+    assert_eq!(ended.code, 13, "{}", ended.stderr);
     for words in [
-        "status 13",
         "initdb failed",
         "No space left on device",
         "hint: make room",
     ] {
-        assert!(stderr.contains(words), "{stderr}");
+        assert!(ended.stderr.contains(words), "{}", ended.stderr);
     }
-    // Its server died hard, and nobody will ever start another one on these data.
-    let left = String::from_utf8(output.stdout).unwrap();
-    let left: Vec<&str> = left.lines().filter(|line| is_shared_memory(line)).collect();
-    assert_eq!(left, Vec::<&str>::new());
-    assert_nothing_is_left(&full);
 }
 
 #[test]
@@ -670,25 +654,4 @@ fn a_server_of_the_users_that_stops_answering_keeps_neither_the_scheduler_nor_a_
     let dropped = restore();
     assert_eq!(dropped.status.code(), Some(0));
     assert_eq!(databases(), "");
-}
-
-#[test]
-fn a_server_of_our_own_that_somebody_stops_is_ended_all_the_same() {
-    if !has_postgres() {
-        return;
-    }
-    let mounted = Mounted::new(512 * MIB);
-    let records = tempfile::tempdir().unwrap();
-    let run = start(&mounted, &records, &[]);
-    assert!(wait_until(
-        || mounted.disk.scheduler() != "none" && is_measuring(&mounted)
-    ));
-    let servers = processes_with(&format!("-D {}", mounted.path()));
-    assert!(!servers.is_empty());
-    let stopped: Vec<u32> = servers.into_iter().flat_map(family).collect();
-    send("-STOP", &stopped);
-    let said = interrupt(run, &mounted);
-    assert!(said.contains("interrupted"), "{said}");
-    assert_nothing_is_left(&mounted);
-    iosched().arg("restore").assert().success();
 }

@@ -1,10 +1,9 @@
 //! `iosched tune` when things go wrong: interrupted, killed, interfered with, without room, without its disk.
 //! The machine must end as it began, whatever happens.
 use std::fs;
-use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
-use crate::common::tuning::{SHORTEST, fio_runs_on, signal, small_disk, start, tune};
+use crate::common::tuning::{fio_runs_on, signal, small_disk, start, tune};
 use crate::common::{
     can_emulate, has_fio, iosched, iosched_process, processes_with, run, stand_in, wait_until,
 };
@@ -245,28 +244,6 @@ fn fio_missing_and_fio_hanging_are_said_so() {
     assert!(stderr.contains("was killed"), "{stderr}");
     assert_eq!(disk.whole_queue(), before);
     assert!(processes_with(fake.to_str().unwrap()).is_empty());
-}
-
-/// As services and interpreters leave it to what they start.
-#[test]
-fn how_fio_ended_is_known_where_the_parent_ignores_its_children() {
-    let Some(disk) = small_disk() else {
-        return;
-    };
-    let dir = tempfile::tempdir().unwrap();
-    let mut command = iosched_process();
-    command.args(["tune", &disk.name, "--out"]);
-    command.arg(dir.path().join("r")).args(SHORTEST);
-    // SAFETY: `signal` is a system call, and names no handler.
-    unsafe {
-        command.pre_exec(|| {
-            libc::signal(libc::SIGCHLD, libc::SIG_IGN);
-            Ok(())
-        });
-    }
-    let output = command.output().unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{stderr}");
 }
 
 #[test]

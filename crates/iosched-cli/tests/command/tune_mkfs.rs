@@ -15,8 +15,8 @@ use crate::common::lab::is_installed;
 use crate::common::traced::{self, End, Kind};
 use crate::common::tuning::MIB;
 use crate::common::{
-    LoopDevice, Mounted, can_emulate, can_use_loop_devices, come_first, has_fio, iosched,
-    iosched_process, lossy, processes_with, run, stand_in, wait_until,
+    LoopDevice, can_emulate, can_use_loop_devices, come_first, has_fio, iosched, iosched_process,
+    lossy, processes_with, run, stand_in, wait_until,
 };
 
 /// A load that needs a directory, and takes many ticks of fio's clock (1 ms) on the fastest machine.
@@ -193,56 +193,6 @@ fn it_is_removed_whatever_options_blkid_knows() {
         assert!(stderr.contains("its signature erased"), "{stderr}");
         assert_eq!(bench.content(), "", "{script}");
     }
-}
-
-#[test]
-fn a_disk_that_was_not_given_up_is_not_touched() {
-    let Some(bench) = Bench::new() else { return };
-    let ended = bench.tune(&[]);
-    assert_eq!(ended.code, 3, "{}", ended.stderr);
-    assert!(ended.stderr.contains("--mkfs ext4"), "{}", ended.stderr);
-    let ended = bench.tune(&["--mkfs", "ext4"]);
-    assert_eq!(ended.code, 11, "{}", ended.stderr);
-    assert!(
-        ended.stderr.contains("--mkfs writes, and"),
-        "{}",
-        ended.stderr
-    );
-    // With something on it, it has to be named again.
-    let path = bench.disk.path().display().to_string();
-    run("mkfs.ext4", &["-q", "-L", "theirs", &path]);
-    let ended = bench.tune(&["--mkfs", "ext4", "--destroy-data"]);
-    assert_eq!(ended.code, 11, "{}", ended.stderr);
-    assert!(
-        ended.stderr.contains("carries ext4 file system \"theirs\""),
-        "{}",
-        ended.stderr
-    );
-    assert!(bench.content().contains("LABEL=theirs"));
-    let again = format!("--destroy-data={}", bench.disk.name);
-    let ended = bench.tune(&["--mkfs", "ext4", &again]);
-    assert_eq!(ended.code, 0, "{}", ended.stderr);
-    assert_eq!(bench.content(), "");
-}
-
-#[test]
-fn a_directory_needs_no_file_system() {
-    if !can_use_loop_devices() || !has_fio() {
-        return;
-    }
-    let mounted = Mounted::new(64 * MIB);
-    let output = iosched()
-        .args(["tune", mounted.path(), "--mkfs", "ext4", "--destroy-data"])
-        .args(["--load", LOAD])
-        .args(SHORT)
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(3));
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        stderr.contains("--mkfs makes a file system on a device"),
-        "{stderr}"
-    );
 }
 
 #[test]
@@ -559,26 +509,6 @@ fn what_somebody_put_where_a_killed_run_has_it_mounted_stays() {
 }
 
 #[test]
-fn a_file_system_that_got_another_label_is_unmounted_and_stays() {
-    let Some((bench, at)) = killed_and_mounted() else {
-        return;
-    };
-    run("e2label", &[bench.disk.path().to_str().unwrap(), "mine"]);
-    let (code, said) = restored(&["--dry-run"]);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("would unmount what was our"), "{said}");
-    assert!(said.contains("leave what is there now"), "{said}");
-    let (code, said) = restored(&[]);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("what is there now was left"), "{said}");
-    assert!(!said.contains("erased"), "{said}");
-    assert_eq!(mounted_at(&at), None);
-    assert!(bench.content().contains("LABEL=mine"));
-    iosched().arg("restore").assert().success();
-    assert!(bench.content().contains("LABEL=mine"));
-}
-
-#[test]
 fn restore_finds_it_on_a_disk_that_got_another_name() {
     let Some(bench) = Bench::new() else { return };
     let mut child = bench.start();
@@ -607,20 +537,6 @@ fn restore_finds_it_on_a_disk_that_got_another_name() {
     if taken.unwrap().status.success() {
         run("losetup", &["--detach", &node]);
     }
-}
-
-#[test]
-fn what_came_to_the_disk_meanwhile_keeps_a_run_from_going_on() {
-    let Some(bench) = Bench::new() else { return };
-    let child = bench.start();
-    run("kill", &["-INT", &child.id().to_string()]);
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130));
-    assert_eq!(bench.content(), "", "an interrupted run leaves nothing");
-    let path = bench.disk.path().display().to_string();
-    run("mkfs.ext4", &["-q", "-L", "theirs", &path]);
-    bench.must_not_go_on();
-    assert!(bench.content().contains("LABEL=theirs"));
 }
 
 #[test]

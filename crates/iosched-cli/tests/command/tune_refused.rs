@@ -7,10 +7,7 @@ use iosched_testing::{is_root, lacks, loop_device};
 
 use crate::common::lab::stderr;
 use crate::common::tuning::{MIB, fio_runs_on, signal, small_disk, start, tune};
-use crate::common::{
-    CopyForEverybody, LoopDevice, can_emulate, can_use_loop_devices, has_fio, iosched, run,
-    wait_until,
-};
+use crate::common::{CopyForEverybody, LoopDevice, can_use_loop_devices, iosched, run, wait_until};
 
 /// In a root file system that somebody made by hand.
 #[test]
@@ -174,25 +171,6 @@ fn a_dry_run_beside_a_change_that_will_be_put_back_is_refused_like_a_run() {
 }
 
 #[test]
-fn a_dry_run_without_a_target_names_no_disk_that_is_there() {
-    if !can_emulate() || !has_fio() {
-        return;
-    }
-    let others = LoopDevice::new(8 * MIB);
-    for load in ["random-read", "five-tests:size=16m"] {
-        let output = iosched()
-            .args(["tune", "--dry-run", "--load", load])
-            .output()
-            .unwrap();
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8(said).unwrap();
-        assert_eq!(output.status.code(), Some(0), "{said}");
-        assert!(said.contains("on loopN (emulated hdd-7200)"), "{said}");
-        assert!(!said.contains(&others.name), "{said}");
-    }
-}
-
-#[test]
 fn an_answer_is_left_only_on_a_disk_that_is_there_after_the_run() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("record");
@@ -221,57 +199,6 @@ fn an_answer_is_left_only_on_a_disk_that_is_there_after_the_run() {
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("leave --apply out"), "{said}");
-}
-
-#[test]
-fn an_old_name_among_the_arms_is_said_to_be_one() {
-    let Some(disk) = small_disk() else {
-        return;
-    };
-    let said = |arms: &str| {
-        let output = iosched()
-            .args(["tune", &disk.name, "--dry-run", "--arms", arms])
-            .output()
-            .unwrap();
-        assert_eq!(output.status.code(), Some(0));
-        String::from_utf8(output.stderr).unwrap()
-    };
-    let note = "note: deadline is an old name: mq-deadline has taken its place\n";
-    assert!(said("none,deadline").contains(note));
-    assert!(said("none,kernel/deadline").contains(note));
-    assert!(!said("none,mq-deadline").contains("old name"));
-}
-
-#[test]
-fn a_dry_run_refuses_a_directory_that_is_mounted_read_only() {
-    let Some(disk) = small_disk() else {
-        return;
-    };
-    let (path, mount) = (disk.path(), tempfile::tempdir().unwrap());
-    let (path, at) = (path.to_str().unwrap(), mount.path().to_str().unwrap());
-    run("mkfs.ext4", &["-q", path]);
-    run("mount", &["-o", "ro", path, at]);
-    let output = iosched()
-        .args(["tune", at, "--dry-run", "--file-size", "4M"])
-        .output()
-        .unwrap();
-    run("umount", &[at]);
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(8), "{stderr}");
-    assert!(stderr.contains("cannot be written"), "{stderr}");
-}
-
-#[test]
-fn a_dry_run_without_fio_says_that_fio_is_missing() {
-    let Some(disk) = small_disk() else {
-        return;
-    };
-    let output = iosched()
-        .args(["tune", &disk.name, "--dry-run", "--fio", "/nowhere/fio"])
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(10));
-    assert!(String::from_utf8(output.stderr).unwrap().contains("fio"));
 }
 
 #[test]
@@ -423,53 +350,6 @@ fn a_damaged_record_is_refused_with_its_line_and_a_full_disk_is_said() {
         assert_eq!(output.status.code(), Some(12), "{bad}: {stderr}");
         assert!(stderr.contains("record.jsonl:"), "{stderr}");
     }
-}
-
-#[test]
-fn a_dry_run_says_why_a_disk_of_its_own_cannot_be_made_as_the_run_does() {
-    if !can_emulate() {
-        return;
-    }
-    let copy = CopyForEverybody::new();
-    let told = |mut command: Command, disk: &[&str], more: &[&str]| {
-        command.args(["tune", "--emulate"]).args(disk).args(more);
-        let output = command.output().unwrap();
-        let said = stderr(&output).replace(" --dry-run", "");
-        (output.status.code(), said)
-    };
-    let as_root = || Command::new(copy.binary());
-    let as_nobody = || copy.as_nobody();
-    let too_small = &["null", "--size", "1"][..];
-    let refused: [(&dyn Fn() -> Command, _, _, _); 2] = [
-        (&as_root, too_small, 2, "null cannot be"),
-        (&as_nobody, &["null", "--size", "64M"], 8, "need root"),
-    ];
-    for (command, disk, code, words) in refused {
-        let dry = told(command(), disk, &["--dry-run"]);
-        assert_eq!(dry, told(command(), disk, &[]), "{disk:?}");
-        assert_eq!(dry.0, Some(code), "{}", dry.1);
-        assert!(dry.1.contains(words), "{}", dry.1);
-    }
-}
-
-#[test]
-fn a_dry_run_without_rights_is_refused_as_the_run_is() {
-    if !can_use_loop_devices() || !has_fio() {
-        return;
-    }
-    let disk = LoopDevice::new(8 * MIB);
-    let copy = CopyForEverybody::new();
-    let told = |more: &[&str]| {
-        let mut command = copy.as_nobody();
-        command.args(["tune", &disk.name, "--out", "/tmp/iosched-not-made"]);
-        let output = command.args(more).output().unwrap();
-        let said = stderr(&output).replace(" --dry-run", "");
-        (output.status.code(), said)
-    };
-    let (dry, real) = (told(&["--dry-run"]), told(&[]));
-    assert_eq!(dry.0, Some(8), "{}", dry.1);
-    assert!(dry.1.contains("cannot open /dev/"), "{}", dry.1);
-    assert!(real.1.ends_with(&dry.1), "{} {}", dry.1, real.1);
 }
 
 #[test]

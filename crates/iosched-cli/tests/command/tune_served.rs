@@ -13,10 +13,7 @@ use serde_json::Value;
 use crate::common::lab::{stderr, stdout};
 use crate::common::served::ServedDisk;
 use crate::common::tuning::{MIB, fio_runs_on, record, signal, start};
-use crate::common::{
-    LoopDevice, answer, can_emulate, can_use_loop_devices, has_fio, in_one_line, iosched,
-    wait_until,
-};
+use crate::common::{LoopDevice, answer, can_emulate, has_fio, in_one_line, iosched, wait_until};
 
 /// Two very short rounds, without a page.
 const SHORT: &[&str] = &["--fixed-rounds", "2", "--runtime", "50ms", "--no-html"];
@@ -274,24 +271,6 @@ fn arms_that_cannot_be_are_refused_by_name() {
 }
 
 #[test]
-fn list_shows_what_is_served_and_what_can_be() {
-    let Some(disk) = ServedDisk::new("null", "cfq:slice_idle=0") else {
-        return;
-    };
-    let listed = answer(&["list", "--json", &disk.name]);
-    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
-    let served = &listed["devices"][0]["served"];
-    assert_eq!(served["active"], "cfq:slice_idle=0");
-    let offered = served["offered"].as_array().unwrap();
-    assert!(offered.contains(&"deadline".into()) && offered.contains(&"noop".into()));
-    let shown = stdout(&answer(&["list", "--verbose", &disk.name]));
-    assert!(
-        shown.contains("served: [cfq:slice_idle=0] noop deadline"),
-        "{shown}"
-    );
-}
-
-#[test]
 fn a_disk_made_for_the_run_is_gone_afterwards() {
     if !can_emulate() || !has_fio() {
         return;
@@ -421,121 +400,6 @@ fn ctrl_c_and_sigkill_leave_nothing_of_it_and_the_record_goes_on_with_another() 
         .filter(|line| line["type"] == "trial");
     assert_eq!(trials.count(), 4);
     assert_eq!(disks(), "");
-}
-
-#[test]
-fn what_emulate_cannot_be_beside_is_one_error_each() {
-    if !can_use_loop_devices() {
-        return;
-    }
-    let refused = |args: &[&str], words: &[&str]| {
-        let output = answer(&[&["tune"], args].concat());
-        assert_eq!(
-            output.status.code(),
-            Some(2),
-            "{args:?}: {}",
-            stderr(&output)
-        );
-        let said = stderr(&output);
-        assert_eq!(said.matches("error:").count(), 1, "{said}");
-        for word in words {
-            assert!(said.contains(word), "{word} is not in: {said}");
-        }
-    };
-    let model = ["--emulate", "hdd-7200"];
-    refused(&[&model[..], &["/srv"]].concat(), &["--emulate", "TARGET"]);
-    refused(
-        &[&model[..], &["--simulate", "hdd-7200"]].concat(),
-        &["--simulate"],
-    );
-    refused(&[&model[..], &["--persist"]].concat(), &["--persist"]);
-    refused(&[&model[..], &["--resume", "x"]].concat(), &["--resume"]);
-    refused(&["--emulate", "floppy"], &["floppy", "hdd-7200"]);
-    refused(&["--size", "1G"], &["--emulate"]);
-    let dry = answer(&[
-        "tune",
-        "--emulate",
-        "hdd-7200",
-        "--arms",
-        "cfq:quantm=1",
-        "--dry-run",
-    ]);
-    assert_eq!(dry.status.code(), Some(6), "{}", stderr(&dry));
-    let dry = answer(&[
-        "tune",
-        "--emulate",
-        "hdd-7200",
-        "--arms",
-        "deadline,noop",
-        "--dry-run",
-    ]);
-    assert!(
-        stdout(&dry).contains("arm served/deadline (baseline)"),
-        "{}",
-        stdout(&dry)
-    );
-    assert!(
-        stdout(&dry).contains("emulated hdd-7200"),
-        "{}",
-        stdout(&dry)
-    );
-}
-
-#[test]
-fn help_teaches_it_and_shells_complete_it() {
-    let help = stdout(&answer(&["tune", "--help"]));
-    assert!(help.contains("iosched tune --emulate hdd-7200"), "{help}");
-    assert!(help.contains("kernel/mq-deadline"), "{help}");
-    let script = stdout(&answer(&["completions", "bash"]));
-    assert!(script.contains("--emulate"));
-}
-
-/// fio takes what is under way at the end as done when the last of it is: 32 reads of a hard disk, a third of a second too
-/// long each. Percentiles are of what was completed before, or the report says that they are not.
-#[test]
-fn what_is_under_way_at_the_end_is_not_in_the_percentiles() {
-    if !can_emulate() || !has_fio() {
-        return;
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let load = dir.path().join("deep.fio");
-    fs::write(
-        &load,
-        "[a]\nrw=randread\nbs=4k\niodepth=32\nnorandommap=1\n",
-    )
-    .unwrap();
-    let out = dir.path().join("r");
-    let mut command = iosched();
-    command.args(["tune", "--emulate", "hdd-7200", "--arms", "noop,deadline"]);
-    command.args(["--fixed-rounds", "2", "--runtime", "2s", "--no-html"]);
-    command.arg("--load").arg(&load).arg("--out").arg(&out);
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
-    let lines = record(&out);
-    assert_eq!(lines[0]["plan"]["loads"][0]["counted_s"], 1.5);
-    let trials: Vec<_> = lines
-        .iter()
-        .filter(|line| line["type"] == "trial")
-        .collect();
-    let mut whole = 0;
-    for trial in &trials {
-        let read = &trial["jobs"][0]["read"];
-        let bins = read["latency_bins"].as_array().unwrap();
-        let counted: u64 = bins.iter().map(|bin| bin[1].as_u64().unwrap()).sum();
-        let ios = read["ios"].as_u64().unwrap();
-        match trial["counted_s"].as_f64() {
-            Some(until) => assert!(until < 2.0 && counted + 32 <= ios, "{trial}"),
-            None => whole += 1, // a machine so busy that fio came too late
-        }
-    }
-    let said = in_one_line(&stdout(&answer(&["report", out.to_str().unwrap()])));
-    let is_said = said.contains("were under way when it ended");
-    assert_eq!(
-        is_said,
-        whole > 0,
-        "{whole} of {} trials: {said}",
-        trials.len()
-    );
 }
 
 #[test]

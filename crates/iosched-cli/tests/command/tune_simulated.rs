@@ -7,7 +7,7 @@ use std::process::Output;
 
 use crate::common::lab::wait_for;
 use crate::common::tuning::{signal, start};
-use crate::common::{CopyForEverybody, can_use_loop_devices, iosched, run, text};
+use crate::common::{CopyForEverybody, can_use_loop_devices, iosched, text};
 use serde_json::Value;
 
 fn tune(directory: &Path, arguments: &str) -> Output {
@@ -50,37 +50,6 @@ fn a_simulated_tune_ends_in_a_verdict_and_a_record_that_says_it_again() {
     assert_eq!(text(&again.stdout).trim(), table.trim());
 }
 
-/// A dry run finds what a run finds in its first seconds: that nothing can be written where its record is to be.
-#[test]
-fn a_dry_run_looks_whether_the_record_can_be_made() {
-    if !can_use_loop_devices() {
-        return; // needs root for a mount
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let mounted = dir.path().display().to_string();
-    run("mount", &["-t", "tmpfs", "-o", "ro", "none", &mounted]);
-    let tried: Vec<(String, String)> = [&["--dry-run"][..], &[]]
-        .into_iter()
-        .flat_map(|dry| [Some("r"), Some("not/there/r"), None].map(|out| (dry, out)))
-        .map(|(dry, out)| {
-            let mut command = iosched();
-            command.args(["tune", "--simulate", "hdd-7200", "--fixed-rounds", "2"]);
-            command.args(dry).current_dir(dir.path());
-            if let Some(out) = out {
-                command.arg("--out").arg(dir.path().join(out));
-            }
-            let output = command.output().unwrap();
-            let said = format!("{dry:?} {out:?}: {:?}", output.status.code());
-            (said, text(&output.stderr))
-        })
-        .collect();
-    run("umount", &[&mounted]);
-    for (what, stderr) in tried {
-        assert!(what.ends_with("Some(12)"), "{what}: {stderr}");
-        assert!(stderr.contains("Read-only file system"), "{what}: {stderr}");
-    }
-}
-
 #[test]
 fn the_exit_code_tells_a_winner_from_equals_and_from_no_answer_if_it_is_asked_to() {
     let dir = tempfile::tempdir().unwrap();
@@ -105,38 +74,6 @@ fn the_exit_code_tells_a_winner_from_equals_and_from_no_answer_if_it_is_asked_to
         assert_eq!(again(&["--exit-code"]), Some(code));
         assert_eq!(again(&[]), Some(0));
     }
-}
-
-#[test]
-fn the_same_seed_gives_the_same_record() {
-    let dir = tempfile::tempdir().unwrap();
-    let ratios = |name: &str, seed: &str| {
-        let record = dir.path().join(name);
-        let arguments = format!(
-            "--simulate hdd-7200 --arms noop,deadline --fixed-rounds 3 --runtime 2s --seed {seed}"
-        );
-        assert!(tune(&record, &arguments).status.success());
-        report(&record)["loads"][0]["arms"].clone()
-    };
-    let first = ratios("first", "7");
-    assert!(first.is_array(), "{first}");
-    assert_eq!(first, ratios("second", "7"));
-    assert_ne!(first, ratios("third", "8"));
-}
-
-#[test]
-fn two_arms_that_are_the_same_are_equal() {
-    let dir = tempfile::tempdir().unwrap();
-    let output = tune(
-        &dir.path().join("record"),
-        "--simulate hdd-7200 --arms noop,noop --runtime 1s",
-    );
-    let stdout = text(&output.stdout);
-    assert!(stdout.contains("are equal in"), "{stdout}");
-    assert!(
-        stdout.contains("among equals the baseline stays"),
-        "{stdout}"
-    );
 }
 
 #[test]
@@ -280,25 +217,6 @@ fn a_record_of_a_load_that_is_no_more_is_reported_and_its_run_does_not_go_on() {
         let words = format!("load {name}: this version does not run it any more");
         assert!(stderr.contains(&words), "{stderr}");
     }
-}
-
-#[test]
-fn a_run_that_ended_early_goes_on() {
-    let dir = tempfile::tempdir().unwrap();
-    let record = dir.path().join("record");
-    let output = tune(
-        &record,
-        "--simulate hdd-7200 --arms noop,deadline --rounds 2 --runtime 1s",
-    );
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let more = iosched()
-        .args(["tune", "--rounds", "20", "--resume"])
-        .arg(&record)
-        .output()
-        .unwrap();
-    assert!(more.status.success(), "{}", text(&more.stderr));
-    let rounds = &report(&record)["rounds"];
-    assert!(rounds.as_u64().unwrap() > 2, "{rounds}");
 }
 
 /// Without asking for it again; and it is made again where it was wanted.
