@@ -153,18 +153,6 @@ impl Followed for Nearest {
         false
     }
 
-    fn explain(&self, now: Time) -> String {
-        let Some(oldest) = self.waiting.first() else {
-            return "nothing waits".to_owned();
-        };
-        let left = oldest.expires.saturating_sub(self.kernel.tick(now));
-        format!(
-            "{} wait, the disk was sent to {} last, the oldest expires in {left} ticks",
-            self.waiting.len(),
-            self.head.as_u64()
-        )
-    }
-
     fn duplicate(&self) -> Box<dyn Followed> {
         Box::new(self.clone())
     }

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 REPOSITORY = Path(os.environ["IOSCHED_REPOSITORY"])
-GOLDEN = REPOSITORY / "crates/iosched-sim/tests/golden"
+GOLDEN = REPOSITORY / "crates/iosched-conform/tests/golden"
 RECORDING = GOLDEN / "bfq-hdd1-a_rand4.txt.gz"
 
 

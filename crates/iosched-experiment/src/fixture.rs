@@ -4,9 +4,6 @@
 use std::time::Duration;
 
 use iosched_machine::facts::MachineFacts;
-use iosched_sim::request::ProcessId;
-use iosched_sim::simulate::{BlockEvent, Tracer, write_line};
-use iosched_sim::units::Time;
 use iosched_switch::Arm;
 
 use crate::load::{Outcome, Spec};
@@ -15,18 +12,6 @@ use crate::objective::Objective;
 use crate::plan::{Plan, PlannedLoad, Rules, Target};
 use crate::record::{Entry, Header, Record};
 use crate::trial::{Flow, JobResult, Metrics, Phases, Slot, Trial};
-
-/// What a simulated run looks like in a kernel's recording, as text.
-#[derive(Default)]
-pub struct Recording(pub String);
-
-impl Tracer for Recording {
-    fn happened(&mut self, block_event: &BlockEvent) {
-        write_line(&mut self.0, Time::ZERO, block_event).unwrap();
-    }
-
-    fn exited(&mut self, _time: Time, _process: ProcessId, _name: &str) {}
-}
 
 /// A plan of this many arms and one load.
 pub fn plan(arms: usize) -> Plan {

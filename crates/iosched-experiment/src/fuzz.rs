@@ -20,7 +20,7 @@ use crate::load::pgbench::output;
 use crate::load::{Outcome, command, fio};
 use crate::measure::Measured;
 use crate::simulate::file::decompressed;
-use crate::simulate::settings::{Checked, SchedulerRequest};
+use crate::simulate::settings::{self, SchedulerRequest};
 use crate::simulate::{conform as following, recordings, response as recorded};
 use crate::trial::{JobResult, Metrics};
 
@@ -185,7 +185,7 @@ fn tunables(bytes: &[u8]) {
             tunables: Some(tunables.clone()),
             ..SchedulerRequest::default()
         };
-        if let Ok(checked) = Checked::new(&wanted) {
+        if let Ok(checked) = settings::checked(&wanted) {
             let _ = checked.build();
         }
     }

@@ -7,13 +7,12 @@
 //! - [`request`]: bios and requests
 //! - [`scheduler`]: noop, deadline, cfq; none, mq-deadline, kyber, bfq
 //! - [`block_layer`]: the rules of Linux's two block layers, which [`simulate`],
-//!   [`serve`] and [`conform`] drive
+//!   [`serve`] and the crate `iosched-conform` drive
 //! - [`disk`]: disk models: what a drive does with commands, and when it is done
 //! - [`workload`]: loads as fio job files describe them
 //! - [`simulate`]: a load, a scheduler and a disk in virtual time; [`histogram`] counts latencies
 //! - [`serve`]: the same block layers by a real clock, for real programs
 //! - [`trace`]: recordings of block traffic
-//! - [`conform`]: follows a recording of a kernel's scheduler and counts where ours agrees
 //!
 //! Below them, known to no other crate: `event_queue` (what happens next), `slab`, `list`, `sorted` and
 //! `request_table` (requests and what is kept for each), `tags` (the kernel's bitmap of tags with those who
@@ -22,7 +21,6 @@
 #![forbid(unsafe_code)]
 
 pub mod block_layer;
-pub mod conform;
 pub mod disk;
 mod event_queue;
 pub mod histogram;
@@ -30,7 +28,7 @@ mod list;
 pub mod random;
 mod reciprocal;
 pub mod request;
-mod request_table;
+pub mod request_table;
 pub mod scheduler;
 pub mod serve;
 pub mod simulate;

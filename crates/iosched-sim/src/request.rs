@@ -43,7 +43,7 @@ impl Bio {
     }
 
     /// A flush: no sectors, but a request like any other (`blkdev_issue_flush`).
-    pub(crate) fn flush(process: ProcessId, priority: IoPriority) -> Bio {
+    pub fn flush(process: ProcessId, priority: IoPriority) -> Bio {
         Bio {
             op: Op::Write,
             start: Sector::ZERO,
@@ -133,28 +133,28 @@ pub struct RequestId(NonZeroU32);
 
 impl RequestId {
     /// Its place in tables that run beside [`Requests`].
-    pub(crate) fn index(self) -> usize {
+    pub fn index(self) -> usize {
         self.number() - 1
     }
 
     /// Its place, counted from one.
-    pub(crate) fn number(self) -> usize {
+    pub fn number(self) -> usize {
         self.0.get() as usize
     }
 
     /// The request with this place, counted from one; none for zero.
-    pub(crate) fn from_number(number: usize) -> Option<RequestId> {
+    pub fn from_number(number: usize) -> Option<RequestId> {
         let number = u32::try_from(number).expect("the place of a request");
         NonZeroU32::new(number).map(RequestId)
     }
 
     /// The tag of a command for it.
-    pub(crate) fn tag(self) -> u64 {
+    pub fn tag(self) -> u64 {
         u64::from(self.0.get()) - 1
     }
 
     /// The request that a command with this tag is for.
-    pub(crate) fn of_tag(tag: u64) -> RequestId {
+    pub fn of_tag(tag: u64) -> RequestId {
         let number = u32::try_from(tag + 1).ok().and_then(NonZeroU32::new);
         RequestId(number.expect("the tag of a request"))
     }
@@ -177,7 +177,7 @@ impl Merge {
     }
 
     /// True if the bio comes behind the request.
-    pub(crate) fn is_back(self) -> bool {
+    pub fn is_back(self) -> bool {
         matches!(self, Merge::Back(_))
     }
 }
@@ -209,12 +209,12 @@ impl Requests {
     }
 
     /// How many there are.
-    pub(crate) fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
     /// The half of them that was allocated first.
-    pub(crate) fn older_half(&self) -> BTreeSet<RequestId> {
+    pub fn older_half(&self) -> BTreeSet<RequestId> {
         let there = self.slots.iter().zip(1..);
         let there = there.filter_map(|(slot, number)| {
             Some((slot.as_ref()?.allocated, RequestId::from_number(number)?))
@@ -238,8 +238,6 @@ impl Requests {
 impl std::ops::Index<RequestId> for Requests {
     type Output = Request;
     fn index(&self, id: RequestId) -> &Request {
-        #[cfg(test)]
-        looks::add_one();
         self.slots[id.index()].as_ref().expect("the request exists")
     }
 }
@@ -247,25 +245,5 @@ impl std::ops::Index<RequestId> for Requests {
 impl std::ops::IndexMut<RequestId> for Requests {
     fn index_mut(&mut self, id: RequestId) -> &mut Request {
         self.slots[id.index()].as_mut().expect("the request exists")
-    }
-}
-/// How often requests and events of recordings are looked at: what tests count instead of time.
-#[cfg(test)]
-pub(crate) mod looks {
-    use std::cell::Cell;
-
-    thread_local! {
-        static LOOKS: Cell<u64> = const { Cell::new(0) };
-    }
-
-    pub(crate) fn add_one() {
-        LOOKS.set(LOOKS.get() + 1);
-    }
-
-    /// So many while this is done.
-    pub(crate) fn during(act: impl FnOnce()) -> u64 {
-        let before = LOOKS.get();
-        act();
-        LOOKS.get() - before
     }
 }

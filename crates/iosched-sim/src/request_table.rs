@@ -6,7 +6,7 @@ use crate::request::RequestId;
 
 /// A value for each request: as long as the most requests that there ever were at a time.
 #[derive(Debug, Clone)]
-pub(crate) struct ByRequest<T> {
+pub struct ByRequest<T> {
     values: Vec<T>,
 }
 
@@ -19,7 +19,7 @@ impl<T> Default for ByRequest<T> {
 impl<T: Clone + Default> ByRequest<T> {
     /// Sets a request's value, which may be the first of that request.
     #[inline]
-    pub(crate) fn set(&mut self, id: RequestId, value: T) {
+    pub fn set(&mut self, id: RequestId, value: T) {
         match self.values.get_mut(id.index()) {
             Some(place) => *place = value,
             None => self.grow(id, value),
@@ -36,13 +36,13 @@ impl<T: Clone + Default> ByRequest<T> {
 impl<T> ByRequest<T> {
     /// A request's value, if it ever had one.
     #[inline]
-    pub(crate) fn get(&self, id: RequestId) -> Option<&T> {
+    pub fn get(&self, id: RequestId) -> Option<&T> {
         self.values.get(id.index())
     }
 
     /// The same, to be changed.
     #[inline]
-    pub(crate) fn get_mut(&mut self, id: RequestId) -> Option<&mut T> {
+    pub fn get_mut(&mut self, id: RequestId) -> Option<&mut T> {
         self.values.get_mut(id.index())
     }
 }

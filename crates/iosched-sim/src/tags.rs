@@ -195,12 +195,6 @@ impl Tags {
     fn available(&self) -> bool {
         self.free > 0
     }
-
-    /// How many are in use.
-    pub(crate) fn in_use(&self) -> u32 {
-        let used = |word: &Word| word.in_use().count_ones();
-        self.words.iter().map(used).sum()
-    }
 }
 
 impl Word {
@@ -235,7 +229,6 @@ mod tests {
         tokens.free(3);
         assert!(tokens.available());
         assert_eq!(tokens.take(), Some(3));
-        assert_eq!(tokens.in_use(), 127);
         tokens.resize(128);
         assert_eq!(tokens.take(), Some(127));
     }

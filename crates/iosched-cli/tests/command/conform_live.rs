@@ -24,7 +24,10 @@ fn assert_judged_rightly(results: &[Comparison], code: Option<i32>, stderr: &str
     let wanted = i32::from(!results.iter().all(agrees));
     assert_eq!(code, Some(wanted), "{stderr}");
     for one in results {
-        assert!(one.followed.agreed <= one.followed.decisions, "{one:?}");
+        assert!(
+            one.followed.report.agreed <= one.followed.report.decisions,
+            "{one:?}"
+        );
         assert!(one.measured.figures.iops > 0.0, "{one:?}");
         assert!(one.predicted.figures.iops > 0.0, "{one:?}");
     }
@@ -166,8 +169,8 @@ fn what_was_recorded_live_can_be_followed_again() {
         .map(|line| serde_json::from_str::<Value>(line).unwrap());
     let measured = recordings.find(|one| !one["trace"].as_str().unwrap().contains("/simulated/"));
     let measured = measured.unwrap();
-    assert_eq!(measured["decisions"], live.decisions, "{report:?}");
-    assert_eq!(measured["agreed"], live.agreed, "{report:?}");
+    assert_eq!(measured["decisions"], live.report.decisions, "{report:?}");
+    assert_eq!(measured["agreed"], live.report.agreed, "{report:?}");
 }
 
 #[test]

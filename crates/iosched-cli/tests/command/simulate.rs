@@ -332,7 +332,10 @@ fn what_is_no_recording_and_what_names_no_scheduler_is_said_by_its_name() {
 #[test]
 fn a_folder_is_followed_in_the_order_in_which_it_was_made_with_the_tunables_beside() {
     let dir = tempfile::tempdir().unwrap();
-    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../iosched-sim/tests/golden/");
+    let golden = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../iosched-conform/tests/golden/"
+    );
     let copy = |from: &str, to: &str| {
         std::fs::copy(format!("{golden}{from}.txt.gz"), dir.path().join(to)).unwrap();
     };
@@ -410,7 +413,10 @@ fn what_cfq_knew_before_a_recording_is_carried_told_or_found() {
 
 /// A recording of Linux in the simulator's tests.
 fn recording(name: &str) -> String {
-    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../iosched-sim/tests/golden");
+    let golden = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../iosched-conform/tests/golden"
+    );
     format!("{golden}/{name}")
 }
 

@@ -26,7 +26,7 @@ fn with_files(
     make: impl Fn(&Path),
 ) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let recording = root.join("crates/iosched-sim/tests/golden/bfq-hdd1-a_rand4.txt.gz");
+    let recording = root.join("crates/iosched-conform/tests/golden/bfq-hdd1-a_rand4.txt.gz");
     let words = words.iter().map(|&word| match word {
         "EXAMPLE" => root
             .join("docs/example-record")
@@ -423,7 +423,8 @@ fn a_record_that_may_not_become_larger_says_how_to_go_on() {
 #[test]
 fn what_is_no_file_among_recordings_is_named() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let recording = root.join("crates/iosched-sim/tests/golden/bfq-6.18-hdd4-b_seq_rand.txt.gz");
+    let recording =
+        root.join("crates/iosched-conform/tests/golden/bfq-6.18-hdd4-b_seq_rand.txt.gz");
     let above = tempfile::tempdir().unwrap();
     let folder = above.path().join("disk");
     fs::create_dir(&folder).unwrap();

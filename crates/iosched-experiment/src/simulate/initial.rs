@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use iosched_conform::{Settings, Told};
 use iosched_facts::Problem;
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::foreign;
@@ -17,7 +18,6 @@ use iosched_sim::units::Nanos;
 use serde::Deserialize;
 
 use super::recordings;
-use super::settings::Checked;
 
 /// States of all recordings below a folder.
 const START_STATES: &str = "start_states.json";
@@ -56,18 +56,6 @@ impl Failure for InitialError {
     fn exit_code(&self) -> u8 {
         self.passes_on().map_or(exit::USAGE, Failure::exit_code)
     }
-}
-
-/// What the user said of the scheduler's state at the beginning of one recording.
-#[derive(Debug, Clone, Default)]
-pub(super) struct InitialState {
-    pub(super) state: NamedValues,
-    /// Nothing else is carried over.
-    pub(super) is_whole: bool,
-    /// It is told of this very recording, and holds on top of what is carried over.
-    pub(super) is_named: bool,
-    /// How long before its time zero a tick began, or about so long.
-    pub(super) tick_phase: Option<Nanos>,
 }
 
 /// State of schedulers at the beginning of recordings, as the user gives it.
@@ -164,7 +152,7 @@ impl Initial {
     /// What a file above a folder of recordings tells, if there is one and they are bfq's.
     pub(super) fn beside(
         recordings: &[PathBuf],
-        settings: &Checked,
+        settings: &Settings,
     ) -> Result<Initial, InitialError> {
         let recording = recordings.first().and_then(|path| path.canonicalize().ok());
         let above = recording
@@ -197,7 +185,7 @@ impl Initial {
     }
 
     /// Every state can be told to this scheduler.
-    pub(super) fn check(&self, settings: &Checked) -> Result<(), InitialError> {
+    pub(super) fn check(&self, settings: &Settings) -> Result<(), InitialError> {
         let whole = self.whole.values().map(State::settings);
         let told = [self.first.clone()].into_iter();
         for state in told.chain(self.named.values().cloned()).chain(whole) {
@@ -207,7 +195,7 @@ impl Initial {
     }
 
     /// What is told of this recording. What is told of the first one matters only if it is that.
-    pub(super) fn of(&self, recording: &Path) -> InitialState {
+    pub(super) fn of(&self, recording: &Path) -> Told {
         let name = recordings::load_name(recording);
         let folder = recording.canonicalize().ok();
         let folder = folder
@@ -216,7 +204,7 @@ impl Initial {
             .and_then(Path::file_name);
         let folder = folder.unwrap_or_default().to_string_lossy();
         if let Some(state) = self.whole.get(&format!("{folder}/{name}")) {
-            return InitialState {
+            return Told {
                 state: state.settings(),
                 is_whole: true,
                 is_named: true,
@@ -224,14 +212,14 @@ impl Initial {
             };
         }
         match self.named.get(name) {
-            Some(state) => InitialState {
+            Some(state) => Told {
                 state: state.clone(),
                 is_named: true,
-                ..InitialState::default()
+                ..Told::default()
             },
-            None => InitialState {
+            None => Told {
                 state: self.first.clone(),
-                ..InitialState::default()
+                ..Told::default()
             },
         }
     }

@@ -3,13 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
+use iosched_conform::Settings;
 use iosched_facts::Problem;
 use iosched_facts::kernel::USUAL_HZ;
 use iosched_machine::failure::{Failure, exit};
 use iosched_sim::block_layer::{MergeLimits, Merging};
-use iosched_sim::scheduler::{
-    self, Kernel, KernelVersion, NamedValues, SchedulerInfo, SchedulerSpec,
-};
+use iosched_sim::scheduler::{self, Kernel, NamedValues, SchedulerSpec};
 use iosched_sim::simulate::Attachment;
 use iosched_sim::units::{Bytes, Nanos};
 
@@ -91,112 +90,69 @@ pub struct SchedulerRequest {
     pub initial: NamedValues,
 }
 
-/// Settings, checked: a scheduler can be made from them as often as needed.
-#[derive(Debug, Clone)]
-pub(crate) struct Checked {
-    /// The scheduler with all that is set.
-    pub spec: SchedulerSpec,
-    /// HZ and rotational.
-    pub kernel: Kernel,
-    /// State to begin with.
-    pub initial: NamedValues,
-    /// Limits of merging.
-    pub limits: MergeLimits,
-    /// Commands that the device takes, if that is known.
-    pub queue_depth: Option<usize>,
-    /// How the block layer knows that the device has room, if that is known.
-    pub attachment: Option<Attachment>,
-    /// Where ticks begin is known: it is not to be searched for.
-    pub tick_phase_given: bool,
-    /// How the scheduler is listed.
-    pub info: &'static SchedulerInfo,
-}
-
-impl Checked {
-    /// Looks at everything that is wanted.
-    pub(crate) fn new(wanted: &SchedulerRequest) -> Result<Checked, SettingsError> {
-        let mut spec = SchedulerSpec::parse(&wanted.scheduler)?;
-        let info = scheduler::info(&spec.name)?;
-        let mut kernel = spec.usual_kernel()?;
-        let max_sectors = Bytes::from_kib(RECORDED_MAX_KIB).to_sectors();
-        let mut limits = MergeLimits {
-            max_sectors,
-            merging: Merging::Full,
+/// Looks at everything that is wanted.
+pub(crate) fn checked(wanted: &SchedulerRequest) -> Result<Settings, SettingsError> {
+    let mut spec = SchedulerSpec::parse(&wanted.scheduler)?;
+    let info = scheduler::info(&spec.name)?;
+    let mut kernel = spec.usual_kernel()?;
+    let max_sectors = Bytes::from_kib(RECORDED_MAX_KIB).to_sectors();
+    let mut limits = MergeLimits {
+        max_sectors,
+        merging: Merging::Full,
+    };
+    let mut queue_depth = None;
+    let mut attachment = None;
+    if let Some(path) = &wanted.tunables {
+        let file = QueueFile::read(path)?;
+        if let Some(kib) = file.number("queue/max_sectors_kb")? {
+            limits.max_sectors = Bytes::from_kib(kib.unsigned_abs().max(4)).to_sectors();
+        }
+        if let Some(rotational) = file.number("queue/rotational")? {
+            kernel.rotational = rotational != 0;
+        }
+        let slots = file.number("device/queue_depth")?;
+        let tags = file.number("hctx0/tags")?;
+        queue_depth = slots.or(tags).and_then(|depth| usize::try_from(depth).ok());
+        attachment = match (slots, tags) {
+            (Some(_), _) => Some(Attachment::Budget),
+            (None, Some(_)) => Some(Attachment::TagOnly),
+            (None, None) => None,
         };
-        let mut queue_depth = None;
-        let mut attachment = None;
-        if let Some(path) = &wanted.tunables {
-            let file = QueueFile::read(path)?;
-            if let Some(kib) = file.number("queue/max_sectors_kb")? {
-                limits.max_sectors = Bytes::from_kib(kib.unsigned_abs().max(4)).to_sectors();
+        let mut from_file = Vec::new();
+        for tunable in info.facts.tunables {
+            let overridden = spec.tunables.iter().any(|(name, _)| {
+                name.trim_end_matches("_us") == tunable.name.trim_end_matches("_us")
+            });
+            if let Some(value) = file.number(&format!("iosched/{}", tunable.name))?
+                && !overridden
+            {
+                from_file.push((tunable.name.to_owned(), value));
             }
-            if let Some(rotational) = file.number("queue/rotational")? {
-                kernel.rotational = rotational != 0;
-            }
-            let slots = file.number("device/queue_depth")?;
-            let tags = file.number("hctx0/tags")?;
-            queue_depth = slots.or(tags).and_then(|depth| usize::try_from(depth).ok());
-            attachment = match (slots, tags) {
-                (Some(_), _) => Some(Attachment::Budget),
-                (None, Some(_)) => Some(Attachment::TagOnly),
-                (None, None) => None,
-            };
-            let mut from_file = Vec::new();
-            for tunable in info.facts.tunables {
-                let overridden = spec.tunables.iter().any(|(name, _)| {
-                    name.trim_end_matches("_us") == tunable.name.trim_end_matches("_us")
-                });
-                if let Some(value) = file.number(&format!("iosched/{}", tunable.name))?
-                    && !overridden
-                {
-                    from_file.push((tunable.name.to_owned(), value));
-                }
-            }
-            spec.tunables.splice(0..0, from_file);
         }
-        if wanted.non_rotational {
-            kernel.rotational = false;
-        }
-        if let Some(hz) = wanted.hz {
-            kernel.hz = checked_hz(hz)?;
-        }
-        if let Some(phase) = wanted.tick_phase_us {
-            kernel.tick_phase = tick_phase(phase, &kernel)?;
-        }
-        let initial = wanted.initial.clone();
-        scheduler::build_followed(&spec, &kernel, &initial)?; // tells what is wrong, if anything
-        let queue_depth = wanted.queue_depth.or(queue_depth);
-        Ok(Checked {
-            spec,
-            kernel,
-            initial,
-            limits,
-            queue_depth: queue_depth.map(|depth| depth.max(1)),
-            attachment,
-            tick_phase_given: wanted.tick_phase_us.is_some(),
-            info,
-        })
+        spec.tunables.splice(0..0, from_file);
     }
-
-    /// The same on a kernel of this version, unless the scheduler names its own.
-    ///
-    /// # Errors
-    /// It is older than the scheduler, as ours is.
-    pub(crate) fn on(&self, version: KernelVersion) -> Result<Checked, SettingsError> {
-        let mut settings = self.clone();
-        settings.kernel = settings.spec.kernel(&Kernel {
-            version,
-            ..settings.kernel
-        });
-        scheduler::build_followed(&settings.spec, &settings.kernel, &settings.initial)?;
-        Ok(settings)
+    if wanted.non_rotational {
+        kernel.rotational = false;
     }
-
-    /// A fresh scheduler, to follow a recording.
-    pub(crate) fn build(&self) -> Box<dyn scheduler::Followed> {
-        let built = scheduler::build_followed(&self.spec, &self.kernel, &self.initial);
-        built.expect("checked when the settings were")
+    if let Some(hz) = wanted.hz {
+        kernel.hz = checked_hz(hz)?;
     }
+    if let Some(phase) = wanted.tick_phase_us {
+        kernel.tick_phase = tick_phase(phase, &kernel)?;
+    }
+    let initial = wanted.initial.clone();
+    scheduler::build_followed(&spec, &kernel, &initial)?; // tells what is wrong, if anything
+    let queue_depth = wanted.queue_depth.or(queue_depth);
+    Ok(Settings {
+        spec,
+        kernel,
+        initial,
+        limits,
+        queue_depth: queue_depth.map(|depth| depth.max(1)),
+        attachment,
+        tick_phase_given: wanted.tick_phase_us.is_some(),
+        info,
+    })
 }
 
 /// The lines `path: value` of a recording's file.
@@ -263,17 +219,17 @@ mod tests {
             tunables: Some(path),
             ..wanted("cfq:slice_idle=3")
         };
-        let checked = Checked::new(&with_file).unwrap();
+        let found = checked(&with_file).unwrap();
         let tunables = [("quantum".to_owned(), 4), ("slice_idle".to_owned(), 3)];
-        assert_eq!(checked.spec.tunables, tunables);
-        assert_eq!(checked.queue_depth, Some(4));
-        assert!(!checked.kernel.rotational);
-        assert_eq!(checked.limits.max_sectors.as_u64(), 1024);
+        assert_eq!(found.spec.tunables, tunables);
+        assert_eq!(found.queue_depth, Some(4));
+        assert!(!found.kernel.rotational);
+        assert_eq!(found.limits.max_sectors.as_u64(), 1024);
     }
 
     #[test]
     fn what_is_wrong_is_named() {
-        let message = |scheduler: &str| Checked::new(&wanted(scheduler)).unwrap_err().to_string();
+        let message = |scheduler: &str| checked(&wanted(scheduler)).unwrap_err().to_string();
         let known: Vec<_> = scheduler::schedulers()
             .map(|info| info.facts.name)
             .collect();
@@ -296,7 +252,7 @@ mod tests {
             ..wanted("noop")
         };
         assert!(
-            Checked::new(&hz)
+            checked(&hz)
                 .unwrap_err()
                 .to_string()
                 .contains("cannot have 7 ticks")

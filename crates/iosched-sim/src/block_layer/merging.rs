@@ -37,7 +37,7 @@ impl MergeLimits {
     pub const USUAL_MAX: Bytes = Bytes::from_kib(1280);
 
     /// For following what merged within limits that are not known.
-    pub(crate) const UNKNOWN: MergeLimits = MergeLimits {
+    pub const UNKNOWN: MergeLimits = MergeLimits {
         max_sectors: Sectors::new(u64::MAX),
         merging: Merging::Full,
     };
@@ -54,17 +54,18 @@ impl Default for MergeLimits {
 
 /// Two requests that became one: the victim no longer exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RequestsMerged {
+pub struct RequestsMerged {
     /// Holds everything now.
-    pub(crate) survivor: RequestId,
-    pub(crate) victim: RequestId,
+    pub survivor: RequestId,
+    /// The request that is no more.
+    pub victim: RequestId,
     /// The victim, as it was.
-    pub(crate) was: Request,
+    pub was: Request,
 }
 
 /// Merging of one queue: knows the requests that stand in the scheduler.
 #[derive(Debug, Clone)]
-pub(crate) struct Merger {
+pub struct Merger {
     limits: MergeLimits,
     /// The scheduler finds partners in its lists, and the rest of this is not used.
     in_lists: bool,
@@ -99,7 +100,7 @@ fn may_merge(
 
 impl Merger {
     /// Merging within these limits, as this scheduler wants it.
-    pub(crate) fn new(limits: MergeLimits, scheduler: &dyn Elevator) -> Merger {
+    pub fn new(limits: MergeLimits, scheduler: &dyn Elevator) -> Merger {
         Merger {
             limits,
             in_lists: scheduler.merges_in_lists(),
@@ -114,7 +115,7 @@ impl Merger {
 
     /// Where this bio goes among the requests that its process holds back, newest first. One that it
     /// touches and that has no room takes no more from now on.
-    pub(crate) fn find_plugged(
+    pub fn find_plugged(
         &self,
         requests: &mut Requests,
         plug: &[RequestId],
@@ -140,7 +141,7 @@ impl Merger {
 
     /// Where this bio, submitted on this CPU, goes among the requests in the scheduler.
     #[inline]
-    pub(crate) fn find(
+    pub fn find(
         &self,
         now: Time,
         requests: &Requests,
@@ -194,7 +195,7 @@ impl Merger {
     }
 
     /// True if the request that the bio touches takes it; without room for it, it takes no more from now on.
-    pub(crate) fn admit(&mut self, requests: &mut Requests, id: RequestId, bio: &Bio) -> bool {
+    pub fn admit(&mut self, requests: &mut Requests, id: RequestId, bio: &Bio) -> bool {
         let fits = requests[id].length + bio.length <= self.limits.max_sectors;
         if !fits {
             self.mark_full(requests, id);
@@ -203,7 +204,7 @@ impl Merger {
     }
 
     /// The request takes no more.
-    pub(crate) fn mark_full(&mut self, requests: &mut Requests, id: RequestId) {
+    pub fn mark_full(&mut self, requests: &mut Requests, id: RequestId) {
         requests[id].unmergeable = true;
         self.forget_last_if(self.last == Some(id));
     }
@@ -211,7 +212,7 @@ impl Merger {
     // ---- merging a bio -------------------------------------------------------------------
 
     /// The bio becomes part of a request, wherever that stands.
-    pub(crate) fn grow(requests: &mut Requests, merge: Merge, bio: &Bio) {
+    pub fn grow(requests: &mut Requests, merge: Merge, bio: &Bio) {
         let request = &mut requests[merge.request()];
         request.length += bio.length;
         request.priority = request.priority.min(bio.priority);
@@ -223,7 +224,7 @@ impl Merger {
     /// The bio, submitted on this CPU, becomes part of a request in its process's plug or in the
     /// scheduler, if one takes it; and that request perhaps one with its neighbour.
     #[inline(always)]
-    pub(crate) fn merge(
+    pub fn merge(
         &mut self,
         now: Time,
         requests: &mut Requests,
@@ -242,7 +243,7 @@ impl Merger {
 
     /// The bio becomes part of a request in the scheduler, where it [fits](Merger::admit). Perhaps that
     /// request has thereby met its neighbour, and the two become one.
-    pub(crate) fn merge_into(
+    pub fn merge_into(
         &mut self,
         now: Time,
         requests: &mut Requests,
@@ -271,7 +272,7 @@ impl Merger {
     }
 
     /// The bio becomes part of a request in the scheduler, and nothing else.
-    pub(crate) fn extend(
+    pub fn extend(
         &mut self,
         now: Time,
         requests: &mut Requests,
@@ -313,7 +314,7 @@ impl Merger {
     }
 
     /// Makes one request of two that stand in the scheduler.
-    pub(crate) fn join(
+    pub fn join(
         &mut self,
         now: Time,
         requests: &mut Requests,
@@ -337,7 +338,7 @@ impl Merger {
     }
 
     /// The second never was in the scheduler.
-    pub(crate) fn join_new(
+    pub fn join_new(
         &mut self,
         requests: &mut Requests,
         scheduler: &mut dyn Elevator,
@@ -370,7 +371,7 @@ impl Merger {
     /// that is there: then it is gone, and what it joined may itself be the continuation of another.
     /// Adds what was merged, in order, and says whether the scheduler wants the queue to be run.
     #[inline(always)]
-    pub(crate) fn insert(
+    pub fn insert(
         &mut self,
         now: Time,
         requests: &mut Requests,
@@ -390,7 +391,7 @@ impl Merger {
 
     /// A request enters the scheduler as it is.
     #[inline(always)]
-    pub(crate) fn insert_alone(
+    pub fn insert_alone(
         &mut self,
         now: Time,
         requests: &Requests,
@@ -442,7 +443,7 @@ impl Merger {
     }
 
     /// A request left the scheduler: nothing merges with it any more.
-    pub(crate) fn dispatched(&mut self, id: RequestId) {
+    pub fn dispatched(&mut self, id: RequestId) {
         if !self.in_lists {
             self.forget_last_if(self.last == Some(id));
             self.by_end.remove(id);
@@ -468,12 +469,7 @@ impl Merger {
     }
 
     /// The request in the scheduler that one which begins here continues.
-    pub(crate) fn ending_before(
-        &self,
-        requests: &Requests,
-        op: Op,
-        start: Sector,
-    ) -> Option<RequestId> {
+    pub fn ending_before(&self, requests: &Requests, op: Op, start: Sector) -> Option<RequestId> {
         let alike = |&id: &RequestId| requests[id].op == op;
         let last = self.last.filter(|&last| requests[last].end() == start);
         last.filter(alike)
@@ -481,17 +477,17 @@ impl Merger {
     }
 
     /// The requests in the scheduler.
-    pub(crate) fn all(&self) -> impl Iterator<Item = RequestId> {
+    pub fn all(&self) -> impl Iterator<Item = RequestId> {
         self.by_end.all()
     }
 
     /// True if the request is in the scheduler.
-    pub(crate) fn has(&self, id: RequestId) -> bool {
+    pub fn has(&self, id: RequestId) -> bool {
         self.by_end.contains(id)
     }
 
     /// The request in the scheduler that covers exactly these sectors; of several the oldest.
-    pub(crate) fn covering(
+    pub fn covering(
         &self,
         requests: &Requests,
         op: Op,

@@ -14,7 +14,7 @@
 //!
 //! Drivers: [`simulate`](crate::simulate) in virtual time, with processes that wait and a disk model;
 //! [`serve`](crate::serve) by a real clock, for real programs;
-//! [`conform`](crate::conform) by the times in a recording, with the same rules for merging and for
+//! `iosched-conform` by the times in a recording, with the same rules for merging and for
 //! running a queue.
 
 mod carried;
@@ -31,9 +31,9 @@ mod tests;
 mod worker_delay;
 
 pub(crate) use flush::FLUSH;
-pub use merging::{MergeLimits, Merging};
-pub(crate) use merging::{Merger, RequestsMerged};
-pub use multi_queue::Attachment;
+pub use merging::{MergeLimits, Merger, Merging, RequestsMerged};
+pub use multi_queue::{Attachment, Depth, HwQueue, Next};
+pub use single_queue::looks_further;
 pub use tag_steal::TagSteal;
 pub use worker_delay::WorkerDelay;
 
@@ -47,20 +47,20 @@ pub(crate) struct Token(pub(crate) usize);
 
 /// How long it takes until somebody who is woken goes on.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Delays {
+pub struct Delays {
     /// A process that waits for a request, or was held back.
-    pub(crate) wakeup: Nanos,
+    pub wakeup: Nanos,
     /// A process that waits for a tag; as long after `wakeup` where that is late ([`TagSteal`]).
-    pub(crate) tag_wakeup: Nanos,
+    pub tag_wakeup: Nanos,
     /// A worker that runs the queue.
-    pub(crate) worker: Nanos,
+    pub worker: Nanos,
     /// The kernel's worker that runs a hardware queue.
-    pub(crate) queue_run: WorkerDelay,
+    pub queue_run: WorkerDelay,
 }
 
 impl Delays {
     /// As in the recordings of Linux 4.19 that the schedulers were checked against.
-    pub(crate) const RECORDED: Delays = Delays {
+    pub const RECORDED: Delays = Delays {
         wakeup: Nanos::from_micros(24), // 22 for reads of 4 KiB, 26 for 64 KiB
         tag_wakeup: Nanos::from_micros(10),
         worker: Nanos::from_micros(16),

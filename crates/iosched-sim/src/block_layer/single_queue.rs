@@ -42,7 +42,7 @@ pub(crate) struct SingleQueueParameters {
 
 /// The driver asks the scheduler while it has looked at no more requests than the device takes: so it
 /// looks at one more, before it checks whether there is room.
-pub(crate) fn looks_further(outstanding: usize, queue_depth: usize) -> bool {
+pub fn looks_further(outstanding: usize, queue_depth: usize) -> bool {
     outstanding <= queue_depth
 }
 

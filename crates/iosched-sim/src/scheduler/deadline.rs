@@ -3,6 +3,8 @@
 //!
 //! Follows `block/deadline-iosched.c` (Linux 4.19). Left out: zoned disks.
 
+mod followed;
+
 use iosched_facts::scheduler as facts;
 
 use super::data_dir::{READ, WRITE, data_dir, next_direction};
@@ -189,44 +191,6 @@ impl Elevator for Deadline {
 
     fn followed(self: Box<Self>) -> Option<Box<dyn Followed>> {
         Some(self)
-    }
-}
-
-impl Followed for Deadline {
-    fn dispatch_recorded(&mut self, now: Time, requests: &Requests, id: RequestId) {
-        let _ = self.next_request(now); // what the choice changes, changes all the same
-        self.dispatch_request(requests, id);
-    }
-
-    fn explain(&self, now: Time) -> String {
-        let waits = |direction: usize| match self.directions[direction].fifo.first() {
-            None => "none".to_owned(),
-            Some(oldest) => {
-                let left = self.expires[oldest].saturating_sub(self.kernel.tick(now));
-                let state = if left == 0 {
-                    "expired".to_owned()
-                } else {
-                    format!("expires in {left} ticks")
-                };
-                format!(
-                    "{} (oldest {state})",
-                    self.directions[direction].sorted.len()
-                )
-            }
-        };
-        format!(
-            "batch at {} of {}, reads: {}, writes: {}, writes passed over {} of {} times",
-            self.batching,
-            self.fifo_batch,
-            waits(READ),
-            waits(WRITE),
-            self.starved,
-            self.writes_starved
-        )
-    }
-
-    fn duplicate(&self) -> Box<dyn Followed> {
-        Box::new(self.clone())
     }
 }
 

@@ -11,6 +11,7 @@ mod cfq;
 mod cpu_lists;
 mod data_dir;
 mod deadline;
+mod followed;
 mod hardware_queues;
 mod kyber;
 mod mq_deadline;
@@ -20,6 +21,7 @@ mod spec;
 #[cfg(test)]
 mod testing;
 
+pub use followed::Followed;
 pub use hardware_queues::HardwareQueues;
 pub use iosched_facts::kernel::{BlockLayer, KernelVersion};
 pub use iosched_facts::scheduler::{SchedulerFacts, TunableInfo};
@@ -29,7 +31,6 @@ pub use spec::{
 
 use std::sync::OnceLock;
 
-use iosched_facts::event::KyberEvent;
 use iosched_facts::{Problem, exit};
 
 use crate::request::{Bio, Merge, Op, ProcessId, RequestId, Requests};
@@ -280,66 +281,6 @@ pub trait Elevator: Send {
     /// The same as one that can follow a recording, if it can.
     fn followed(self: Box<Self>) -> Option<Box<dyn Followed>> {
         None
-    }
-}
-
-/// Where the end of what went before a recording lies on its clock ([`Followed::carried_over`]): recordings
-/// begin at 1000 s.
-const BEFORE: Time = Time::from_nanos(Nanos::from_secs(900).as_nanos());
-
-/// What following a recording of a kernel's scheduler asks for besides ([`conform`](crate::conform)).
-pub trait Followed: Elevator {
-    /// Dispatches this request whatever the rules say: what a recording did in our place.
-    fn dispatch_recorded(&mut self, now: Time, requests: &Requests, id: RequestId);
-
-    /// Its timer fired, and a recording tells what the recorded one then said: that holds, whatever
-    /// ours would say. Returns how many of the changes of depth ours would have made too.
-    fn timer_recorded(&mut self, now: Time, requests: &Requests, _said: &[KyberEvent]) -> usize {
-        self.timer(now, requests);
-        0
-    }
-
-    /// A dispatch that gives nothing may change what it gives later: those are made too, although they
-    /// leave no line.
-    fn empty_dispatches_matter(&self) -> bool {
-        true
-    }
-
-    /// What is called next happens under a lock that was taken at this time, when ticks are read: a
-    /// recording tells of both moments.
-    fn lock_taken(&mut self, _at: Time) {}
-
-    /// A dispatch now would first end the slot of the queue in service: the kernel takes longer over
-    /// that.
-    fn ends_slot_first(&self, _now: Time, _requests: &Requests) -> bool {
-        false
-    }
-
-    /// What of it stays when all its requests are done, for a later recording of the same device on
-    /// another clock; `None` if nothing does.
-    fn carried_over(&self, _kernel: &Kernel) -> Option<Box<dyn Followed>> {
-        None
-    }
-
-    /// A part of its state is said to be different from what it has seen.
-    fn begin_with(&mut self, _state: &Values) {}
-
-    /// What it may have known before a recording of which nothing is told, each by itself, as initial values:
-    /// the recorded one dispatched first what lay here.
-    fn plausible_states(&self, _first: Sector) -> NamedValues {
-        NamedValues::new()
-    }
-
-    /// Its state in words, for those who want to know why.
-    fn explain(&self, now: Time) -> String;
-
-    /// A copy of it with everything that it knows.
-    fn duplicate(&self) -> Box<dyn Followed>;
-}
-
-impl Clone for Box<dyn Followed> {
-    fn clone(&self) -> Box<dyn Followed> {
-        self.duplicate()
     }
 }
 

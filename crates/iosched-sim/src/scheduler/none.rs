@@ -6,6 +6,8 @@
 //! issued directly never comes here: the block layer does that. Left out: that a device which was
 //! not busy is given whole software queues, one CPU's after the other's.
 
+mod followed;
+
 use iosched_facts::scheduler as facts;
 
 use super::cpu_lists::CpuLists;
@@ -103,24 +105,6 @@ impl Elevator for NoScheduler {
 
     fn followed(self: Box<Self>) -> Option<Box<dyn Followed>> {
         Some(self)
-    }
-}
-
-impl Followed for NoScheduler {
-    fn dispatch_recorded(&mut self, _now: Time, requests: &Requests, id: RequestId) {
-        let cpu = requests[id].cpu;
-        let Software { lists, turn } = &mut self.queues[self.hardware.of_cpu(cpu)];
-        lists.remove(&mut self.links, requests, id);
-        *turn = usize::from(cpu) + 1;
-    }
-
-    fn explain(&self, _now: Time) -> String {
-        let queued: usize = self.queues.iter().map(|queue| queue.lists.len()).sum();
-        format!("{queued} in the software queues, oldest first")
-    }
-
-    fn duplicate(&self) -> Box<dyn Followed> {
-        Box::new(self.clone())
     }
 }
 

@@ -4,6 +4,8 @@
 //! stand in the dispatch list; as that list takes the next request only when it is empty, there is
 //! nothing to sort against, and it is left out.
 
+mod followed;
+
 use iosched_facts::scheduler as facts;
 
 use super::{Elevator, Followed, SchedulerInfo};
@@ -64,19 +66,5 @@ impl Elevator for Noop {
 
     fn followed(self: Box<Self>) -> Option<Box<dyn Followed>> {
         Some(self)
-    }
-}
-
-impl Followed for Noop {
-    fn dispatch_recorded(&mut self, _now: Time, _requests: &Requests, id: RequestId) {
-        self.fifo.remove(&mut self.links, id);
-    }
-
-    fn explain(&self, _now: Time) -> String {
-        "takes the oldest request".to_owned()
-    }
-
-    fn duplicate(&self) -> Box<dyn Followed> {
-        Box::new(self.clone())
     }
 }

@@ -58,17 +58,17 @@ impl Reader {
     }
 
     /// Puts the recording's time zero elsewhere on our clock, before any event is read.
-    pub(crate) fn set_zero(&mut self, zero: Nanos) {
+    pub fn set_zero(&mut self, zero: Nanos) {
         self.fields.zero = zero;
     }
 
     /// Lines read.
-    pub(crate) fn lines(&self) -> u64 {
+    pub fn lines(&self) -> u64 {
         self.fields.line
     }
 
     /// Our time in the recording's microseconds.
-    pub(crate) fn recorded_micros(&self, time: Time) -> f64 {
+    pub fn recorded_micros(&self, time: Time) -> f64 {
         (time.as_nanos() as f64 - self.fields.zero.as_nanos() as f64) / 1e3
     }
 

@@ -162,8 +162,8 @@ fn text(comparison: &Comparison) -> String {
     } = comparison;
     let mut text = format!(
         "\n{load} under {scheduler}:\n  {} of {} decisions as ours ({:.2} %)\n",
-        followed.agreed,
-        followed.decisions,
+        followed.report.agreed,
+        followed.report.decisions,
         followed.agreement * 100.0
     );
     if *lost_events > 0 {
@@ -177,16 +177,12 @@ fn text(comparison: &Comparison) -> String {
         );
     }
     text.push_str(&told(&[
-        (followed.issued_out_of_order, OUT_OF_ORDER),
-        (followed.eager, EAGER),
-        (followed.unexplained, UNEXPLAINED),
+        (followed.report.issued_out_of_order, OUT_OF_ORDER),
+        (followed.report.eager, EAGER),
+        (followed.report.unexplained, UNEXPLAINED),
     ]));
-    for one in followed.first_disagreements.iter().take(3) {
-        let _ = writeln!(
-            text,
-            "  recorded {}, ours {}\n    {}",
-            one.recorded, one.ours, one.why
-        );
+    for one in followed.report.first_disagreements.iter().take(3) {
+        let _ = writeln!(text, "  recorded {}, ours {}", one.recorded, one.ours);
     }
     text.push_str("                IOPS      MB/s   mean ms    p50 ms    p99 ms  fairness\n");
     let row = |name: &str, figures: &Figures| {
@@ -260,9 +256,13 @@ fn summary(report: &LiveReport) -> String {
     let decisions: u64 = report
         .results
         .iter()
-        .map(|one| one.followed.decisions)
+        .map(|one| one.followed.report.decisions)
         .sum();
-    let agreed: u64 = report.results.iter().map(|one| one.followed.agreed).sum();
+    let agreed: u64 = report
+        .results
+        .iter()
+        .map(|one| one.followed.report.agreed)
+        .sum();
     let lost: u64 = report.results.iter().map(|one| one.lost_events).sum();
     let share = agreed as f64 / decisions.max(1) as f64 * 100.0;
     let limit = report.speed.machine.map_or(String::new(), |machine| {
@@ -299,7 +299,7 @@ machine the measured figures are the machine's, too.";
 
 #[cfg(test)]
 mod tests {
-    use iosched_experiment::simulate::conform::{Conformance, StartState};
+    use iosched_conform::{Conformance, Report, StartState};
     use iosched_experiment::simulate::live::{ContendedTags, Measurement, ProcessComparison};
 
     use super::*;
@@ -322,20 +322,15 @@ mod tests {
             scheduler: "kyber".into(),
             start_state: StartState::Cold,
             start_values: String::new(),
-            decisions: 1_000_000,
-            agreed: 999_999,
             agreement: 0.999_999,
-            issued_out_of_order: 12,
-            chosen_ahead: 0,
-            interrupted: 0,
-            ended: 0,
-            eager: 3,
-            merge_mismatches: 0,
-            unexplained: 0,
-            depth_changes: 0,
-            depth_changes_agreed: 0,
             tick_phase_us: 0.0,
-            first_disagreements: Vec::new(),
+            report: Report {
+                decisions: 1_000_000,
+                agreed: 999_999,
+                issued_out_of_order: 12,
+                eager: 3,
+                ..Report::default()
+            },
         };
         let process = ProcessComparison {
             name: "a-very-long-name-of-a-process".into(),

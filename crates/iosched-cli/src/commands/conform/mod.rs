@@ -6,7 +6,8 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use iosched_experiment::simulate::conform::{self, ConformError, Conformance, StartState};
+use iosched_conform::{Conformance, StartState};
+use iosched_experiment::simulate::conform::{self, ConformError};
 use iosched_experiment::simulate::initial::Initial;
 use iosched_experiment::simulate::recordings;
 use iosched_experiment::simulate::settings::SchedulerRequest;
@@ -219,11 +220,11 @@ pub(super) fn text(conformance: &Conformance) -> String {
     let Conformance {
         trace,
         scheduler,
-        decisions,
-        agreed,
         agreement,
+        report,
         ..
     } = conformance;
+    let (agreed, decisions) = (report.agreed, report.decisions);
     let mut text = format!(
         "{trace}: {scheduler} agrees on {agreed} of {decisions} decisions ({:.3} %)\n",
         agreement * 100.0
@@ -236,30 +237,30 @@ pub(super) fn text(conformance: &Conformance) -> String {
         );
     }
     let counts = [
-        (conformance.issued_out_of_order, OUT_OF_ORDER),
-        (conformance.chosen_ahead, AHEAD),
-        (conformance.interrupted, INTERRUPTED),
-        (conformance.ended, ENDED),
-        (conformance.eager, EAGER),
+        (report.issued_out_of_order, OUT_OF_ORDER),
+        (report.chosen_ahead, AHEAD),
+        (report.interrupted, INTERRUPTED),
+        (report.ended, ENDED),
+        (report.eager, EAGER),
         (
-            conformance.merge_mismatches,
+            report.merge_mismatches,
             "merges that only one of the two made",
         ),
-        (conformance.unexplained, UNEXPLAINED),
+        (report.unexplained, UNEXPLAINED),
     ];
     text.push_str(&told(&counts));
-    if conformance.depth_changes > 0 {
-        let (agreed, all) = (conformance.depth_changes_agreed, conformance.depth_changes);
+    if report.depth_changes > 0 {
+        let (agreed, all) = (report.depth_changes_agreed, report.depth_changes);
         let _ = writeln!(
             text,
             "  {agreed} of {all} changes of depth in the same tick"
         );
     }
-    for one in conformance.first_disagreements.iter().take(5) {
+    for one in report.first_disagreements.iter().take(5) {
         let _ = writeln!(
             text,
-            "  at {:.3} µs: recorded {}, ours {}\n    {}",
-            one.time_us, one.recorded, one.ours, one.why
+            "  at {:.3} µs: recorded {}, ours {}",
+            one.time_us, one.recorded, one.ours
         );
     }
     text

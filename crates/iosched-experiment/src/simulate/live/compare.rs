@@ -13,8 +13,8 @@ use super::measure::Measured;
 use super::tags::ContendedTags;
 use super::{LEAST_AGREEMENT, Load};
 use crate::load::simulated::job_result;
-use crate::simulate::conform::Conformance;
 use crate::trial::JobResult;
+use iosched_conform::Conformance;
 
 /// What came out of everything.
 #[derive(Debug, Clone, Serialize, Deserialize)]

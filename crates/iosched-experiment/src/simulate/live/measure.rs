@@ -5,13 +5,14 @@ use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use iosched_conform::multi_queue::{self, Device, Recording};
+use iosched_conform::{Conformance, Settings, best_phase};
 use iosched_machine::capture::{self, DeviceNumber, Events, Losses, Recorder};
 use iosched_machine::host::Host;
 use iosched_machine::lock::{self, Lock};
 use iosched_machine::process::{Scope, Stop};
 use iosched_machine::user_files::{self, NewFile};
 use iosched_sim::block_layer::MergeLimits;
-use iosched_sim::conform::multi_queue::{self, Device, Recording};
 use iosched_sim::scheduler::{self, SchedulerSpec};
 use iosched_sim::simulate::Attachment;
 use iosched_sim::trace::kernel::Line;
@@ -22,8 +23,6 @@ use iosched_switch::{self as switch, Arm, QueueState};
 use super::{LiveError, Load, Plan};
 use crate::load::fio;
 use crate::load::fio_job::{JobTarget, TrialSettings};
-use crate::simulate::conform::{Conformance, best_phase};
-use crate::simulate::settings::Checked;
 use crate::trial::JobResult;
 
 /// How often events are taken from the kernel's buffers, which hold a second and more.
@@ -206,7 +205,7 @@ impl Measured {
             queue_depth: usize::try_from(depth).unwrap_or(1),
             attachment: Attachment::TagOnly,
         };
-        let settings = Checked {
+        let settings = Settings {
             spec: of.clone(),
             kernel: plan.kernel,
             initial: Vec::new(),

@@ -25,14 +25,16 @@ pub enum Attachment {
 
 /// Commands that a device takes at a time, and how the block layer knows.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Depth {
-    pub(crate) attachment: Attachment,
-    pub(crate) commands: usize,
+pub struct Depth {
+    /// How the block layer knows.
+    pub attachment: Attachment,
+    /// How many.
+    pub commands: usize,
 }
 
 impl Depth {
     /// The device takes another command beside those that it has.
-    pub(crate) fn has_room(self, in_flight: usize) -> bool {
+    pub fn has_room(self, in_flight: usize) -> bool {
         in_flight < self.commands
     }
 
@@ -43,14 +45,14 @@ impl Depth {
     }
 
     /// The last of so many requests, dispatched and not completed, found no tag.
-    pub(crate) fn lacks_tag(self, outstanding: usize) -> bool {
+    pub fn lacks_tag(self, outstanding: usize) -> bool {
         self.attachment == Attachment::TagOnly && outstanding > self.commands
     }
 }
 
 /// What a run does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
+pub enum Next {
     /// Issue the dispatch list.
     Issue,
     /// Ask the scheduler, if it has work and there is a budget.
@@ -59,12 +61,13 @@ pub(crate) enum Next {
     End,
 }
 
+/// A hardware queue with its dispatch list.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct HwQueue {
+pub struct HwQueue {
     /// Commands that the device has from it.
-    pub(crate) in_flight: usize,
+    pub in_flight: usize,
     /// Dispatched, and not yet taken by the device: the first goes first (`hctx->dispatch`).
-    pub(crate) dispatch: VecDeque<RequestId>,
+    pub dispatch: VecDeque<RequestId>,
     /// Requests that this run has dispatched and not issued yet.
     batch: usize,
     /// How often the device had no room, of late: a moving average with a weight of 1/8, in integers 9 at the most
@@ -78,14 +81,14 @@ pub(crate) struct HwQueue {
 
 impl HwQueue {
     /// Requests that were dispatched and have not completed.
-    pub(crate) fn outstanding(&self) -> usize {
+    pub fn outstanding(&self) -> usize {
         self.in_flight + self.dispatch.len()
     }
 
     // ---- a run ---------------------------------------------------------------------------
 
     /// It is run. What waits before the device goes first, and makes the next completion run it again.
-    pub(crate) fn begin_run(&mut self) -> Next {
+    pub fn begin_run(&mut self) -> Next {
         self.batch = 0;
         if self.dispatch.is_empty() {
             return Next::Dispatch;
@@ -95,7 +98,7 @@ impl HwQueue {
     }
 
     /// The device had no room for what is left of the dispatch list.
-    pub(crate) fn list_blocked(&mut self) -> Next {
+    pub fn list_blocked(&mut self) -> Next {
         self.note_busy(true);
         self.restart = true;
         Next::End
@@ -106,7 +109,7 @@ impl HwQueue {
     /// When a batch was issued, a worker goes on with the run where the driver has one, as a loop
     /// device does: woken for them, it takes the processor from the process that ran the queue
     /// (`need_resched` in `blk_mq_do_dispatch_sched`). It goes on now, and not when a run was planned.
-    pub(crate) fn list_issued(&mut self, depth: Depth, any: bool) -> Next {
+    pub fn list_issued(&mut self, depth: Depth, any: bool) -> Next {
         if any {
             self.note_busy(false);
         }
@@ -119,7 +122,7 @@ impl HwQueue {
 
     /// The scheduler may be asked, of which so many choices have not completed; if there is no budget
     /// for another one, the next completion runs the queue.
-    pub(crate) fn take_budget(&mut self, depth: Depth, outstanding: usize) -> bool {
+    pub fn take_budget(&mut self, depth: Depth, outstanding: usize) -> bool {
         let has_budget = depth.has_budget(outstanding);
         self.restart |= !has_budget;
         has_budget
@@ -127,7 +130,7 @@ impl HwQueue {
 
     /// The scheduler dispatched a request, which stands in a dispatch list now, and `lacks_tag` or does not.
     /// A device that had no room of late is given one at a time.
-    pub(crate) fn dispatched_one(&mut self, lacks_tag: bool) -> Next {
+    pub fn dispatched_one(&mut self, lacks_tag: bool) -> Next {
         self.batch += 1;
         if lacks_tag || self.is_busy() {
             Next::Issue
@@ -137,7 +140,7 @@ impl HwQueue {
     }
 
     /// The scheduler has no work, or there is no budget.
-    pub(crate) fn batch_ends(&self) -> Next {
+    pub fn batch_ends(&self) -> Next {
         if self.batch > 0 {
             Next::Issue
         } else {
@@ -147,7 +150,7 @@ impl HwQueue {
 
     /// The scheduler had work, and dispatched nothing. If that is all that came of it, it is asked again some
     /// ticks later, or when that was planned already.
-    pub(crate) fn dispatched_nothing(&mut self, kernel: &Kernel, now: Time) -> Next {
+    pub fn dispatched_nothing(&mut self, kernel: &Kernel, now: Time) -> Next {
         if self.batch == 0 && self.delayed_run.is_none() {
             self.delayed_run = Some(kernel.delayed_run_at(now));
         }
@@ -155,53 +158,53 @@ impl HwQueue {
     }
 
     /// The device had no room of late.
-    pub(crate) fn is_busy(&self) -> bool {
+    pub fn is_busy(&self) -> bool {
         self.busy > 0
     }
 
     /// The device gave a request back that had been issued. The queue is run again when a command of
     /// its own has completed or, as it may not have any, after some ticks.
-    pub(crate) fn requeued(&mut self, kernel: &Kernel, now: Time) {
+    pub fn requeued(&mut self, kernel: &Kernel, now: Time) {
         self.restart = true;
         self.delayed_run = Some(kernel.delayed_run_at(now));
     }
 
     /// Updates `dispatch_busy` by whether the device had room now.
-    pub(crate) fn note_busy(&mut self, busy: bool) {
+    pub fn note_busy(&mut self, busy: bool) {
         self.busy = (7 * self.busy + if busy { 16 } else { 0 }) / 8;
     }
 
     // ---- when it is run ------------------------------------------------------------------
 
     /// A process inserted a request outside of a plug: before Linux 6.10 a worker runs the queue.
-    pub(crate) fn inserted_alone(&mut self, kernel: &Kernel) {
+    pub fn inserted_alone(&mut self, kernel: &Kernel) {
         if !kernel.plugs_each_bio() {
             self.delayed_run = None;
         }
     }
 
     /// The next completion runs it.
-    pub(crate) fn mark_restart(&mut self) {
+    pub fn mark_restart(&mut self) {
         self.restart = true;
     }
 
     /// A command completed: true if that runs the queue.
-    pub(crate) fn take_restart(&mut self) -> bool {
+    pub fn take_restart(&mut self) -> bool {
         std::mem::take(&mut self.restart)
     }
 
     /// When a worker runs it, if that was planned.
-    pub(crate) fn delayed_run(&self) -> Option<Time> {
+    pub fn delayed_run(&self) -> Option<Time> {
         self.delayed_run
     }
 
     /// A worker runs it then at the latest.
-    pub(crate) fn run_by(&mut self, at: Time) {
+    pub fn run_by(&mut self, at: Time) {
         self.delayed_run = Some(self.delayed_run.map_or(at, |planned| planned.min(at)));
     }
 
     /// A worker runs it now, in place of one that was planned for later.
-    pub(crate) fn worker_runs(&mut self) {
+    pub fn worker_runs(&mut self) {
         self.delayed_run = None;
     }
 }

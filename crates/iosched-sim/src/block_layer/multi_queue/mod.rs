@@ -25,8 +25,7 @@ mod throttle;
 mod wait_queues;
 mod waiters;
 
-pub use hw_queue::Attachment;
-pub(crate) use hw_queue::{Depth, HwQueue, Next};
+pub use hw_queue::{Attachment, Depth, HwQueue, Next};
 
 use super::carried::Carried;
 use super::flush::{FLUSH, Flushes};

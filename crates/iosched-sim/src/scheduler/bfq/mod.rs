@@ -17,11 +17,11 @@
 
 mod budgets;
 mod bursts;
-mod carry;
 mod completion;
 mod depth;
 mod dispatch;
 mod expire;
+mod followed;
 mod idling;
 mod injection;
 mod insert;
@@ -236,25 +236,6 @@ impl Bfq {
     fn since_actuators(&self) -> bool {
         self.version >= ACTUATORS
     }
-
-    fn describe(&self, id: QueueId) -> String {
-        let queue = self.queue(id);
-        let owner = queue.owner.map(|owner| self.processes[owner].id.0);
-        let name = match (owner, queue.sync) {
-            (Some(process), _) => format!("of process {process}"),
-            (None, true) => "shared".to_owned(),
-            (None, false) => "asynchronous".to_owned(),
-        };
-        let entity = &queue.entity;
-        format!(
-            "{name} ({} queued, {} in the disk, weight {}, served {} of {} sectors)",
-            queue.queued[0] + queue.queued[1],
-            queue.dispatched,
-            entity.weight,
-            entity.service,
-            entity.budget
-        )
-    }
 }
 
 impl Elevator for Bfq {
@@ -403,58 +384,5 @@ impl Elevator for Bfq {
 
     fn followed(self: Box<Self>) -> Option<Box<dyn Followed>> {
         Some(self)
-    }
-}
-
-impl Followed for Bfq {
-    fn dispatch_recorded(&mut self, now: Time, requests: &Requests, id: RequestId) {
-        let at = self.moment(now);
-        self.take_recorded(at, requests, id);
-    }
-
-    fn empty_dispatches_matter(&self) -> bool {
-        false
-    }
-
-    fn lock_taken(&mut self, at: Time) {
-        self.locked = Some(at);
-    }
-
-    fn ends_slot_first(&self, now: Time, requests: &Requests) -> bool {
-        let at = self.clock.moment(now, None);
-        self.reason_to_expire(at, requests).is_some()
-    }
-
-    fn carried_over(&self, kernel: &Kernel) -> Option<Box<dyn Followed>> {
-        Some(Box::new(self.carried(kernel)))
-    }
-
-    fn begin_with(&mut self, state: &Values) {
-        self.believe(state);
-    }
-
-    fn explain(&self, now: Time) -> String {
-        let served = self
-            .in_service
-            .map_or("no queue in service".to_owned(), |id| {
-                format!("in service: the queue {}", self.describe(id))
-            });
-        let next = self
-            .next_in_service
-            .map_or("none".to_owned(), |id| self.describe(id));
-        let timer = self.idle_timer.map_or("idle timer off".to_owned(), |at| {
-            let left = at.saturating_since(now).as_millis_f64();
-            format!("idle timer fires in {left:.2} ms")
-        });
-        format!(
-            "{served}, {timer}; next: {next}; {} busy, {} of them raised; {} in the disk",
-            self.busy_queues(),
-            self.raised_busy,
-            self.in_driver
-        )
-    }
-
-    fn duplicate(&self) -> Box<dyn Followed> {
-        Box::new(self.clone())
     }
 }

@@ -12,10 +12,10 @@
 //!
 //! Left out: cgroups within cgroups, requests put back by the driver, forced draining at a switch.
 
-mod carry;
 mod completion;
 mod cooperators;
 mod dispatch;
+mod followed;
 mod group;
 mod groups;
 mod heuristics;
@@ -35,11 +35,11 @@ mod tunables;
 
 use group::{Group, ROOT};
 use process::{ContextId, Contexts};
-use queue::{GroupId, Queue, QueueId, TreeId, Type};
+use queue::{GroupId, Queue, QueueId, Type};
 pub(crate) use tunables::INFO;
 use tunables::Tunables;
 
-use super::{Elevator, Followed, Kernel, NamedValues, SchedulerInfo, Values};
+use super::{Elevator, Followed, Kernel, SchedulerInfo, Values};
 use crate::list::Links;
 use crate::request::{Bio, PriorityClass, ProcessId, RequestId, Requests};
 use crate::request_table::ByRequest;
@@ -399,72 +399,5 @@ impl Elevator for Cfq {
 
     fn followed(self: Box<Self>) -> Option<Box<dyn Followed>> {
         Some(self)
-    }
-}
-
-impl Followed for Cfq {
-    fn dispatch_recorded(&mut self, now: Time, requests: &Requests, id: RequestId) {
-        let queue = self.data_of(id).queue;
-        if self.active != Some(queue) {
-            self.expire(now, requests, false);
-            let TreeId(class, kind) = self.queue(queue).tree_by_flags();
-            (self.serving_class, self.serving_type) = (class, kind);
-            self.serving = self.queue(queue).group;
-            self.set_active_queue(now, Some(queue));
-        }
-        self.dispatch_request(requests, id);
-        self.after_dispatch(now, requests, queue);
-    }
-
-    fn carried_over(&self, _kernel: &Kernel) -> Option<Box<dyn Followed>> {
-        Some(Box::new(self.carried()))
-    }
-
-    fn begin_with(&mut self, state: &Values) {
-        self.believe(state);
-    }
-
-    fn plausible_states(&self, first: Sector) -> NamedValues {
-        self.plausible(first)
-    }
-
-    fn explain(&self, now: Time) -> String {
-        let Some(id) = self.active else {
-            return format!("no active queue, {} busy", self.busy_queues);
-        };
-        let queue = self.queue(id);
-        let owner = self
-            .contexts
-            .iter()
-            .find(|context| context.sync_queue == Some(id));
-        let owner = owner.map_or("asynchronous".to_owned(), |context| {
-            format!("of process {}", context.process.0)
-        });
-        let slice = if queue.slice_new {
-            "slice not begun".to_owned()
-        } else {
-            format!(
-                "{:.2} ms of its slice left",
-                (queue.slice_end - signed(now)) as f64 / 1e6
-            )
-        };
-        let timer = self.idle_timer.map_or("idle timer off".to_owned(), |at| {
-            format!(
-                "idle timer fires in {:.2} ms",
-                at.saturating_since(now).as_millis_f64()
-            )
-        });
-        format!(
-            "active queue {owner} ({:?}, {} queued, {} in the drive, idle window {}), {slice}, {timer}, {} busy",
-            queue.kind(),
-            queue.queued[0] + queue.queued[1],
-            queue.dispatched,
-            if queue.idle_window { "on" } else { "off" },
-            self.busy_queues
-        )
-    }
-
-    fn duplicate(&self) -> Box<dyn Followed> {
-        Box::new(self.clone())
     }
 }

@@ -8,6 +8,7 @@
 //! design before 4.20.
 
 mod domain;
+mod followed;
 mod latency;
 mod tokens;
 
@@ -378,77 +379,6 @@ impl Elevator for Kyber {
     }
 }
 
-impl Followed for Kyber {
-    fn dispatch_recorded(&mut self, _now: Time, requests: &Requests, id: RequestId) {
-        let (queue, domain) = self.place(requests, id);
-        let _ = self.choose(queue); // what the choice changes, changes all the same
-        let queue = &mut self.queues[queue];
-        if queue.current != domain {
-            (queue.current, queue.batching) = (domain, 0);
-        }
-        queue.domains[domain].expose(&mut self.links, requests, id);
-        self.dispatch_request(requests, id);
-    }
-
-    fn timer_recorded(&mut self, now: Time, _requests: &Requests, said: &[KyberEvent]) -> usize {
-        self.due = None;
-        let before = self.depths();
-        self.adjust(now, Some(said));
-        let mut agreed = 0;
-        for (index, (name, before)) in before.into_iter().enumerate() {
-            let depth = said.iter().find_map(|statement| statement.depth(name));
-            let ours = self.domains[index].tokens.depth();
-            agreed += usize::from(depth == Some(ours));
-            self.domains[index].set_depth(depth.unwrap_or(before), MAX_DEPTH[index]);
-        }
-        agreed
-    }
-
-    /// Depths and latencies stay. More than a second has passed, so that few samples will do, and
-    /// the batch ended with what was not recorded.
-    fn carried_over(&self, kernel: &Kernel) -> Option<Box<dyn Followed>> {
-        let emptied = |index: usize| {
-            let domain = &self.domains[index];
-            Domain {
-                total: domain.total,
-                device: domain.device,
-                saved_p99: domain.saved_p99,
-                deadline: domain.deadline.map(|_| 0),
-                ..Domain::new(index, domain.tokens.depth(), domain.quarter_of_target)
-            }
-        };
-        let domains = [READ, WRITE, DISCARD].map(emptied);
-        Some(Box::new(Kyber::with_domains(kernel, domains)))
-    }
-
-    fn explain(&self, _now: Time) -> String {
-        let mut told = Vec::new();
-        for queue in &self.queues {
-            let batch = BATCH[queue.current];
-            let current = NAMES[queue.current];
-            told.push(format!("{current} batch at {} of {batch}", queue.batching));
-        }
-        for (index, domain) in self.domains.iter().enumerate() {
-            let lists = || self.queues.iter().map(|queue| &queue.domains[index]);
-            let waiting: usize = lists().map(|lists| lists.waiting.len()).sum();
-            let flushed = lists().any(|lists| lists.flushed.first().is_some());
-            let (in_use, depth) = (domain.tokens.in_use(), domain.tokens.depth());
-            if waiting > 0 || flushed || in_use > 0 {
-                let flushed = if flushed { "more" } else { "none" };
-                told.push(format!(
-                    "{}: {waiting} waiting, {flushed} flushed, {in_use} of {depth} tokens in use",
-                    domain.name
-                ));
-            }
-        }
-        told.join("; ")
-    }
-
-    fn duplicate(&self) -> Box<dyn Followed> {
-        Box::new(self.clone())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::testing::Queue;
@@ -485,28 +415,20 @@ mod tests {
         }
     }
 
-    fn depth(queue: &Queue) -> String {
-        queue.scheduler.explain(queue.now)
-    }
-
     #[test]
     fn a_slow_device_takes_tokens_from_the_kind_that_meets_its_target() {
         let mut queue = Queue::new("kyber");
         serve(&mut queue, Op::Write, 500, Nanos::from_micros(1));
         serve(&mut queue, Op::Read, 500, Nanos::from_millis(3));
         queue.pass(Nanos::from_secs(1));
-        queue.insert(Op::Write, 1, BE);
-        queue.insert(Op::Read, 2, BE);
+        for place in 0..300 {
+            queue.insert(Op::Write, place, BE);
+            queue.insert(Op::Read, 1000 + place, BE);
+        }
         // Half of the writes' latencies lie in the first of four quarters; reads missed and stay.
-        let words = depth(&queue);
-        assert!(
-            words.contains("WRITE: 1 waiting, none flushed, 0 of 32 tokens"),
-            "{words}"
-        );
-        assert!(
-            words.contains("READ: 1 waiting, none flushed, 0 of 256 tokens"),
-            "{words}"
-        );
+        let order: Vec<_> = std::iter::from_fn(|| queue.dispatch()).collect();
+        let writes = order.iter().filter(|&&start| start < 1000).count();
+        assert_eq!((writes, order.len() - writes), (32, 256));
     }
 
     #[test]

@@ -36,10 +36,6 @@ impl Tokens {
         self.tags.depth()
     }
 
-    pub(super) fn in_use(&self) -> u32 {
-        self.tags.in_use()
-    }
-
     /// From now on there are so many; who has one above that keeps it.
     pub(super) fn resize(&mut self, depth: u32) {
         self.tags.resize(depth);

@@ -7,6 +7,7 @@
 //! that a device gives back wait before it here), and kernels before priorities (5.16).
 
 mod direction;
+mod followed;
 
 use iosched_facts::scheduler as facts;
 
@@ -326,73 +327,6 @@ impl Elevator for MqDeadline {
 
     fn followed(self: Box<Self>) -> Option<Box<dyn Followed>> {
         Some(self)
-    }
-}
-
-impl Followed for MqDeadline {
-    fn dispatch_recorded(&mut self, now: Time, requests: &Requests, id: RequestId) {
-        let _ = self.next_request(now); // what the choice changes, changes all the same
-        self.dispatch_request(requests, id);
-    }
-
-    fn carried_over(&self, kernel: &Kernel) -> Option<Box<dyn Followed>> {
-        let emptied = |level: &Level| Level {
-            directions: [READ, WRITE].map(|direction| level.directions[direction].emptied()),
-            ..Level::default()
-        };
-        Some(Box::new(MqDeadline {
-            kernel: *kernel,
-            levels: [0, 1, 2].map(|level: usize| emptied(&self.levels[level])),
-            links: Links::default(),
-            request_data: ByRequest::default(),
-            ..*self
-        }))
-    }
-
-    fn explain(&self, now: Time) -> String {
-        let tick = self.kernel.tick(now);
-        let waits = |direction: &Direction| match direction.fifo.first() {
-            None => "0".to_owned(),
-            Some(oldest) => {
-                let state = match self.data_of(oldest).expires.saturating_sub(tick) {
-                    0 => "expired".to_owned(),
-                    left => format!("expires in {left} ticks"),
-                };
-                format!("{} (oldest {state})", direction.len())
-            }
-        };
-        let names = ["real time", "best effort", "idle"];
-        let levels = names.iter().zip(&self.levels);
-        let levels = levels
-            .filter(|(_, level)| level.present > 0)
-            .map(|(name, level)| {
-                let [reads, writes] = &level.directions;
-                let queued = reads.len() + writes.len();
-                format!(
-                    "{name}: {} in the driver, reads {}, writes {}",
-                    level.present.saturating_sub(queued as u64),
-                    waits(reads),
-                    waits(writes)
-                )
-            });
-        let levels: Vec<_> = levels.collect();
-        format!(
-            "{} batch at {} of {}, writes passed over {} of {} times; {}",
-            if self.last_dir == READ {
-                "read"
-            } else {
-                "write"
-            },
-            self.batching,
-            self.fifo_batch,
-            self.starved,
-            self.writes_starved,
-            levels.join("; ")
-        )
-    }
-
-    fn duplicate(&self) -> Box<dyn Followed> {
-        Box::new(self.clone())
     }
 }
 

@@ -1,13 +1,14 @@
-//! What stays from one recording of a device to the next, and what can be said to have stayed: averages,
+//! Following a recording of cfq: what stays from one recording of a device to the next, and what can be said to have stayed: averages,
 //! think times and seeks, the position, the queues of asynchronous requests (the one in service stays that),
 //! what is served.
 
 use super::queue::{QueueId, TreeId, Type};
 use super::{Cfq, signed};
 use crate::list::{Links, List};
-use crate::request::{PriorityClass, Requests};
+use crate::request::{PriorityClass, RequestId, Requests};
 use crate::request_table::ByRequest;
-use crate::scheduler::{BEFORE, Elevator, NamedValues, Values};
+use crate::scheduler::followed::{BEFORE, Followed};
+use crate::scheduler::{Elevator, Kernel, NamedValues, Values};
 use crate::sorted::Sorted;
 use crate::units::{Nanos, Sector, Time};
 
@@ -17,7 +18,7 @@ const MOST_BUSY: i64 = 5;
 impl Cfq {
     /// The state that this scheduler leaves when all requests have completed and all processes have ended,
     /// on the clock of another recording.
-    pub(super) fn carried(&self) -> Cfq {
+    fn carried(&self) -> Cfq {
         let mut left = self.clone();
         left.settle();
         left.put_before();
@@ -93,7 +94,7 @@ impl Cfq {
 
     /// What it may have known: it goes on where it was, had a few busy queues on average, and those that it
     /// does not wait for thought for long.
-    pub(super) fn plausible(&self, first: Sector) -> NamedValues {
+    fn plausible(&self, first: Sector) -> NamedValues {
         let position = i64::try_from(first.as_u64()).unwrap_or(0);
         let long = i64::try_from(2 * self.tunables.slice_idle.as_nanos() / 1000).unwrap_or(0);
         let averages = (1..=MOST_BUSY).map(|average| ("average", average));
@@ -116,5 +117,36 @@ impl Cfq {
             let tree = TreeId(PriorityClass::BestEffort, Type::SyncNoIdle);
             self.groups[0].tree_mut(tree).think.believe(mean);
         }
+    }
+}
+
+impl Followed for Cfq {
+    fn dispatch_recorded(&mut self, now: Time, requests: &Requests, id: RequestId) {
+        let queue = self.data_of(id).queue;
+        if self.active != Some(queue) {
+            self.expire(now, requests, false);
+            let TreeId(class, kind) = self.queue(queue).tree_by_flags();
+            (self.serving_class, self.serving_type) = (class, kind);
+            self.serving = self.queue(queue).group;
+            self.set_active_queue(now, Some(queue));
+        }
+        self.dispatch_request(requests, id);
+        self.after_dispatch(now, requests, queue);
+    }
+
+    fn carried_over(&self, _kernel: &Kernel) -> Option<Box<dyn Followed>> {
+        Some(Box::new(self.carried()))
+    }
+
+    fn begin_with(&mut self, state: &Values) {
+        self.believe(state);
+    }
+
+    fn plausible_states(&self, first: Sector) -> NamedValues {
+        self.plausible(first)
+    }
+
+    fn duplicate(&self) -> Box<dyn Followed> {
+        Box::new(self.clone())
     }
 }

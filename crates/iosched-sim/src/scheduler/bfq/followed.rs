@@ -1,4 +1,4 @@
-//! What stays from one recording of a device to the next, and what can be said to have stayed.
+//! Following a recording of bfq: what stays from one recording of a device to the next, and what can be said to have stayed.
 //!
 //! The disk's rate and the budgets that follow from it, virtual times, queues of processes that are gone
 //! but had more than their share, and where the disk's head is.
@@ -8,9 +8,10 @@ use super::expire::Reason;
 use super::moment::{LONG_AGO, MILLI, Moment};
 use super::queue::{Queue, QueueId, ScheduleTree};
 use super::schedule::ServiceTree;
-use crate::request::{IoPriority, Requests};
-use crate::scheduler::{BEFORE, Kernel, Values};
-use crate::units::Sector;
+use crate::request::{IoPriority, RequestId, Requests};
+use crate::scheduler::followed::{BEFORE, Followed};
+use crate::scheduler::{Kernel, Values};
+use crate::units::{Sector, Time};
 
 /// What is told of happened so long before a recording, in nanoseconds.
 const PAUSE: i64 = 100_000 * MILLI;
@@ -21,7 +22,7 @@ const LEFTOVERS: [(&str, usize, usize); 2] = [("rt", 0, 2), ("be", 1, 8)];
 impl Bfq {
     /// The state that this scheduler leaves when all requests have completed and all processes have ended,
     /// on the clock of another recording.
-    pub(super) fn carried(&self, kernel: &Kernel) -> Bfq {
+    fn carried(&self, kernel: &Kernel) -> Bfq {
         let mut left = self.clone();
         left.settle();
         left.clock = super::moment::Clock::new(kernel);
@@ -189,5 +190,37 @@ impl Queue {
         ] {
             *time += ns;
         }
+    }
+}
+
+impl Followed for Bfq {
+    fn dispatch_recorded(&mut self, now: Time, requests: &Requests, id: RequestId) {
+        let at = self.moment(now);
+        self.take_recorded(at, requests, id);
+    }
+
+    fn empty_dispatches_matter(&self) -> bool {
+        false
+    }
+
+    fn lock_taken(&mut self, at: Time) {
+        self.locked = Some(at);
+    }
+
+    fn ends_slot_first(&self, now: Time, requests: &Requests) -> bool {
+        let at = self.clock.moment(now, None);
+        self.reason_to_expire(at, requests).is_some()
+    }
+
+    fn carried_over(&self, kernel: &Kernel) -> Option<Box<dyn Followed>> {
+        Some(Box::new(self.carried(kernel)))
+    }
+
+    fn begin_with(&mut self, state: &Values) {
+        self.believe(state);
+    }
+
+    fn duplicate(&self) -> Box<dyn Followed> {
+        Box::new(self.clone())
     }
 }

@@ -7,8 +7,8 @@
 //! slot. While the kernel chooses, it takes no interrupts: a completion whose line comes less than 13 µs
 //! before that of the choice happened after it.
 
-use crate::trace::kernel::Action;
-use crate::units::{Nanos, Time};
+use iosched_facts::units::{Nanos, Time};
+use iosched_sim::trace::kernel::Action;
 
 use super::super::MOST_UNDER_WAY;
 use super::super::recording::{Recording, Step};

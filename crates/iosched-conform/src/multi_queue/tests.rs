@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use super::*;
-use crate::block_layer::multi_queue::Attachment::{self, Budget, TagOnly};
-use crate::request::looks;
-use crate::scheduler::{SchedulerSpec, build_followed};
+use crate::looks;
+use iosched_sim::block_layer::Attachment::{self, Budget, TagOnly};
+use iosched_sim::scheduler::{SchedulerSpec, build_followed};
 
 /// Follows a recording of a device that takes so many commands.
 fn followed(scheduler: &str, queue_depth: usize, attachment: Attachment, text: &str) -> Report {

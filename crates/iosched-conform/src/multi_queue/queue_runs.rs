@@ -1,8 +1,8 @@
 //! When the kernel runs a hardware queue, and what a run that left no event did.
 
-use crate::block_layer::multi_queue::{Attachment, Next};
-use crate::trace::kernel::Action;
-use crate::units::Time;
+use iosched_facts::units::Time;
+use iosched_sim::block_layer::{Attachment, Next};
+use iosched_sim::trace::kernel::Action;
 
 use super::super::recording::Step;
 use super::{Follower, SAME_RUN};

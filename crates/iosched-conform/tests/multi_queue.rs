@@ -6,9 +6,9 @@
 use std::fmt::Write;
 use std::num::NonZeroU32;
 
+use iosched_conform::Report;
+use iosched_conform::multi_queue::{Recording, Until, follow};
 use iosched_sim::block_layer::{MergeLimits, Merging};
-use iosched_sim::conform::Report;
-use iosched_sim::conform::multi_queue::{Recording, Until, follow};
 use iosched_sim::disk::{self, ModelOptions};
 use iosched_sim::request::{IoPriority, PriorityClass, ProcessId};
 use iosched_sim::scheduler::{Kernel, KernelVersion, SchedulerSpec, build, build_followed};

@@ -1,9 +1,9 @@
 //! The life of a request in a recording: allocated, merged, inserted, issued, completed.
 
-use crate::block_layer::Merger;
-use crate::request::{Bio, Merge, Op, Request, RequestId};
-use crate::trace::kernel::Action;
-use crate::units::Time;
+use iosched_facts::units::Time;
+use iosched_sim::block_layer::Merger;
+use iosched_sim::request::{Bio, Merge, Op, Request, RequestId};
+use iosched_sim::trace::kernel::Action;
 
 use super::super::recording::Step;
 use super::Follower;
@@ -101,7 +101,7 @@ impl Follower<'_> {
     }
 
     pub(super) fn allocated(&mut self, step: &Step, op: Op) {
-        if self.requests.len() >= self.most_under_way {
+        if self.requests.count() >= self.most_under_way {
             self.give_up_on_the_older_half(step.time);
         }
         let mut request = Request::new(&Self::bio(step, op), step.time);

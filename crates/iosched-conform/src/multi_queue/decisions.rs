@@ -1,8 +1,8 @@
 //! What the recorded scheduler dispatched, beside what ours would have.
 
-use crate::request::{ProcessId, Request, RequestId};
-use crate::scheduler::Followed;
-use crate::units::Time;
+use iosched_facts::units::Time;
+use iosched_sim::request::{ProcessId, Request, RequestId};
+use iosched_sim::scheduler::Followed;
 
 use super::super::recording::Step;
 use super::super::{Disagreement, describe, describe_ours};
@@ -159,8 +159,7 @@ impl Follower<'_> {
         if self.report.first_disagreements.is_empty() {
             self.report.agreed_at_first = self.report.agreed;
         }
-        let (requests, scheduler) = (&self.requests, &self.scheduler);
-        let reader = &self.recording.reader;
+        let (requests, reader) = (&self.requests, &self.recording.reader);
         self.report.disagree(|| {
             let Request {
                 op,
@@ -173,7 +172,6 @@ impl Follower<'_> {
                 time_us: reader.recorded_micros(now),
                 recorded: describe(op, start, length, process),
                 ours: describe_ours(ours.map(|id| &requests[id])),
-                why: scheduler.explain(now),
             }
         });
     }

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::request::ProcessId;
-use crate::trace::kernel::Action;
-use crate::units::Sector;
+use iosched_facts::units::Sector;
+use iosched_sim::request::ProcessId;
+use iosched_sim::trace::kernel::Action;
 
 use super::super::recording::Step;
 use super::interrupts::INTERRUPTED;

@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::block_layer::multi_queue::{Attachment, Depth};
-use crate::request::{IoPriority, Op, ProcessId};
-use crate::scheduler::KernelVersion;
-use crate::trace::kernel::{Action, Line, Queue, Reader, Remark, TraceError, TraceEvent};
-use crate::units::{Nanos, Sector, Sectors, Time};
 use iosched_facts::event::KyberEvent;
+use iosched_facts::units::{Nanos, Sector, Sectors, Time};
+use iosched_sim::block_layer::{Attachment, Depth};
+use iosched_sim::request::{IoPriority, Op, ProcessId};
+use iosched_sim::scheduler::KernelVersion;
+use iosched_sim::trace::kernel::{Action, Line, Queue, Reader, Remark, TraceError, TraceEvent};
 
 /// One decision in so many may lie at the wrong place in a recording.
 const FEW: usize = 200;
@@ -54,7 +54,7 @@ impl Step {
     /// The process did it. A completion is attributed to the interrupted task.
     pub(super) fn is_done_by(&self, process: ProcessId) -> bool {
         #[cfg(test)]
-        crate::request::looks::add_one();
+        crate::looks::add_one();
         self.process == process && self.action != Action::Completed
     }
 }

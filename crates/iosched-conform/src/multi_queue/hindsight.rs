@@ -13,8 +13,8 @@
 
 use std::collections::VecDeque;
 
-use crate::block_layer::multi_queue::Attachment;
-use crate::request::RequestId;
+use iosched_sim::block_layer::Attachment;
+use iosched_sim::request::RequestId;
 
 use super::{Follower, Until};
 

@@ -5,9 +5,9 @@
 //! chooses otherwise, it is asked again as if that had not been yet. What is agreed on in this way is
 //! counted ([`Report::interrupted`](super::super::Report::interrupted)).
 
-use crate::request::RequestId;
-use crate::scheduler::Followed;
-use crate::units::{Nanos, Time};
+use iosched_facts::units::{Nanos, Time};
+use iosched_sim::request::RequestId;
+use iosched_sim::scheduler::Followed;
 
 use super::Follower;
 

@@ -9,9 +9,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
 
+use iosched_conform::Report;
+use iosched_conform::single_queue::Follower;
 use iosched_sim::block_layer::{MergeLimits, Merging};
-use iosched_sim::conform::Report;
-use iosched_sim::conform::single_queue::Follower;
 use iosched_sim::disk::{self, ModelOptions};
 use iosched_sim::request::{IoPriority, PriorityClass, ProcessId};
 use iosched_sim::scheduler::{Kernel, SchedulerSpec, build, build_followed};

@@ -6,10 +6,10 @@
 use std::fmt::Write;
 use std::sync::{Arc, Mutex};
 
+use iosched_conform::Report;
+use iosched_conform::multi_queue::{Recording, Until, follow};
+use iosched_conform::single_queue::Follower;
 use iosched_sim::block_layer::MergeLimits;
-use iosched_sim::conform::Report;
-use iosched_sim::conform::multi_queue::{Recording, Until, follow};
-use iosched_sim::conform::single_queue::Follower;
 use iosched_sim::disk::{self, Command, Completion, DiskOp, ModelOptions};
 use iosched_sim::request::{IoPriority, PriorityClass, ProcessId};
 use iosched_sim::scheduler::{

@@ -42,14 +42,14 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use crate::block_layer::multi_queue::{Depth, HwQueue};
-use crate::block_layer::{MergeLimits, Merger};
-use crate::request::{Merge, ProcessId, RequestId, Requests};
-use crate::request_table::ByRequest;
-use crate::scheduler::{Followed, Kernel};
-use crate::trace::kernel::Action;
-use crate::units::{Nanos, Time};
 use iosched_facts::event::KyberEvent;
+use iosched_facts::units::{Nanos, Time};
+use iosched_sim::block_layer::{Depth, HwQueue};
+use iosched_sim::block_layer::{MergeLimits, Merger};
+use iosched_sim::request::{Merge, ProcessId, RequestId, Requests};
+use iosched_sim::request_table::ByRequest;
+use iosched_sim::scheduler::{Followed, Kernel};
+use iosched_sim::trace::kernel::Action;
 
 use self::coming::Coming;
 use self::interrupts::Interrupt;
