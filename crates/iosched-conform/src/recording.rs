@@ -8,7 +8,8 @@ use iosched_facts::units::{Nanos, Sector, Sectors, Time};
 use iosched_sim::block_layer::{Attachment, Depth};
 use iosched_sim::request::{IoPriority, Op, ProcessId};
 use iosched_sim::scheduler::KernelVersion;
-use iosched_sim::trace::kernel::{Action, Line, Queue, Reader, Remark, TraceError, TraceEvent};
+use iosched_sim::trace::ReadError;
+use iosched_sim::trace::kernel::{Action, Line, Queue, Reader, Remark, TraceEvent};
 
 /// One decision in so many may lie at the wrong place in a recording.
 const FEW: usize = 200;
@@ -85,7 +86,7 @@ pub struct Recording {
 
 impl Recording {
     /// Reads a line.
-    pub fn line(&mut self, text: &str) -> Result<(), TraceError> {
+    pub fn line(&mut self, text: &str) -> Result<(), ReadError> {
         if let Some(line) = self.reader.read(text)? {
             self.add(line);
         }

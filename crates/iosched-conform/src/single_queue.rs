@@ -16,7 +16,8 @@ use iosched_sim::block_layer::looks_further;
 use iosched_sim::block_layer::{Delays, MergeLimits, Merger};
 use iosched_sim::request::{Bio, IoPriority, Merge, Op, ProcessId, Request, RequestId, Requests};
 use iosched_sim::scheduler::Followed;
-use iosched_sim::trace::kernel::{Action, Line, Reader, Remark, TraceError, TraceEvent};
+use iosched_sim::trace::ReadError;
+use iosched_sim::trace::kernel::{Action, Line, Reader, Remark, TraceEvent};
 
 use super::{Disagreement, MOST_UNDER_WAY, Report, SAME_RUN, describe, describe_ours};
 
@@ -94,7 +95,7 @@ impl Follower {
     }
 
     /// Reads a line.
-    pub fn line(&mut self, text: &str) -> Result<(), TraceError> {
+    pub fn line(&mut self, text: &str) -> Result<(), ReadError> {
         match self.reader.read(text)? {
             None
             | Some(Line::Remark(Remark::Other | Remark::Kyber { .. } | Remark::Woken { .. })) => {}
@@ -130,10 +131,8 @@ impl Follower {
         Ok(())
     }
 
-    fn multi_queue(&self) -> TraceError {
-        TraceError::MultiQueue {
-            line: self.reader.lines(),
-        }
+    fn multi_queue(&self) -> ReadError {
+        ReadError::multi_queue(self.reader.lines())
     }
 
     /// The recording has ended: what came out, and the scheduler as it is then.

@@ -75,6 +75,15 @@ impl Problem {
         Problem::new(exit::USAGE, message)
     }
 
+    /// Puts the thing that it is about before the message: `name: message`.
+    #[must_use]
+    pub fn about(self, thing: impl std::fmt::Display) -> Problem {
+        Problem {
+            message: format!("{thing}: {}", self.message),
+            ..self
+        }
+    }
+
     /// Adds the one thing to do.
     #[must_use]
     pub fn hint(self, hint: impl Into<String>) -> Problem {

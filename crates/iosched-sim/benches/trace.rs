@@ -44,29 +44,6 @@ fn trace(format: Format) -> Vec<u8> {
                 let time = 128_166_372_000_000_000 + micros * 10;
                 writeln!(text, "{time},hm,1,Read,{offset},4096,413")
             }
-            Format::Spc => writeln!(text, "0,{sector},4096,R,{seconds}.{rest:06}"),
-            Format::Alibaba => writeln!(
-                text,
-                "419,R,{offset},4096,{}",
-                1_577_808_000_000_000 + micros
-            ),
-            Format::Tencent => writeln!(text, "{},{sector},8,0,1063", 1_538_323_200 + seconds),
-            Format::Systor => writeln!(
-                text,
-                "1455592225.{rest:06}000,0.000135000,R,0,{offset},4096"
-            ),
-            Format::DiskSim => writeln!(
-                text,
-                "{}.{:03}000 0 {sector} 8 1",
-                micros / 1000,
-                micros % 1000
-            ),
-            Format::MqSim => writeln!(text, "{} 0 {sector} 8 1", micros * 1000),
-            Format::Fiu => writeln!(
-                text,
-                "{} {pid} fio {sector} 8 R 6 0 531e779fe4b2bd4e9d6bd2ac9a3d1ba5",
-                micros * 1000
-            ),
         }
         .unwrap();
     }

@@ -10,7 +10,7 @@ use iosched_sim::trace::Format;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Traces")]
 pub(crate) struct TraceArgs {
-    /// Load: a trace (blktrace, blkparse, fio iolog, MSR, SPC, … also compressed; docs/traces.md)
+    /// Load: a trace (blktrace, blkparse, fio iolog, MSR; also compressed; docs/traces.md)
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 

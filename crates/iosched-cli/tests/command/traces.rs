@@ -183,14 +183,14 @@ fn devices_are_chosen_or_laid_out_one_after_the_other() {
 #[test]
 fn what_lies_beyond_the_disk_is_refused_or_folded_back() {
     let directory = tempfile::tempdir().unwrap();
-    let far = "0,41943040,4096,r,0.000000\n0,8,4096,w,0.100000\n";
-    let trace = write(&directory, "far.spc", far);
+    let far = "fio version 3 iolog\n0 f read 21474836480 4096\n100000 f write 4096 4096\n";
+    let trace = write(&directory, "far.log", far);
     let arguments = ["--disk", "fixed", "--trace", &trace];
     fails(
         &arguments,
         2,
         &[
-            "far.spc reaches to 20.0 GiB, and the disk ends at 16 GiB",
+            "far.log reaches to 20.0 GiB, and the disk ends at 16 GiB",
             "`--size 21G`",
             "`--wrap`",
         ],
@@ -217,13 +217,17 @@ fn what_cannot_be_replayed_is_said_with_its_place() {
         &["begins with `hello 1`", "`--trace-format`"],
     );
     fails(
-        &["--trace", &unknown, "--trace-format", "spc"],
+        &["--trace", &unknown, "--trace-format", "msr"],
         2,
         &["unknown, line 1: 1 columns where"],
     );
-    let spc = write(&directory, "a.spc", "0,8,512,r,0.0\n");
+    let open = write(
+        &directory,
+        "open.log",
+        "fio version 3 iolog\n0 f read 0 512\n",
+    );
     fails(
-        &["--trace", &spc, "--closed"],
+        &["--trace", &open, "--closed"],
         2,
         &["does not say when accesses were answered"],
     );
@@ -245,8 +249,8 @@ fn what_cannot_be_replayed_is_said_with_its_place() {
     fails(&["--trace", &zip], 2, &["broken.gz, line 1: "]);
     let ages = write(
         &directory,
-        "ages.spc",
-        "0,8,512,r,0\n0,8,512,r,17000000000\n",
+        "ages.log",
+        "fio version 3 iolog\n0 f read 0 512\n17000000000000000 f read 0 512\n",
     );
     fails(&["--trace", &ages], 2, &["lasts 539 years"]);
 }

@@ -363,8 +363,9 @@ mod tests {
             ssd.capacity = Bytes::new(bytes).to_sectors();
             ssd.dies = dies;
         }
-        let mut model = Model::named("raid10-sas-ssd").unwrap();
+        let mut model = Model::named("raid10-15k").unwrap();
         if let Parameters::Array(array) = &mut model.parameters {
+            array.rotational = false;
             array.members = vec![drive; 256];
             array.capacity = array.room();
         }

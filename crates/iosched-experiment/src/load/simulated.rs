@@ -17,7 +17,7 @@ use iosched_sim::simulate::{
 };
 use iosched_sim::units::Nanos;
 use iosched_sim::workload::Job;
-use iosched_sim::workload::fio_job::{self as simulated_job, JobError};
+use iosched_sim::workload::fio_job as simulated_job;
 use iosched_switch::Arm;
 use serde::{Deserialize, Serialize};
 
@@ -154,12 +154,8 @@ impl SimulatedLoad {
     ) -> Result<SimulatedLoad, Problem> {
         let file = JobFile::parse(name, text)?;
         let capacity = disk.model.capacity().to_sectors();
-        let jobs = simulated_job::parse(text, capacity).map_err(|cause| {
-            let problem = Problem::usage(format!("load {name}: {cause}"));
-            problem.maybe_hint(matches!(cause, JobError::Unsupported { .. }).then_some(
-                "remove it if it does not matter; docs/simulation.md lists what is simulated",
-            ))
-        })?;
+        let jobs = simulated_job::parse(text, capacity)
+            .map_err(|problem| problem.about(format_args!("load {name}")))?;
         Ok(SimulatedLoad {
             file,
             jobs,

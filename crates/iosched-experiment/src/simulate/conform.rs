@@ -6,7 +6,7 @@ use iosched_conform::multi_queue::Recording;
 use iosched_conform::{Conformance, History, Settings, of_multi_queue, of_single_queue};
 use iosched_machine::failure::{Failure, exit};
 use iosched_sim::scheduler::{BlockLayer, Followed};
-use iosched_sim::trace::kernel::TraceError;
+use iosched_sim::trace::ReadError;
 use iosched_sim::units::Bytes;
 
 use super::file::{FileError, Lines};
@@ -21,7 +21,7 @@ pub enum ConformError {
     #[error(transparent)]
     File(#[from] FileError),
     #[error("{}, {cause}", path.display())]
-    Line { path: PathBuf, cause: TraceError },
+    Line { path: PathBuf, cause: ReadError },
     #[error(transparent)]
     Settings(#[from] SettingsError),
     /// The state that recordings are said to begin with.
@@ -52,10 +52,9 @@ impl Failure for ConformError {
             ConformError::File(file) => file.hint(),
             ConformError::Settings(settings) => settings.hint(),
             ConformError::Initial(initial) => initial.hint(),
-            ConformError::Line {
-                cause: TraceError::MultiQueue { .. },
-                ..
-            } => Some("follow it with one of these: `--scheduler mq-deadline`".to_owned()),
+            ConformError::Line { cause, .. } if cause.cause.hint().is_some() => {
+                cause.cause.hint().map(str::to_owned)
+            }
             ConformError::SingleQueue { .. } => {
                 Some("follow it with noop, deadline or cfq".to_owned())
             }
@@ -250,7 +249,7 @@ fn settings_for(recording: &Path, wanted: &SchedulerRequest) -> Result<Settings,
 
 fn each_line(
     path: &Path,
-    mut read: impl FnMut(&str) -> Result<(), TraceError>,
+    mut read: impl FnMut(&str) -> Result<(), ReadError>,
 ) -> Result<(), ConformError> {
     let mut lines = Lines::open(path)?;
     while let Some(line) = lines.next_line()? {

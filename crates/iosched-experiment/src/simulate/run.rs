@@ -22,7 +22,7 @@ use iosched_sim::simulate::{
 };
 use iosched_sim::units::{Bytes, Nanos, Sectors};
 use iosched_sim::workload::Job;
-use iosched_sim::workload::fio_job::{self, JobError};
+use iosched_sim::workload::fio_job;
 use serde::{Deserialize, Serialize};
 
 use super::events::EventFile;
@@ -79,13 +79,10 @@ impl Load {
         meter: &Arc<Meter>,
     ) -> Result<Work, SimulateError> {
         let parse = |text: &str| {
-            let failed = |cause| SimulateError::Load {
-                name: self.name(),
-                cause,
-            };
-            fio_job::parse(text, capacity)
-                .map(Work::Jobs)
-                .map_err(failed)
+            let jobs = fio_job::parse(text, capacity);
+            Ok(Work::Jobs(
+                jobs.map_err(|problem| problem.about(self.name()))?,
+            ))
         };
         match self {
             Load::BuiltIn(load) => parse(load.text),
@@ -262,8 +259,6 @@ pub enum SimulateError {
     File(#[from] FileError),
     #[error("no built-in load that can be simulated and no job file is called {}", path.display())]
     NoSuchLoad { path: PathBuf },
-    #[error("{name}: {cause}")]
-    Load { name: String, cause: JobError },
     #[error(transparent)]
     Problem(#[from] Problem),
     #[error(transparent)]
@@ -279,13 +274,6 @@ impl Failure for SimulateError {
 
     fn hint(&self) -> Option<String> {
         match self {
-            SimulateError::Load {
-                cause: JobError::Unsupported { .. },
-                ..
-            } => Some(
-                "remove it if it does not matter; docs/simulation.md lists what is simulated"
-                    .to_owned(),
-            ),
             SimulateError::NoSuchLoad { .. } => {
                 let job_files = builtin::BUILT_IN.iter().map(|load| load.name);
                 let names: Vec<&str> = job_files.chain([desktop::NAME]).collect();

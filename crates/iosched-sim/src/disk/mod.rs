@@ -14,8 +14,6 @@ pub mod hdd;
 mod model;
 mod presets;
 mod presets_of_arrays;
-#[cfg(test)]
-mod properties;
 pub mod simple;
 mod slowed;
 pub mod ssd;

@@ -100,33 +100,6 @@ fn drives() -> Vec<Model> {
             Parameters::Hdd(hdd_5400()),
         ),
         preset(
-            "hdd-mk1637gsx",
-            "5400 rpm, 2.5 inch, 160 GB: for the laptop disk of a write-up of 2011, a Toshiba MK1637GSX",
-            &[
-                "5400 rpm, cache of 8 MB: as the drive was described to this project; 160 GB: public lists of machines' parts; \
-             Toshiba's data sheet was not at hand",
-                "seeks 1.0 ms track to track, 11 ms average (13 ms writing), 20 ms full: Travelstar 5K160 data sheet, of the \
-             same size, class and year",
-                "zones (60 to 30 MB/s), surfaces, cylinders, overheads, queue: our choice",
-            ],
-            HDD_LEAVES_OUT,
-            Parameters::Hdd(hdd_mk1637gsx()),
-        ),
-        preset(
-            "hdd-wd5000aaks",
-            "7200 rpm, 3.5 inch, 500 GB: for the desktop disk of a write-up of 2011, a WD5000AAKS",
-            &[
-                "7200 rpm: as the drive was described to this project; 500 GB: public lists of machines' parts; WD's data \
-             sheet was not at hand",
-                "cache of 16 MB: taken from the write-up's default record, 16 MiB, for which it advises the size of the disk's buffer",
-                "seeks 8.5 ms average, 9.5 ms writing: Hitachi 7K1000.C data sheet, of the same speed and class",
-                "30 zones, 76.3 to 36.5 MB/s: Deskstar 7K500 data sheet, of the same size and speed",
-                "one cylinder and head switch 0.8 ms, full stroke 15 ms, surfaces, cylinders, overheads, queue: our choice",
-            ],
-            HDD_LEAVES_OUT,
-            Parameters::Hdd(hdd_wd5000aaks()),
-        ),
-        preset(
             "hdd-15k",
             "15 000 rpm server drive, 146 GB",
             &[
@@ -418,61 +391,6 @@ fn hdd_5400() -> HddParameters {
             read: 270_000_000,
             write: 270_000_000,
         },
-        ..hdd_7200()
-    }
-}
-
-/// For a Toshiba MK1637GSX.
-pub(super) fn hdd_mk1637gsx() -> HddParameters {
-    HddParameters {
-        capacity: whole_blocks(160_000_000_000),
-        layout: Layout::Proportional {
-            cylinders: 80_000,
-            band: 128,
-            track_switch: micros(1_000),
-            zones: Zones::Even {
-                count: 24,
-                outer: 1302,
-                inner: 651,
-            },
-        },
-        // a + b * 8/15 = 11 ms on average, a + b = 20 ms over the whole way.
-        seek: square_root(1.0, 0.714, 19.286 / 282.84), // sqrt(80 000)
-        write_settle: settle(2_000),
-        link: LinkRates {
-            read: 150_000_000,
-            write: 150_000_000,
-        },
-        ..hdd_5400()
-    }
-}
-
-/// For a WD5000AAKS.
-pub(super) fn hdd_wd5000aaks() -> HddParameters {
-    HddParameters {
-        capacity: whole_blocks(500_000_000_000),
-        surfaces: 6,
-        layout: Layout::Proportional {
-            cylinders: 177_300,
-            band: 128,
-            track_switch: micros(800),
-            // 76.3 and 36.5 MB/s at 120 turns per second.
-            zones: Zones::Even {
-                count: 30,
-                outer: 1242,
-                inner: 594,
-            },
-        },
-        // a + b * 8/15 = 8.5 ms on average, a + b = 15 ms over the whole way.
-        seek: square_root(0.8, 1.071, 13.929 / 421.07), // sqrt(177 300)
-        write_settle: settle(1_000),
-        head_switch: micros(800),
-        link: LinkRates {
-            read: 300_000_000,
-            write: 300_000_000,
-        },
-        reading: reading(16, Bytes::from_mib(1), Bytes::from_kib(512)),
-        writing: writing(Bytes::from_mib(16), 128),
         ..hdd_7200()
     }
 }

@@ -40,20 +40,6 @@ pub(super) fn arrays(drives: &[Model]) -> Vec<Model> {
             parameters(Level::Raid5, &["hdd-7200"; 5], None),
         ),
         array(
-            "raid5-15k",
-            "twenty-three 15 000 rpm drives as RAID 5 behind a controller with 512 MiB of battery-backed cache: for the \
-             first database space of a write-up on SLES 11",
-            &[
-                "23 spinning disks: the write-up, which names neither drives nor level nor controller",
-                "members: hdd-15k, RAID 5, since 23 is odd, a cache as raid10-15k has it: our choice",
-                "parity as Linux's md: left-symmetric",
-                STRUCTURE,
-                LINK,
-                CHOICE,
-            ],
-            parameters(Level::Raid5, &["hdd-15k"; 23], Some(cache(512 << 20))),
-        ),
-        array(
             "san-volume",
             "a volume of sixteen 15 000 rpm drives as RAID 10 behind 4 GiB of battery-backed cache, 200 µs away",
             &[
@@ -68,21 +54,6 @@ pub(super) fn arrays(drives: &[Model]) -> Vec<Model> {
                 command: Nanos::from_micros(200),
                 queue_depth: 64,
                 ..parameters(Level::Raid10, &["hdd-15k"; 16], Some(cache(4 << 30)))
-            },
-        ),
-        array(
-            "raid10-sas-ssd",
-            "fifty-two SAS solid-state drives as RAID 10: for the database space of a write-up on SLES 11",
-            &[
-                "52 SAS solid-state drives of 73 GB: the write-up, which names neither level nor controllers",
-                "members: ssd-sas-slc",
-                "RAID 10, 64 commands at a time as over a SAN, no controller's cache, no link that bounds them: our choice",
-            ],
-            ArrayParameters {
-                link: None,
-                queue_depth: 64,
-                rotational: false,
-                ..parameters(Level::Raid10, &["ssd-sas-slc"; 52], None)
             },
         ),
         array(

@@ -197,7 +197,7 @@ impl Elevator for Deadline {
 #[cfg(test)]
 mod tests {
     use crate::request::{Op, PriorityClass};
-    use crate::scheduler::testing::Queue;
+    use crate::scheduler::fixture::Queue;
     use crate::units::Nanos;
 
     fn queue(tunables: &str) -> Queue {
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn front_merges_a_bio_that_ends_where_a_request_begins_joins_it_if_that_is_wanted() {
-        use crate::scheduler::testing::bio;
+        use crate::scheduler::fixture::bio;
         use crate::units::Sector;
         for (tunables, joins) in [("", true), (":front_merges=0", false)] {
             let mut queue = queue(tunables);

@@ -11,6 +11,8 @@ mod cfq;
 mod cpu_lists;
 mod data_dir;
 mod deadline;
+#[cfg(test)]
+mod fixture;
 mod followed;
 mod hardware_queues;
 mod kyber;
@@ -18,8 +20,6 @@ mod mq_deadline;
 mod none;
 mod noop;
 mod spec;
-#[cfg(test)]
-mod testing;
 
 pub use followed::Followed;
 pub use hardware_queues::HardwareQueues;

@@ -110,7 +110,7 @@ impl Elevator for NoScheduler {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Queue;
+    use super::super::fixture::Queue;
     use crate::request::{Op, PriorityClass};
 
     #[test]

@@ -70,20 +70,19 @@ impl Header<'_> {
     fn check(&self) -> Result<(), Cause> {
         let word = self.u32(0);
         if word & 0xffff_ff00 != MAGIC {
-            let big_endian = word.swap_bytes() & 0xffff_ff00 == MAGIC;
-            return Err(if big_endian {
-                Cause::BigEndian
+            let is_swapped = word.swap_bytes() & 0xffff_ff00 == MAGIC;
+            return Err(if is_swapped {
+                Cause::new("a blktrace recording of a big-endian machine, which is not read")
+                    .with_hint("turn it into text with `blkparse -i FILE > FILE.txt` where it was recorded")
             } else {
-                Cause::Magic { found: word }
+                Cause::new(format!(
+                    "a record begins with {word:#010x} where 0x65617407 is expected"
+                ))
             });
         }
         match word & 0xff {
             VERSION => Ok(()),
-            found => Err(Cause::Version {
-                format: "blktrace",
-                found: u64::from(found),
-                read: "7",
-            }),
+            found => Err(Cause::version("blktrace", found.into(), "7")),
         }
     }
 }

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use super::kernel;
-
 /// Where in a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TracePosition {
@@ -32,96 +30,72 @@ pub struct ReadError {
     pub cause: Cause,
 }
 
-/// What is wrong.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
-pub enum Cause {
-    #[error("this is no trace that is known here: it begins with `{text}`")]
-    Unknown { text: String },
-    #[error("it is empty")]
-    Empty,
-    #[error("{columns} columns where {layout} is expected")]
-    TooShort {
-        columns: usize,
-        layout: &'static str,
-    },
-    #[error("{what} `{text}` is no {expected}")]
-    BadColumn {
-        what: &'static str,
-        text: String,
-        expected: &'static str,
-    },
-    /// A line without end.
-    #[error("longer than 64 KiB: this is no trace")]
-    LongLine,
-    #[error("an access at sector {start} of {length} sectors ends beyond the largest disk")]
-    TooFar {
-        start: u64,
-        /// In sectors, as the trace says.
-        length: u64,
-    },
-    /// Longer than any kernel makes one.
-    #[error("an access of {length} sectors is longer than any, 4 GiB")]
-    TooLong {
-        /// In sectors, as the trace says.
-        length: u64,
-    },
-    /// More devices than are told apart.
-    #[error("more than 65536 devices")]
-    TooManyDevices,
-    /// A binary trace of a machine with the other byte order.
-    #[error("a blktrace recording of a big-endian machine, which is not read")]
-    BigEndian,
-    /// Another version of the format.
-    #[error("version {found} of {format}, and only {read} is read")]
-    Version {
-        format: &'static str,
-        found: u64,
-        read: &'static str,
-    },
-    #[error("a record begins with {found:#010x} where 0x65617407 is expected")]
-    Magic { found: u32 },
-    #[error("{}", without_line(.0))]
-    Kernel(kernel::TraceError),
-    /// The bytes cannot be had.
-    #[error("{message}")]
-    Io { message: String },
+/// What is wrong, and the way out if there is one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cause {
+    message: String,
+    hint: Option<&'static str>,
 }
 
-/// The place is said already.
-fn without_line(error: &kernel::TraceError) -> String {
-    let text = error.to_string();
-    match text.split_once(": ") {
-        Some((_, rest)) => rest.to_owned(),
-        None => text,
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
     }
 }
 
 impl Cause {
-    /// A column that is not what it should be; a long one is cut.
-    pub(crate) fn bad(what: &'static str, text: &[u8], expected: &'static str) -> Cause {
-        Cause::BadColumn {
-            what,
-            text: excerpt(text),
-            expected,
+    pub(crate) fn new(message: impl Into<String>) -> Cause {
+        Cause {
+            message: message.into(),
+            hint: None,
         }
+    }
+
+    pub(crate) fn with_hint(self, hint: &'static str) -> Cause {
+        Cause {
+            hint: Some(hint),
+            ..self
+        }
+    }
+
+    /// A column that is not what it should be; a long one is cut.
+    pub(crate) fn bad(what: &str, text: &[u8], expected: &str) -> Cause {
+        Cause::new(format!("{what} `{}` is no {expected}", excerpt(text)))
+    }
+
+    pub(crate) fn too_short(columns: usize, layout: &str) -> Cause {
+        Cause::new(format!("{columns} columns where {layout} is expected"))
+    }
+
+    /// Another version of a format than the one that is read.
+    pub(crate) fn version(format: &str, found: u64, read: &str) -> Cause {
+        Cause::new(format!(
+            "version {found} of {format}, and only {read} is read"
+        ))
     }
 
     /// The way out, if there is one.
     pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Cause::Unknown { .. } => Some(
-                "docs/traces.md lists the formats; `--trace-format` of `iosched simulate` takes their names",
-            ),
-            Cause::BigEndian => {
-                Some("turn it into text with `blkparse -i FILE > FILE.txt` where it was recorded")
-            }
-            Cause::Version {
-                format: "fio iolog",
-                ..
-            } => Some("record it again with fio 3: `write_iolog=FILE`"),
-            _ => None,
-        }
+        self.hint
+    }
+}
+
+impl ReadError {
+    /// This line says that the recording is of the other block layer.
+    pub fn multi_queue(line: u64) -> ReadError {
+        let cause = Cause::new(
+            "this is a recording of the multi-queue block layer, which has none, mq-deadline, kyber and bfq",
+        );
+        ReadError::in_line(
+            line,
+            cause.with_hint("follow it with one of these: `--scheduler mq-deadline`"),
+        )
+    }
+
+    /// What is wrong in a line, counted from 1.
+    pub(crate) fn in_line(line: u64, cause: Cause) -> ReadError {
+        let place = TracePosition::Line(line);
+        ReadError { place, cause }
     }
 }
 

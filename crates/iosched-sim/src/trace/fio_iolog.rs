@@ -47,10 +47,7 @@ impl LineFormat for FioIolog {
         } else {
             Time::ZERO + self.waited
         };
-        let too_short = |columns| Cause::TooShort {
-            columns,
-            layout: LAYOUT,
-        };
+        let too_short = |columns| Cause::too_short(columns, LAYOUT);
         let file = words.next().ok_or_else(|| too_short(1))?;
         let action = words.next().ok_or_else(|| too_short(2))?;
         self.action(time, file, action, &mut words, sink)
@@ -62,11 +59,8 @@ impl FioIolog {
         match version(line) {
             Some(version @ (2 | 3)) => self.version = Some(version),
             Some(found) => {
-                return Err(Cause::Version {
-                    format: "fio iolog",
-                    found,
-                    read: "2 or 3",
-                });
+                return Err(Cause::version("fio iolog", found, "2 or 3")
+                    .with_hint("record it again with fio 3: `write_iolog=FILE`"));
             }
             None => return Err(Cause::bad("first line", line, "`fio version N iolog`")),
         }

@@ -2,13 +2,12 @@
 
 use super::blkparse::Blkparse;
 use super::blktrace::{self, Blktrace};
-use super::csv::{self, Csv};
-use super::error::{Cause, ReadError, TracePosition, excerpt};
+use super::error::{Cause, ReadError, excerpt};
 use super::fio_iolog::{self, FioIolog};
 use super::lines::{self, LineFormat};
+use super::msr::Msr;
 use super::record::{Labels, Sink, Skipped};
 use super::recording::Recording;
-use super::simulators::{self, Simulators};
 
 /// A format of traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,38 +24,17 @@ pub enum Format {
     FioIologV3,
     /// MSR Cambridge.
     Msr,
-    /// SPC: Financial and `WebSearch`.
-    Spc,
-    /// Alibaba block traces.
-    Alibaba,
-    /// Tencent CBS.
-    Tencent,
-    /// SYSTOR '17.
-    Systor,
-    /// `DiskSim` ascii.
-    DiskSim,
-    /// `MQSim` ascii.
-    MqSim,
-    /// FIU.
-    Fiu,
 }
 
 impl Format {
     /// All of them.
-    pub const ALL: [Format; 13] = [
+    pub const ALL: [Format; 6] = [
         Format::Events,
         Format::Blkparse,
         Format::Blktrace,
         Format::FioIologV2,
         Format::FioIologV3,
         Format::Msr,
-        Format::Spc,
-        Format::Alibaba,
-        Format::Tencent,
-        Format::Systor,
-        Format::DiskSim,
-        Format::MqSim,
-        Format::Fiu,
     ];
 
     /// What the command line calls it.
@@ -68,22 +46,12 @@ impl Format {
             Format::FioIologV2 => "fio-iolog-2",
             Format::FioIologV3 => "fio-iolog-3",
             Format::Msr => "msr",
-            Format::Spc => "spc",
-            Format::Alibaba => "alibaba",
-            Format::Tencent => "tencent",
-            Format::Systor => "systor",
-            Format::DiskSim => "disksim",
-            Format::MqSim => "mqsim",
-            Format::Fiu => "fiu",
         }
     }
 
     /// True if it tells who made an access.
     pub fn has_processes(self) -> bool {
-        matches!(
-            self,
-            Format::Events | Format::Blkparse | Format::Blktrace | Format::Fiu
-        )
+        matches!(self, Format::Events | Format::Blkparse | Format::Blktrace)
     }
 
     /// The format of this name.
@@ -96,10 +64,7 @@ impl Format {
     /// Binary formats and iologs say what they are. Of the others, the one that can read the first
     /// line that is neither a comment nor a heading.
     pub(crate) fn recognise(head: &[u8], is_whole: bool) -> Result<Format, ReadError> {
-        let failed = |cause| ReadError {
-            place: TracePosition::Line(1),
-            cause,
-        };
+        let failed = |cause| ReadError::in_line(1, cause);
         if blktrace::begins_like(head) {
             return Ok(Format::Blktrace);
         }
@@ -112,28 +77,20 @@ impl Format {
             });
         }
         if head.is_empty() {
-            return Err(failed(Cause::Empty));
+            return Err(failed(Cause::new("it is empty")));
         }
         let end = memchr::memrchr(b'\n', head).filter(|_| !is_whole);
         let lines = &head[..end.map_or(head.len(), |end| end + 1)];
-        let text_formats = [
-            Format::Blkparse,
-            Format::Events,
-            Format::Msr,
-            Format::Spc,
-            Format::Alibaba,
-            Format::Systor,
-            Format::Tencent,
-            Format::DiskSim,
-            Format::MqSim,
-            Format::Fiu,
-        ];
+        let text_formats = [Format::Blkparse, Format::Events, Format::Msr];
         let found = text_formats
             .into_iter()
             .find(|&format| begins_like(format, lines));
         found.ok_or_else(|| {
             let text = excerpt(lines);
-            failed(Cause::Unknown { text })
+            let message = format!("this is no trace that is known here: it begins with `{text}`");
+            failed(Cause::new(message).with_hint(
+                "docs/traces.md lists the formats; `--trace-format` of `iosched simulate` takes their names",
+            ))
         })
     }
 }
@@ -179,27 +136,17 @@ pub(crate) enum Parser {
     Blkparse(Blkparse),
     Recording(Recording),
     FioIolog(FioIolog),
-    Csv(Csv),
-    Simulators(Simulators),
+    Msr(Msr),
 }
 
 impl Parser {
     pub(crate) fn new(format: Format) -> Parser {
-        let csv = |dialect| Parser::Csv(Csv::new(dialect));
-        let simulators = |dialect| Parser::Simulators(Simulators(dialect));
         match format {
             Format::Events => Parser::Recording(Recording::default()),
             Format::Blkparse => Parser::Blkparse(Blkparse::default()),
             Format::Blktrace => Parser::Blktrace(Blktrace::default()),
             Format::FioIologV2 | Format::FioIologV3 => Parser::FioIolog(FioIolog::default()),
-            Format::Msr => csv(csv::Dialect::Msr),
-            Format::Spc => csv(csv::Dialect::Spc),
-            Format::Alibaba => csv(csv::Dialect::Alibaba),
-            Format::Tencent => csv(csv::Dialect::Tencent),
-            Format::Systor => csv(csv::Dialect::Systor),
-            Format::DiskSim => simulators(simulators::Dialect::DiskSim),
-            Format::MqSim => simulators(simulators::Dialect::MqSim),
-            Format::Fiu => simulators(simulators::Dialect::Fiu),
+            Format::Msr => Parser::Msr(Msr::default()),
         }
     }
 
@@ -230,8 +177,7 @@ impl Parser {
             Parser::Blkparse(format) => text(format, block, is_last, position, sink),
             Parser::Recording(format) => text(format, block, is_last, position, sink),
             Parser::FioIolog(format) => text(format, block, is_last, position, sink),
-            Parser::Csv(format) => text(format, block, is_last, position, sink),
-            Parser::Simulators(format) => text(format, block, is_last, position, sink),
+            Parser::Msr(format) => text(format, block, is_last, position, sink),
         }
     }
 }

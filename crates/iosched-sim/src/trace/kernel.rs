@@ -10,8 +10,8 @@
 //! Events as `blkparse` and the kernel's `blk` tracer print them are read, too (`kernel_blk`); nothing
 //! there tells priorities, nor when a process ended.
 
+use super::error::{Cause, ReadError};
 use super::kernel_blk;
-pub use super::kernel_fields::TraceError;
 use super::kernel_fields::{Fields, priority};
 use super::kernel_remarks;
 pub use iosched_facts::event::{Action, Line, Queue, Remark, TraceEvent};
@@ -73,8 +73,13 @@ impl Reader {
     }
 
     /// The event or remark of the next line; `None` for an empty one.
-    pub fn read(&mut self, text: &str) -> Result<Option<Line>, TraceError> {
+    pub fn read(&mut self, text: &str) -> Result<Option<Line>, ReadError> {
         self.fields.line += 1;
+        self.line(text)
+            .map_err(|cause| ReadError::in_line(self.fields.line, cause))
+    }
+
+    fn line(&mut self, text: &str) -> Result<Option<Line>, Cause> {
         let text = text.trim_end();
         self.over |= !self.ours_only && kernel_blk::begins_totals(text);
         let of_blkparse = !self.ours_only && kernel_blk::names_input(text);
@@ -89,16 +94,14 @@ impl Reader {
             return Ok(None);
         };
         if event.time < self.last {
-            return Err(TraceError::Backwards {
-                line: self.fields.line,
-            });
+            return Err(Cause::new("its time is before that of the line before"));
         }
         self.last = event.time;
         Ok(Some(Line::Event(event)))
     }
 
     /// An event; nothing if it is a scheduler's message.
-    fn event(&self, text: &str) -> Result<Option<TraceEvent>, TraceError> {
+    fn event(&self, text: &str) -> Result<Option<TraceEvent>, Cause> {
         let foreign = (!self.ours_only).then(|| kernel_blk::columns(text));
         if let Some(columns) = foreign.flatten() {
             if columns.action == kernel_blk::MESSAGE {
@@ -125,9 +128,10 @@ impl Reader {
         let mut columns = text.split_ascii_whitespace();
         let mut found = [""; 6];
         for (index, place) in found.iter_mut().enumerate() {
-            *place = columns.next().ok_or(TraceError::TooShort {
-                line: self.fields.line,
-                columns: index,
+            *place = columns.next().ok_or_else(|| {
+                Cause::new(format!(
+                    "{index} columns where at least 6 are needed (time action rwbs sector nsectors pid)"
+                ))
             })?;
         }
         let [time, event @ ..] = found;
@@ -144,13 +148,13 @@ impl Reader {
     fn event_of(
         &self,
         [action, rwbs, sector, length, pid]: [&str; 5],
-    ) -> Result<TraceEvent, TraceError> {
-        let number = |what, text: &str| -> Result<u64, TraceError> {
+    ) -> Result<TraceEvent, Cause> {
+        let number = |what, text: &str| -> Result<u64, Cause> {
             match text {
                 "-" => Ok(0),
                 text => text
                     .parse()
-                    .map_err(|_| self.fields.bad(what, text, "number")),
+                    .map_err(|_| Cause::bad(what, text.as_bytes(), "number")),
             }
         };
         let op = match rwbs.trim_start_matches('F').bytes().next() {
@@ -158,7 +162,7 @@ impl Reader {
             Some(b'W') => Some(Op::Write),
             Some(b'D') => Some(Op::Discard),
             Some(b'N' | b'-') | None => None,
-            Some(_) => return Err(self.fields.bad("rwbs", rwbs, "kind of request")),
+            Some(_) => return Err(Cause::bad("rwbs", rwbs.as_bytes(), "kind of request")),
         };
         let start = number("sector", sector)?;
         let length = number("nsectors", length)?;
@@ -166,11 +170,15 @@ impl Reader {
             .checked_add(length)
             .is_none_or(|end| end > u64::MAX / 1024)
         {
-            return Err(self.fields.bad("sector", sector, "position on a disk"));
+            return Err(Cause::bad(
+                "sector",
+                sector.as_bytes(),
+                "position on a disk",
+            ));
         }
         let process = pid
             .parse()
-            .map_err(|_| self.fields.bad("pid", pid, "process"))?;
+            .map_err(|_| Cause::bad("pid", pid.as_bytes(), "process"))?;
         let after_op = rwbs.get(1..).unwrap_or("");
         Ok(TraceEvent {
             time: Time::ZERO,

@@ -1,41 +1,8 @@
-//! The fields of a line of a recording of a kernel's scheduler, and what is wrong with them.
+//! The fields of a line of a recording of a kernel's scheduler.
 
+use super::error::Cause;
 use crate::request::{IoPriority, PriorityClass};
 use crate::units::{Nanos, Time};
-
-/// Why a line cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
-pub enum TraceError {
-    #[error(
-        "line {line}: {columns} columns where at least 6 are needed (time action rwbs sector nsectors pid)"
-    )]
-    TooShort {
-        /// Number of the line, from 1.
-        line: u64,
-        columns: usize,
-    },
-    #[error("line {line}: {what} `{text}` is no {expected}")]
-    BadColumn {
-        /// Number of the line, from 1.
-        line: u64,
-        what: &'static str,
-        text: String,
-        expected: &'static str,
-    },
-    #[error(
-        "line {line}: this is a recording of the multi-queue block layer, which has none, mq-deadline, kyber and bfq"
-    )]
-    MultiQueue {
-        /// Number of the line, from 1.
-        line: u64,
-    },
-    #[error("line {line}: its time is before that of the line before")]
-    Backwards {
-        /// Number of the line, from 1.
-        line: u64,
-    },
-}
 
 /// Reads the fields of one line.
 #[derive(Debug, Clone)]
@@ -47,19 +14,9 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    pub(super) fn bad(&self, what: &'static str, text: &str, expected: &'static str) -> TraceError {
-        let text = text.chars().take(40).collect();
-        TraceError::BadColumn {
-            line: self.line,
-            what,
-            text,
-            expected,
-        }
-    }
-
     /// Microseconds with decimals, exactly.
-    pub(super) fn time(&self, text: &str) -> Result<Time, TraceError> {
-        let bad = || self.bad("time", text, "number of microseconds");
+    pub(super) fn time(&self, text: &str) -> Result<Time, Cause> {
+        let bad = || Cause::bad("time", text.as_bytes(), "number of microseconds");
         let (negative, digits) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
             None => (false, text),
@@ -75,8 +32,8 @@ impl Fields {
     }
 
     /// Seconds with up to nine decimals, exactly.
-    pub(super) fn seconds(&self, text: &str) -> Result<Time, TraceError> {
-        let bad = || self.bad("time", text, "number of seconds");
+    pub(super) fn seconds(&self, text: &str) -> Result<Time, Cause> {
+        let bad = || Cause::bad("time", text.as_bytes(), "number of seconds");
         let (seconds, decimals) = text.split_once('.').unwrap_or((text, ""));
         let digits = decimals.len();
         let all_digits = decimals.bytes().all(|byte| byte.is_ascii_digit());

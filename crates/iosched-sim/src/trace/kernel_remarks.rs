@@ -2,7 +2,8 @@
 
 use iosched_facts::event::{KyberEvent, Queue, Remark};
 
-use super::kernel_fields::{Fields, TraceError, exact_micros, priority};
+use super::error::Cause;
+use super::kernel_fields::{Fields, exact_micros, priority};
 use crate::request::{IoPriority, ProcessId};
 use crate::scheduler::KernelVersion;
 
@@ -32,20 +33,20 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// Reads what stands behind the `#` of a line.
-pub(super) fn remark(fields: &Fields, text: &str) -> Result<Remark, TraceError> {
+pub(super) fn remark(fields: &Fields, text: &str) -> Result<Remark, Cause> {
     let mut words = text.split_ascii_whitespace();
     let kind = words.next().unwrap_or("");
-    let process = || -> Result<ProcessId, TraceError> {
+    let process = || -> Result<ProcessId, Cause> {
         let pid = field(text, "pid").unwrap_or("");
         pid.parse()
             .map(ProcessId)
-            .map_err(|_| fields.bad("pid", pid, "process"))
+            .map_err(|_| Cause::bad("pid", pid.as_bytes(), "process"))
     };
     Ok(match kind {
         "worker" => Remark::Worker {
             process: process()?,
             priority: field(text, "ioprio").map_or(Ok(IoPriority::default()), |text| {
-                priority(text).ok_or_else(|| fields.bad("ioprio", text, "priority"))
+                priority(text).ok_or_else(|| Cause::bad("ioprio", text.as_bytes(), "priority"))
             })?,
             buffered: field(text, "buf").is_some_and(|buffered| buffered != "0"),
             depth: field(text, "depth")

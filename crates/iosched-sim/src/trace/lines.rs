@@ -1,6 +1,6 @@
 //! Text formats line by line, out of blocks of bytes.
 
-use super::error::{Cause, ReadError, TracePosition};
+use super::error::{Cause, ReadError};
 use super::record::Sink;
 
 /// Longest line of any trace.
@@ -32,15 +32,12 @@ pub(crate) fn parse<F: LineFormat>(
         };
         *lines += 1;
         let read = if line.len() >= LONGEST_LINE {
-            Err(Cause::LongLine)
+            Err(Cause::new("longer than 64 KiB: this is no trace"))
         } else {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             format.line(line, sink)
         };
-        read.map_err(|cause| ReadError {
-            place: TracePosition::Line(*lines),
-            cause,
-        })?;
+        read.map_err(|cause| ReadError::in_line(*lines, cause))?;
         used += step;
     }
     Ok(used)

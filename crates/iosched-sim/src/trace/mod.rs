@@ -7,7 +7,6 @@
 
 mod blkparse;
 mod blktrace;
-mod csv;
 mod error;
 mod fio_iolog;
 mod format;
@@ -18,10 +17,10 @@ mod kernel_remarks;
 pub(crate) mod kernel_write;
 mod lines;
 mod merge;
+mod msr;
 mod record;
 mod recording;
 mod records;
-mod simulators;
 mod survey;
 mod text;
 

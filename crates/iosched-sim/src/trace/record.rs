@@ -226,7 +226,9 @@ impl Sink<'_> {
     }
 
     pub(crate) fn device(&mut self, name: &[u8]) -> Result<DeviceId, Cause> {
-        self.labels.device(name).ok_or(Cause::TooManyDevices)
+        self.labels
+            .device(name)
+            .ok_or_else(|| Cause::new("more than 65536 devices"))
     }
 
     /// An access of a format that knows only submissions, and neither processes nor whether

@@ -35,7 +35,7 @@ impl LineFormat for Recording {
             }
             Ok(Some(Line::Remark(_))) => sink.skip(Skip::Message),
             Ok(None) => sink.skip(Skip::Summary),
-            Err(error) => return Err(Cause::Kernel(error)),
+            Err(error) => return Err(error.cause),
         }
         Ok(())
     }

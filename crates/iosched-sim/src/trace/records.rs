@@ -125,9 +125,7 @@ impl<R: Read> Records<R> {
         };
         ReadError {
             place,
-            cause: Cause::Io {
-                message: error.to_string(),
-            },
+            cause: Cause::new(error.to_string()),
         }
     }
 }

@@ -74,47 +74,6 @@ const MSR: &str = "\
 128166372016382156,hm,0,Read,1000,100,22
 ";
 
-const SPC: &str = "\
-0,303567,3584,w,0.000000
-1,55590,3072,W,0.026214
-0,303574,0,R,0.026214
-1,55596,3072,r,0.078643
-";
-
-const ALIBABA: &str = "\
-419,W,8792731648,16384,1577808144360767
-725,R,59110326272,360448,1577808144360813
-12,R,350868463616,8192,1577808144360852
-";
-
-const TENCENT: &str = "\
-1538323200,12910952,128,0,1063
-1538323200,6338688,8,1,1627
-1538323201,1904106496,384,0,1360
-";
-
-const SYSTOR: &str = "\
-Timestamp,Response,IOType,LUN,Offset,Size
-1455592225.006767000,0.000135000,R,0,1264967680,4096
-1455592225.006999000,,W,6,46836224,8192
-";
-
-const DISKSIM: &str = "\
-0.000000 0 10496 16 1
-12.345678 0 58152 24 0
-17.250000 1 8 8 1
-";
-
-const MQSIM: &str = "\
-53000 0 10496 16 1
-14553000 0 58152 24 0
-";
-
-const FIU: &str = "\
-89966104300961 4892 syslogd 904265560 8 W 6 0 531e779fe4b2bd4e9d6bd2ac9a3d1ba5
-89966112252330 2522 kjournald 926858672 8 W 6 0 4fd0c43c7bb2ff5d2dd9d5d9d1b1a2b5
-";
-
 /// Every format with a text or binary of it.
 pub(crate) fn all() -> Vec<(Format, Vec<u8>)> {
     let texts = [
@@ -123,13 +82,6 @@ pub(crate) fn all() -> Vec<(Format, Vec<u8>)> {
         (Format::FioIologV2, FIO_V2),
         (Format::FioIologV3, FIO_V3),
         (Format::Msr, MSR),
-        (Format::Spc, SPC),
-        (Format::Alibaba, ALIBABA),
-        (Format::Tencent, TENCENT),
-        (Format::Systor, SYSTOR),
-        (Format::DiskSim, DISKSIM),
-        (Format::MqSim, MQSIM),
-        (Format::Fiu, FIU),
     ];
     let mut all: Vec<(Format, Vec<u8>)> = texts
         .into_iter()

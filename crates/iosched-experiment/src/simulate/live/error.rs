@@ -10,7 +10,6 @@ use iosched_machine::command_line::Remedy;
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::lock::LockError;
 use iosched_sim::disk::ModelError;
-use iosched_sim::workload::fio_job::JobError;
 use iosched_switch::SwitchError;
 
 use crate::load::LoadError;
@@ -40,9 +39,6 @@ pub enum LiveError {
         #[source]
         source: io::Error,
     },
-    /// The simulator cannot run it.
-    #[error("{name}: {cause}")]
-    NotSimulated { name: String, cause: JobError },
     /// The emulated disk.
     #[error(transparent)]
     Emulate(#[from] EmulateError),
@@ -82,9 +78,6 @@ impl Failure for LiveError {
                     .collect();
                 Some(format!("built-in loads: {}", names.join(", ")))
             }
-            LiveError::NotSimulated { .. } => {
-                Some("docs/simulation.md lists what is simulated".into())
-            }
             _ => self.passes_on()?.hint(),
         }
     }
@@ -96,9 +89,7 @@ impl Failure for LiveError {
 
     fn exit_code(&self) -> u8 {
         match self {
-            LiveError::Model(_) | LiveError::Load { .. } | LiveError::NotSimulated { .. } => {
-                exit::USAGE
-            }
+            LiveError::Model(_) | LiveError::Load { .. } => exit::USAGE,
             LiveError::NoSuchKernel { .. } => exit::NOT_OFFERED,
             _ => self.passes_on().map_or(exit::FAILURE, Failure::exit_code),
         }

@@ -333,10 +333,7 @@ fn checked_load(name: &str, disk: &dyn DiskModel) -> Result<Load, LiveError> {
         })?,
     };
     let file = JobFile::parse(name, &text)?;
-    let jobs = fio_job::parse(&text, disk.capacity()).map_err(|cause| LiveError::NotSimulated {
-        name: name.to_owned(),
-        cause,
-    })?;
+    let jobs = fio_job::parse(&text, disk.capacity()).map_err(|problem| problem.about(name))?;
     let short = std::path::Path::new(name).file_stem();
     let short = short.map_or(name.into(), |stem| stem.to_string_lossy());
     Ok(Load {

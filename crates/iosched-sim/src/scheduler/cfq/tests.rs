@@ -292,7 +292,7 @@ fn preemption_by_metadata_where_the_active_queue_has_none() {
     lab.serve();
     let metadata = Bio {
         prio: true,
-        ..crate::scheduler::testing::bio(Sector::new(FAR))
+        ..crate::scheduler::fixture::bio(Sector::new(FAR))
     };
     assert!(lab.insert_bio(&Bio {
         process: ProcessId(2),

@@ -381,7 +381,7 @@ impl Elevator for Kyber {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Queue;
+    use super::super::fixture::Queue;
     use super::*;
     use crate::request::PriorityClass;
 

@@ -99,7 +99,7 @@ mod tests {
 
     use super::*;
     use crate::request::Requests;
-    use crate::scheduler::testing::bio;
+    use crate::scheduler::fixture::bio;
     use crate::units::Time;
 
     proptest! {

@@ -332,7 +332,7 @@ impl Elevator for MqDeadline {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Queue;
+    use super::super::fixture::Queue;
     use super::*;
     use crate::units::Nanos;
 

@@ -9,14 +9,13 @@
 //! depth is 1; `normal` is a normal distribution, fio's is a sum of twelve dice; a rate counts from
 //! one access to the next, not over a window.
 
-mod error;
 pub mod lines;
 mod section;
 mod setting;
 mod value;
 
-pub use error::JobError;
-use lines::{Item, Line};
+use iosched_facts::Problem;
+use lines::{BadLine, Item, Line};
 use section::Section;
 use setting::Setting;
 
@@ -27,14 +26,11 @@ use crate::units::Sectors;
 const MAX_PROCESSES: u64 = 10_000;
 
 /// The processes that a job file describes, on a disk of this size.
-pub fn parse(text: &str, capacity: Sectors) -> Result<Vec<Job>, JobError> {
+pub fn parse(text: &str, capacity: Sectors) -> Result<Vec<Job>, Problem> {
     let sections = sections(text)?;
     let count: u64 = sections.iter().map(|section| section.numjobs).sum();
     if count > MAX_PROCESSES {
-        return Err(JobError::TooMany {
-            count,
-            max: MAX_PROCESSES,
-        });
+        return Err(too_many(count));
     }
     let mut jobs = Vec::new();
     let mut group = 0;
@@ -48,31 +44,46 @@ pub fn parse(text: &str, capacity: Sectors) -> Result<Vec<Job>, JobError> {
         }
     }
     if jobs.is_empty() {
-        Err(JobError::Empty)
+        Err(Problem::usage("there is no job in it"))
     } else {
         Ok(jobs)
     }
 }
 
+fn too_many(count: u64) -> Problem {
+    Problem::usage(format!(
+        "{count} processes are more than the {MAX_PROCESSES} that can be simulated"
+    ))
+}
+
+/// An option that cannot have this value.
+fn bad_value(line: usize, name: &str, value: &str, allowed: &str) -> Problem {
+    Problem::usage(format!(
+        "line {line}: {name} cannot be `{value}`: it can be {allowed}"
+    ))
+}
+
 /// The sections, each with what stood in `[global]` before it.
-fn sections(text: &str) -> Result<Vec<Section>, JobError> {
+fn sections(text: &str) -> Result<Vec<Section>, Problem> {
     let mut global = Section::default();
     let mut sections: Vec<Section> = Vec::new();
     let mut in_global = None;
     for line in lines::lines(text) {
-        let Line { number: line, item } = line.map_err(|bad| JobError::Syntax {
-            line: bad.number,
-            text: bad.text.to_owned(),
-            cause: bad.cause,
+        let Line { number: line, item } = line.map_err(|bad| {
+            let BadLine {
+                number,
+                text,
+                cause,
+            } = bad;
+            Problem::usage(format!("line {number}: cannot read {text:?}: {cause}"))
         })?;
         match item {
             Item::Global => in_global = Some(true),
             Item::Section(name) => {
                 in_global = Some(false);
                 let count = sections.len() as u64;
-                let max = MAX_PROCESSES;
-                if count > max {
-                    return Err(JobError::TooMany { count, max });
+                if count > MAX_PROCESSES {
+                    return Err(too_many(count));
                 }
                 let name = name.to_owned();
                 sections.push(Section {
@@ -82,7 +93,10 @@ fn sections(text: &str) -> Result<Vec<Section>, JobError> {
             }
             Item::Option { key, value } => {
                 let section = match in_global {
-                    None => return Err(JobError::NoSection { line, text: key }),
+                    None => {
+                        let message = format!("line {line}: `{key}` stands in no section");
+                        return Err(Problem::usage(message));
+                    }
                     Some(true) => &mut global,
                     Some(false) => sections.last_mut().expect("a section was begun"),
                 };

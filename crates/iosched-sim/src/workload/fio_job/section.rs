@@ -1,7 +1,9 @@
 //! A section of a job file as it is being read, and the processes that come of it.
 
 use super::super::{Cgroup, Distribution, Job, Mix, Pattern, Rate, Sizes, Syncing, Think};
-use super::error::JobError;
+use iosched_facts::Problem;
+
+use super::bad_value;
 use super::value::Size;
 use crate::request::{IoPriority, PriorityClass};
 use crate::units::{Bytes, Nanos, Sector, Sectors};
@@ -86,28 +88,27 @@ impl Default for Section {
 
 impl Section {
     /// What a section says that contradicts itself only when it is complete.
-    pub(super) fn check(&self) -> Result<(), JobError> {
-        let value = |line, name: &str, value: &str, allowed| JobError::Value {
-            line,
-            name: name.to_owned(),
-            value: value.to_owned(),
-            allowed,
-        };
+    pub(super) fn check(&self) -> Result<(), Problem> {
         if let Some(line) = self.buffered.filter(|_| self.mix.read_percent > 0) {
             let allowed = "1 for a job that reads: only writes go through the page cache here";
-            return Err(value(line, "direct", "0", allowed));
+            return Err(bad_value(line, "direct", "0", allowed));
         }
         match self.weight {
             Some((weight, line)) if self.cgroup.is_none() => {
                 let allowed = "set only together with cgroup=NAME";
-                Err(value(line, "cgroup_weight", &weight.to_string(), allowed))
+                Err(bad_value(
+                    line,
+                    "cgroup_weight",
+                    &weight.to_string(),
+                    allowed,
+                ))
             }
             _ => Ok(()),
         }
     }
 
     /// Its process with this number among its clones.
-    pub(super) fn job(&self, clone: u64, group: usize, capacity: Sectors) -> Result<Job, JobError> {
+    pub(super) fn job(&self, clone: u64, group: usize, capacity: Sectors) -> Result<Job, Problem> {
         let name = if self.numjobs == 1 {
             self.name.clone()
         } else {
@@ -159,23 +160,23 @@ impl Section {
         clone: u64,
         longest: Sectors,
         capacity: Sectors,
-    ) -> Result<(Sector, Sectors), JobError> {
+    ) -> Result<(Sector, Sectors), Problem> {
         let offset = self.offset.on(capacity) + self.offset_increment.on(capacity) * clone;
         if offset >= capacity {
-            return Err(JobError::BeyondEnd {
-                job: name.to_owned(),
-                offset: offset.to_bytes(),
-                capacity: capacity.to_bytes(),
-            });
+            return Err(Problem::usage(format!(
+                "{name}: its part begins at {}, and the disk ends at {}",
+                offset.to_bytes(),
+                capacity.to_bytes()
+            )));
         }
         let left = capacity - offset;
         let span = self.size.map_or(left, |size| size.on(capacity)).min(left);
         if span < longest {
-            return Err(JobError::TooSmall {
-                job: name.to_owned(),
-                span: span.to_bytes(),
-                access: longest.to_bytes(),
-            });
+            return Err(Problem::usage(format!(
+                "{name}: its part of the disk ({}) is smaller than one access ({})",
+                span.to_bytes(),
+                longest.to_bytes()
+            )));
         }
         Ok((Sector::ZERO + offset, span))
     }
@@ -187,7 +188,7 @@ impl Section {
         span: Sectors,
         longest: Sectors,
         capacity: Sectors,
-    ) -> Result<Bytes, JobError> {
+    ) -> Result<Bytes, Problem> {
         // fio takes 0 for not given.
         let Some(size) = self.io_size.filter(|&size| size != Size::Bytes(0)) else {
             return Ok(span.to_bytes());
@@ -195,11 +196,9 @@ impl Section {
         let amount = size.bytes_of(capacity);
         let access = longest.to_bytes();
         if amount < access {
-            return Err(JobError::AmountTooSmall {
-                job: name.to_owned(),
-                amount,
-                access,
-            });
+            return Err(Problem::usage(format!(
+                "{name}: its io_size ({amount}) is smaller than one access ({access})"
+            )));
         }
         // fio makes no access that would go beyond.
         let one_size = self.splits.is_none() && self.blocks[0] == self.blocks[1];

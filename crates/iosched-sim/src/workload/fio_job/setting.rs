@@ -1,7 +1,9 @@
 //! What each option of a job file means.
 
 use super::super::{Mix, Rate};
-use super::error::JobError;
+use iosched_facts::Problem;
+
+use super::bad_value;
 use super::section::Section;
 use super::value::{self, Size};
 use crate::quantity;
@@ -39,7 +41,7 @@ pub(super) struct Setting<'text> {
 
 impl Setting<'_> {
     /// Takes the option into the section.
-    pub(super) fn apply(&self, section: &mut Section) -> Result<(), JobError> {
+    pub(super) fn apply(&self, section: &mut Section) -> Result<(), Problem> {
         if self.places(section)? || self.pace(section)? || self.process(section)? {
             return Ok(());
         }
@@ -49,14 +51,13 @@ impl Setting<'_> {
         if WITHOUT_EFFECT.contains(&self.name) {
             return Ok(());
         }
-        Err(JobError::Unsupported {
-            line: self.line,
-            name: self.name.to_owned(),
-        })
+        let message = format!("line {}: `{}` is not simulated", self.line, self.name);
+        Err(Problem::usage(message)
+            .hint("remove it if it does not matter; docs/simulation.md lists what is simulated"))
     }
 
     /// What is read and written, and where.
-    fn places(&self, section: &mut Section) -> Result<bool, JobError> {
+    fn places(&self, section: &mut Section) -> Result<bool, Problem> {
         match self.name {
             "rw" | "readwrite" => self.access(section)?,
             "rwmixread" => section.mix = self.mix(self.percent()?),
@@ -91,7 +92,7 @@ impl Setting<'_> {
     }
 
     /// How much at a time, and how fast.
-    fn pace(&self, section: &mut Section) -> Result<bool, JobError> {
+    fn pace(&self, section: &mut Section) -> Result<bool, Problem> {
         match self.name {
             "iodepth" => section.depth = self.count(65_536)?,
             "iodepth_batch" | "iodepth_batch_submit" => section.batch = self.count(65_536)?,
@@ -143,7 +144,7 @@ impl Setting<'_> {
     }
 
     /// Who does it, and when.
-    fn process(&self, section: &mut Section) -> Result<bool, JobError> {
+    fn process(&self, section: &mut Section) -> Result<bool, Problem> {
         match self.name {
             "numjobs" => section.numjobs = self.count(1 << 20)? as u64,
             "prioclass" => {
@@ -175,21 +176,15 @@ impl Setting<'_> {
         Ok(true)
     }
 
-    fn bad(&self, allowed: &'static str) -> JobError {
-        let (name, value) = (self.name.to_owned(), self.value.to_owned());
-        JobError::Value {
-            line: self.line,
-            name,
-            value,
-            allowed,
-        }
+    fn bad(&self, allowed: &str) -> Problem {
+        bad_value(self.line, self.name, self.value, allowed)
     }
 
     fn mix(&self, read_percent: u8) -> Mix {
         Mix { read_percent }
     }
 
-    fn access(&self, section: &mut Section) -> Result<(), JobError> {
+    fn access(&self, section: &mut Section) -> Result<(), Problem> {
         let allowed = "read, write, randread, randwrite, rw or randrw, and for sequential ones \
                        `:SIZE` to leave out after each";
         let (kind, skip) = self.value.split_once(':').unwrap_or((self.value, ""));
@@ -219,7 +214,7 @@ impl Setting<'_> {
     }
 
     /// True for an engine that waits for each access.
-    fn engine(&self) -> Result<bool, JobError> {
+    fn engine(&self) -> Result<bool, Problem> {
         match self.value {
             "sync" | "psync" | "vsync" | "pvsync" | "pvsync2" => Ok(true),
             "libaio" | "io_uring" | "posixaio" => Ok(false),
@@ -232,13 +227,13 @@ impl Setting<'_> {
         section: &mut Section,
         one: impl Fn(&str) -> Option<Rate>,
         allowed: &'static str,
-    ) -> Result<(), JobError> {
+    ) -> Result<(), Problem> {
         let rates = value::pair(self.value, section.rates, |text| one(text).map(Some));
         section.rates = rates.ok_or_else(|| self.bad(allowed))?;
         Ok(())
     }
 
-    fn switch(&self) -> Result<bool, JobError> {
+    fn switch(&self) -> Result<bool, Problem> {
         match self.value {
             "" | "1" | "true" => Ok(true),
             "0" | "false" => Ok(false),
@@ -246,22 +241,22 @@ impl Setting<'_> {
         }
     }
 
-    fn percent(&self) -> Result<u8, JobError> {
+    fn percent(&self) -> Result<u8, Problem> {
         value::percent(self.value).ok_or_else(|| self.bad("0 to 100"))
     }
 
-    fn count(&self, max: usize) -> Result<usize, JobError> {
+    fn count(&self, max: usize) -> Result<usize, Problem> {
         let number = self.value.parse().ok();
         let good = number.filter(|&number| (1..=max).contains(&number));
         good.ok_or_else(|| self.bad("a number from 1 on"))
     }
 
-    fn size(&self) -> Result<Size, JobError> {
+    fn size(&self) -> Result<Size, Problem> {
         let allowed = "a size like 4096, 64k, 10g, or a share like 50%";
         value::size(self.value).ok_or_else(|| self.bad(allowed))
     }
 
-    fn time(&self, unit: u64) -> Result<Nanos, JobError> {
+    fn time(&self, unit: u64) -> Result<Nanos, Problem> {
         let allowed = "a time like 10, 500ms, 30s, 2m";
         quantity::time(self.value, unit).ok_or_else(|| self.bad(allowed))
     }
