@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Reads the tidy data of iosched and draws the ratios of its arms round by round.
 
-    iosched report DIR --csv > trials.csv           # or --parquet trials.parquet
+    iosched report DIR --csv > trials.csv
     python3 examples/analysis/compare.py trials.csv ratios.png --baseline none
 
-Needs pandas and matplotlib (Debian: python3-pandas python3-matplotlib); Parquet files need
-python3-pyarrow, too. With polars the same steps are read_csv, filter, pivot, and a division.
+Needs pandas and matplotlib (Debian: python3-pandas python3-matplotlib). With polars the same steps are read_csv, filter,
+pivot, and a division.
 """
 
 import argparse
@@ -23,8 +23,6 @@ COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"]
 
 def read(path):
     """One row per trial and metric; metrics of single workers have a name in `worker`."""
-    if path.endswith(".parquet"):
-        return pd.read_parquet(path)
     return pd.read_csv(path, keep_default_na=False)
 
 
@@ -41,7 +39,7 @@ def geometric_mean(values):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("data", help="CSV or Parquet file of `iosched report`")
+    parser.add_argument("data", help="CSV file of `iosched report`")
     parser.add_argument("picture", help="PNG or SVG file to write")
     parser.add_argument("--metric", default="throughput")
     parser.add_argument("--baseline", default="none")

@@ -26,6 +26,7 @@ import pyarrow.csv as pa_csv
 
 from . import _iosched
 from ._error import IoschedError
+from ._evidence import convert_evidence, read_evidence
 from ._iosched import __version__
 
 __all__ = [
@@ -43,8 +44,10 @@ __all__ = [
     "Task",
     "Trace",
     "conform",
+    "convert_evidence",
     "disk_models",
     "open_trace",
+    "read_evidence",
     "read_record",
     "read_trace",
     "schedulers",

@@ -15,6 +15,7 @@ import iosched
 import pandas
 import polars
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 REPOSITORY = Path(os.environ["IOSCHED_REPOSITORY"])
@@ -279,15 +280,32 @@ def test_a_record_of_a_newer_version_and_a_damaged_one_are_named(tmp_path):
             iosched.read_record(tmp_path)
 
 
-def test_a_dataset_of_evidence_is_read_as_docs_evidence_md_says(tmp_path):
-    fleet = tmp_path / "fleet"
+def test_evidence_is_a_table_and_parquet_files_of_before_become_a_dataset(tmp_path):
     record = Path(os.environ["IOSCHED_REPOSITORY"]) / "docs/example-record"
-    command = [os.environ["IOSCHED"], "evidence", "add", str(record), "--to", str(fleet), "--yes"]
-    subprocess.run(command, check=True, capture_output=True)
-    by_pandas = pandas.read_parquet(fleet)
-    by_polars = polars.read_parquet(f"{fleet}/*/*.parquet", hive_partitioning=True)
-    assert len(by_pandas) == len(by_polars) > 0
-    assert set(by_pandas.columns) == set(by_polars.columns) and "class" in by_polars.columns
+    command = [os.environ["IOSCHED"], "evidence"]
+    subprocess.run([*command, "add", record, "--to", tmp_path / "fleet", "--yes"], check=True, capture_output=True)
+    table = iosched.read_evidence(tmp_path / "fleet")
+    assert table.num_rows > 0 and set(table["class"].to_pylist()) == {"emulated-hdd"}
+    pq.write_table(table, tmp_path / "fleet.parquet")
+    assert len(pandas.read_parquet(tmp_path / "fleet.parquet")) == len(polars.read_parquet(tmp_path / "fleet.parquet"))
+    # As iosched wrote them: twice, and once with fewer rounds.
+    old = tmp_path / "old/class=emulated-hdd"
+    old.mkdir(parents=True)
+    (tmp_path / "old/.machines.key").write_text("0" * 64)
+    shorter = table.slice(0, 1).set_column(22, "rounds", pa.array([2], pa.int32()))
+    for name, rows in (("1", shorter), ("2", table), ("3", table)):
+        counted = pa.array(["all"] * rows.num_rows)
+        pq.write_table(rows.drop_columns(["class"]).append_column("p99_counted", counted), old / f"{name}.parquet")
+    refused = subprocess.run([*command, "show", tmp_path / "old"], capture_output=True, text=True)
+    assert refused.returncode == 12 and "iosched.convert_evidence(" in refused.stderr
+    assert iosched.convert_evidence(tmp_path / "old", tmp_path / "new") == table.num_rows
+    assert iosched.read_evidence(tmp_path / "new").sort_by("arm").equals(table.sort_by("arm"))
+    assert (tmp_path / "new/.machines.key").stat().st_mode & 0o777 == 0o600
+    shown = [subprocess.run([*command, "show", tmp_path / of, "--json"], check=True, capture_output=True) for of in ("fleet", "new")]
+    assert [json.loads(one.stdout)["findings"] for one in shown][0] == json.loads(shown[1].stdout)["findings"]
+    for call in (lambda: iosched.convert_evidence(tmp_path / "old", tmp_path / "new"), lambda: iosched.read_evidence(tmp_path)):
+        with pytest.raises(iosched.IoschedError):
+            call()
 
 
 def test_an_older_python_than_is_served_is_told_so():

@@ -9,7 +9,34 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use crate::load_class::LoadClass;
 use crate::reduce::compare;
-use crate::row::{P99Counted, Row, Source};
+use crate::row::{Row, Source};
+
+/// Two arms that one machine compared.
+#[cfg(test)]
+pub(crate) fn example() -> Row {
+    Row {
+        record: "0123456789abcdef0123456789abcdef".into(),
+        machine: "0123456789abcdef".into(),
+        day: 20_782,
+        model: "Samsung SSD 970 EVO Plus 1TB".into(),
+        transport: "nvme".into(),
+        rotational: Some(false),
+        kernel: "6.12.48".into(),
+        file_system: "ext4".into(),
+        load_class: "general".into(),
+        load: "random-read".into(),
+        fingerprint: "89abcdef01234567".into(),
+        objective: "throughput".into(),
+        arm: "kyber".into(),
+        against: "none".into(),
+        is_baseline: true,
+        log_ratio: 0.1,
+        standard_error: 0.02,
+        rounds: 5,
+        p99_ratio: Some(0.8),
+        ..Row::default()
+    }
+}
 
 /// What each machine compares.
 pub const ARMS: [&str; 4] = ["none", "mq-deadline", "kyber", "bfq"];
@@ -122,7 +149,6 @@ impl Fleet {
                     firmware: "1".into(),
                     transport: transport.into(),
                     rotational: Some(rotational),
-                    is_virtual: false,
                     queue_depth: Some(32),
                     kernel: kernel.into(),
                     file_system: "ext4".into(),
@@ -137,9 +163,7 @@ impl Fleet {
                     standard_error: pair.standard_error,
                     rounds: i32::try_from(pair.rounds).unwrap(),
                     p99_ratio: Some((-pair.log_ratio).exp()),
-                    cpu_ratio: None,
-                    p99_counted: Some(P99Counted::Completed),
-                    p99_count: Some(24_000),
+                    ..Row::default()
                 });
             }
         }

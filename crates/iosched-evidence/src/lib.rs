@@ -5,22 +5,17 @@
 //! - [`load_class`], [`drive`]: what a load stands for; families and classes of drives
 //! - [`row`]: what is kept of two arms of a record, and what may not be in it
 //! - [`reduce`]: from a record to rows
-//! - [`dataset`]: rows in a directory of Parquet files, which grows and is never rewritten; [`columns`]: Parquet's columns
+//! - [`dataset`]: rows in a directory, as JSON Lines
 //! - [`simulated`]: the rows that ship with the program
 //! - [`pool`]: from rows to what holds for a model, a family, a class
-//! - `envelope`: what a Parquet file says of its own sizes, checked before the library believes it
 //! - `digest`: names that come from content
 
-pub mod columns;
 pub mod dataset;
 mod digest;
 pub mod drive;
-mod envelope;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod fixture;
-#[cfg(test)]
-mod fleet;
 #[cfg(any(test, feature = "fuzz"))]
 #[doc(hidden)]
 pub mod fuzz;

@@ -1,26 +1,25 @@
 //! From a record to rows: each two arms of each load, round by round.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use iosched_experiment::analysis::RESOLUTION;
 use iosched_experiment::load::Spec;
-use iosched_experiment::metrics::JobResult;
 use iosched_experiment::objective::Objective;
 use iosched_experiment::plan::{Plan, PlannedLoad, Target};
 use iosched_experiment::record::{Header, Record};
 use iosched_experiment::schedule;
-use iosched_experiment::trial::Trial;
 use iosched_machine::facts::DiskFacts;
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::{Problem, exit};
 use iosched_machine::visible;
 use iosched_sim::disk::{Model, models};
 
 use crate::digest::sha256;
 use crate::drive::tidy;
 use crate::load_class::LoadClass;
-use crate::row::{LONGEST_TEXT, OWN, P99Counted, Row, Source, Text, numbers_of_release};
+use crate::row::{LONGEST_TEXT, OWN, Row, Source, Text, numbers_of_release};
 
 /// Fewer rounds say too little of their own spread.
 pub(crate) const LEAST_ROUNDS: usize = 3;
@@ -50,74 +49,18 @@ impl Pseudonyms {
     }
 }
 
-/// Why a record gives no rows.
-#[derive(Debug, thiserror::Error)]
-pub enum ReduceError {
-    /// No two arms have enough rounds.
-    #[error("the record {} has no two arms with {LEAST_ROUNDS} rounds each under one load", path.display())]
-    TooShort {
-        /// Its directory.
-        path: PathBuf,
-    },
-    /// Its disks are of several models.
-    #[error("the record {} is of drives of several models: {}", path.display(), models.join(", "))]
-    SeveralModels {
-        /// Its directory.
-        path: PathBuf,
-        /// Which.
-        models: Vec<String>,
-    },
-    /// The kernel's version has no numbers.
-    #[error("the record {} names no version of Linux, but {kernel:?}", path.display())]
-    Kernel {
-        /// Its directory.
-        path: PathBuf,
-        /// What it names.
-        kernel: String,
-    },
-    /// A number that cannot be.
-    #[error("the record {} cannot be of a real run: {cause}", path.display())]
-    Impossible {
-        /// Its directory.
-        path: PathBuf,
-        /// Which, and its value.
-        cause: String,
-    },
-    /// One clock was wrong: that of the machine that measured, or this one's.
-    #[error("the record {} was begun in the future: {} by the clock here", path.display(), days_from_now(*days))]
-    Future {
-        /// Its directory.
-        path: PathBuf,
-        /// From now.
-        days: f64,
-    },
+/// Why a record gives no rows: what it is or has, and the way out.
+fn unusable(path: &Path, is: impl Display, hint: &str) -> Problem {
+    let message = format!("the record {} {is}", path.display());
+    Problem::new(exit::BAD_RECORD, message).hint(hint)
 }
 
-fn days_from_now(days: f64) -> String {
-    format!("{days:.0} days from now")
+/// A number that cannot be.
+fn impossible(path: &Path, cause: impl Display) -> Problem {
+    unusable(path, format!("cannot be of a real run: {cause}"), EDITED)
 }
 
-impl Failure for ReduceError {
-    fn hint(&self) -> Option<String> {
-        Some(match self {
-            ReduceError::TooShort { .. } => {
-                "go on with it: `iosched tune --resume` with a larger --rounds or --budget".into()
-            }
-            ReduceError::SeveralModels { .. } => {
-                "what was found of a mixed array says nothing of one of its models: leave it out"
-                    .into()
-            }
-            ReduceError::Kernel { .. } | ReduceError::Impossible { .. } => {
-                "it was damaged or edited: leave it out".into()
-            }
-            ReduceError::Future { .. } => "if the clock here is wrong, set it right; else that of the machine that measured was: measure again there, or leave it out".into(),
-        })
-    }
-
-    fn exit_code(&self) -> u8 {
-        exit::BAD_RECORD
-    }
-}
+const EDITED: &str = "it was damaged or edited: leave it out";
 
 /// In seconds.
 const DAY: f64 = 86_400.0;
@@ -134,14 +77,14 @@ pub fn rows(
     record: &Record,
     names: &Pseudonyms,
     now: f64,
-) -> Result<Vec<Row>, ReduceError> {
+) -> Result<Vec<Row>, Problem> {
     let header = &record.header;
     let days = (header.created_unix_s - now) / DAY;
     if days > CLOCKS_APART {
-        return Err(ReduceError::Future {
-            path: path.into(),
-            days,
-        });
+        let is = format!("was begun in the future: {days:.0} days from now by the clock here");
+        let hint = "if the clock here is wrong, set it right; else that of the machine that measured was: measure again \
+                    there, or leave it out";
+        return Err(unusable(path, is, hint));
     }
     let plan = &header.plan;
     let of_record = of_record(path, header, names)?;
@@ -152,77 +95,43 @@ pub fn rows(
         }
     }
     if rows.is_empty() {
-        return Err(ReduceError::TooShort { path: path.into() });
-    }
-    if !matches!(plan.target, Target::Simulated(_)) {
-        let mut trials = record.trials();
-        if let Some(cause) = trials.find_map(Trial::contradiction) {
-            return Err(ReduceError::Impossible {
-                path: path.into(),
-                cause,
-            });
-        }
+        let is = format!("has no two arms with {LEAST_ROUNDS} rounds each under one load");
+        let hint = "go on with it: `iosched tune --resume` with a larger --rounds or --budget";
+        return Err(unusable(path, is, hint));
     }
     for row in &rows {
-        row.check().map_err(|cause| ReduceError::Impossible {
-            path: path.into(),
-            cause,
-        })?;
+        row.check().map_err(|cause| impossible(path, cause))?;
     }
     Ok(rows)
 }
 
 /// What all rows of a record have in common.
-fn of_record(path: &Path, header: &Header, names: &Pseudonyms) -> Result<Row, ReduceError> {
+fn of_record(path: &Path, header: &Header, names: &Pseudonyms) -> Result<Row, Problem> {
     let plan = &header.plan;
-    let drive = Drive::of(path, header)?;
-    let kernel = match drive.source {
+    let of_drive = of_drive(path, header)?;
+    let kernel = match of_drive.source {
         Source::Simulated => String::new(),
         Source::Measured | Source::Emulated => {
             let version = numbers_of_release(&header.machine.kernel);
-            version.ok_or_else(|| ReduceError::Kernel {
-                path: path.into(),
-                kernel: header.machine.kernel.clone(),
-            })?
+            let is = || format!("names no version of Linux, but {:?}", header.machine.kernel);
+            version.ok_or_else(|| unusable(path, is(), EDITED))?
         }
     };
     let day = (header.created_unix_s / DAY).floor();
     if !(7305.0..84_006.0).contains(&day) {
-        return Err(ReduceError::Impossible {
-            path: path.into(),
-            cause: format!("it was begun at {} s since 1970", header.created_unix_s),
-        });
+        let cause = format!("it was begun at {} s since 1970", header.created_unix_s);
+        return Err(impossible(path, cause));
     }
     #[expect(clippy::cast_possible_truncation, reason = "within the range above")]
     let day = day as i32;
     Ok(Row {
         record: Text::from(&identity(header)[..32]),
         machine: names.of(&machine(header)),
-        source: drive.source,
         day,
         program: tidy(&header.program).into(),
-        model: drive.model.into(),
-        firmware: drive.firmware.into(),
-        transport: drive.transport.into(),
-        rotational: drive.rotational,
-        is_virtual: drive.is_virtual,
-        queue_depth: drive.queue_depth,
         kernel: kernel.into(),
         file_system: file_system(plan, header.machine.file_system.as_deref()).into(),
-        load_class: "".into(),
-        load: "".into(),
-        fingerprint: "".into(),
-        objective: "".into(),
-        arm: "".into(),
-        against: "".into(),
-        is_baseline: false,
-        log_ratio: 0.0,
-        standard_error: 0.0,
-        rounds: 0,
-        p99_ratio: None,
-        cpu_ratio: None,
-        p99_counted: None,
-        p99_count: None,
+        ..of_drive
     })
 }
 
@@ -283,104 +192,72 @@ fn machine(header: &Header) -> String {
 }
 
 /// What was measured on.
-struct Drive {
-    source: Source,
-    model: String,
-    firmware: String,
-    transport: String,
-    rotational: Option<bool>,
-    is_virtual: bool,
-    queue_depth: Option<i32>,
+fn of_drive(path: &Path, header: &Header) -> Result<Row, Problem> {
+    let plan = &header.plan;
+    if let Target::Simulated(disk) = &plan.target {
+        return Ok(of_model(Source::Simulated, Some(&disk.model)));
+    }
+    if let Some(described) = &plan.emulated {
+        // With its name alone it is as it comes; what a user changed stands behind that.
+        let known = models().into_iter().find(|model| model.name == *described);
+        let made = plan.own_disk.as_ref().map(|own| &own.model);
+        let known = known.filter(|known| made.is_none_or(|made| made == known));
+        return Ok(of_model(Source::Emulated, known.as_ref().or(made)));
+    }
+    let disks = &header.machine.disks;
+    let model_of = |disk: &DiskFacts| tidy(disk.model.as_deref().unwrap_or_default());
+    let mut models: Vec<String> = disks.iter().map(model_of).collect();
+    models.dedup();
+    if models.len() > 1 {
+        let is = format!("is of drives of several models: {}", models.join(", "));
+        let hint =
+            "what was found of a mixed array says nothing of one of its models: leave it out";
+        return Err(unusable(path, is, hint));
+    }
+    let nobody = DiskFacts::default();
+    let first = disks.first().unwrap_or(&nobody);
+    let model = models.pop().unwrap_or_default();
+    let transport = first.transport.as_deref().unwrap_or("-");
+    let are_several = disks.len() > 1;
+    let rotational = first.queue.get("rotational").map(|value| value.trim());
+    Ok(Row {
+        source: Source::Measured,
+        model: if are_several && !model.is_empty() {
+            format!("{} x {model}", disks.len()).into()
+        } else {
+            model.into()
+        },
+        firmware: tidy(first.firmware.as_deref().unwrap_or_default()).into(),
+        transport: if are_several {
+            format!("{transport}-array").into()
+        } else {
+            transport.into()
+        },
+        // Of what says neither nothing is known.
+        rotational: match rotational {
+            Some("0") => Some(false),
+            Some("1") => Some(true),
+            _ => None,
+        },
+        is_virtual: first.is_virtual.unwrap_or_default(),
+        queue_depth: first
+            .queue_depth
+            .and_then(|depth| i32::try_from(depth).ok()),
+        ..Row::default()
+    })
 }
 
-impl Drive {
-    fn of(path: &Path, header: &Header) -> Result<Drive, ReduceError> {
-        let plan = &header.plan;
-        if let Target::Simulated(disk) = &plan.target {
-            return Ok(Drive::of_model(Source::Simulated, Some(&disk.model)));
-        }
-        if let Some(described) = &plan.emulated {
-            // With its name alone it is as it comes; what a user changed stands behind that.
-            let known = models().into_iter().find(|model| model.name == *described);
-            let made = plan.own_disk.as_ref().map(|own| &own.model);
-            let known = known.filter(|known| made.is_none_or(|made| made == known));
-            return Ok(Drive::of_model(Source::Emulated, known.as_ref().or(made)));
-        }
-        let disks = &header.machine.disks;
-        let model_of = |disk: &DiskFacts| tidy(disk.model.as_deref().unwrap_or_default());
-        let mut models: Vec<String> = disks.iter().map(model_of).collect();
-        models.dedup();
-        if models.len() > 1 {
-            return Err(ReduceError::SeveralModels {
-                path: path.into(),
-                models,
-            });
-        }
-        let nobody = DiskFacts::default();
-        let first = disks.first().unwrap_or(&nobody);
-        let model = models.pop().unwrap_or_default();
-        let of_several = |text: String| match disks.len() {
-            0 | 1 => text,
-            _ if text.is_empty() => text,
-            several => format!("{several} x {text}"),
-        };
-        let transport = first
-            .transport
-            .clone()
-            .unwrap_or_else(|| transport_of(&first.device).into());
-        Ok(Drive {
-            source: Source::Measured,
-            model: of_several(model),
-            firmware: tidy(first.firmware.as_deref().unwrap_or_default()),
-            transport: match disks.len() {
-                0 | 1 => transport,
-                _ => format!("{transport}-array"),
-            },
-            rotational: first
-                .queue
-                .get("rotational")
-                .and_then(|value| match value.trim() {
-                    "0" => Some(false),
-                    "1" => Some(true),
-                    // Of what says neither nothing is known.
-                    _ => None,
-                }),
-            is_virtual: first.is_virtual.unwrap_or_else(|| {
-                ["vd", "xvd"]
-                    .iter()
-                    .any(|name| first.device.starts_with(name))
-            }),
-            queue_depth: first
-                .queue_depth
-                .and_then(|depth| i32::try_from(depth).ok()),
-        })
+/// A disk model; what a user changed or made himself has no name.
+fn of_model(source: Source, model: Option<&Model>) -> Row {
+    let known = model.filter(|model| models().iter().any(|known| known == *model));
+    Row {
+        source,
+        model: known.map_or(Text::default(), |model| Text::from(&*model.name)),
+        transport: source.name().into(),
+        rotational: model.map(Model::rotational),
+        queue_depth: model.and_then(|model| i32::try_from(model.queue_depth()).ok()),
+        ..Row::default()
     }
-
-    /// A disk model; what a user changed or made himself has no name.
-    fn of_model(source: Source, model: Option<&Model>) -> Drive {
-        let known = model.filter(|model| models().iter().any(|known| known == *model));
-        Drive {
-            source,
-            model: known.map_or(String::new(), |model| model.name.clone()),
-            firmware: String::new(),
-            transport: source.name().into(),
-            rotational: model.map(Model::rotational),
-            is_virtual: false,
-            queue_depth: model.and_then(|model| i32::try_from(model.queue_depth()).ok()),
-        }
-    }
-}
-
-/// How a drive is attached, by the name that the kernel gave it: for records that do not say.
-fn transport_of(device: &str) -> &'static str {
-    let known = [
-        ("nvme", "nvme"),
-        ("vd", "virtio"),
-        ("xvd", "xen"),
-        ("mmcblk", "mmc"),
-    ];
-    let known = known.iter().find(|(prefix, _)| device.starts_with(prefix));
-    known.map_or("-", |(_, transport)| transport)
 }
 
 /// The type alone, if it is a word; a raw device has none.
@@ -467,15 +344,6 @@ fn of_load(record: &Record, load: usize, common: &Row) -> Vec<Row> {
     );
     let latencies = table(Objective::P99);
     let processors = table(Objective::Cpu);
-    let counted = p99_counted(record, load);
-    let counts: Vec<Option<u64>> = (0..plan.arms.len())
-        .map(|arm| trials_of(record, load).filter(move |trial| trial.slot.arm == arm))
-        .map(|trials| trials.map(latencies_counted).min())
-        .collect();
-    let fewest = |pair: &Pair| {
-        let fewest = counts[pair.arm]?.min(counts[pair.against]?);
-        i32::try_from(fewest).ok().filter(|&count| count > 0)
-    };
     let label = |arm: usize| arm_text(&visible::line(&plan.arm_label(arm)));
     let labels: BTreeMap<usize, Text> = (0..plan.arms.len()).map(|arm| (arm, label(arm))).collect();
     // Two arms that are the same (A/A) say nothing of schedulers.
@@ -492,42 +360,9 @@ fn of_load(record: &Record, load: usize, common: &Row) -> Vec<Row> {
             rounds: i32::try_from(pair.rounds).unwrap_or(i32::MAX),
             p99_ratio: ratio(&latencies, pair.arm, pair.against),
             cpu_ratio: ratio(&processors, pair.arm, pair.against),
-            p99_counted: counted,
-            p99_count: fewest(&pair),
             ..common.clone()
         })
         .collect()
-}
-
-fn trials_of(record: &Record, load: usize) -> impl Iterator<Item = &Trial> {
-    record.trials().filter(move |trial| trial.slot.load == load)
-}
-
-/// Which latencies the p99 of a load's trials is of; none where they have none.
-fn p99_counted(record: &Record, load: usize) -> Option<P99Counted> {
-    let is_simulated = matches!(record.header.plan.target, Target::Simulated(_));
-    let of_trial = |trial: &Trial| {
-        let mut jobs = trial.jobs.iter();
-        if jobs.any(|job| job.transactions.is_some()) {
-            P99Counted::Transactions
-        } else if is_simulated || trial.counted_s.is_some() {
-            P99Counted::Completed
-        } else {
-            P99Counted::All
-        }
-    };
-    let trials = trials_of(record, load).filter(|trial| latencies_counted(trial) > 0);
-    let mut found = trials.map(of_trial);
-    let first = found.next()?;
-    let is_one = found.all(|it| it == first);
-    Some(if is_one { first } else { P99Counted::Mixed })
-}
-
-/// How many latencies the percentiles of a trial are of.
-fn latencies_counted(trial: &Trial) -> u64 {
-    let flows = trial.jobs.iter().flat_map(JobResult::flows);
-    let bins = flows.flat_map(|flow| &flow.latency_bins);
-    bins.map(|(_, count)| count).sum()
 }
 
 /// An arm as a row has it: whole if there is room, and otherwise with a digest for what is cut, so that no two settings are
@@ -626,8 +461,7 @@ mod tests {
     use iosched_experiment::fixture;
     use iosched_experiment::load::builtin::BUILT_IN;
     use iosched_experiment::load::simulated::SimulatedDisk;
-    use iosched_experiment::record::Entry;
-    use iosched_experiment::trial::{Flow, JobResult, Latency, Slot};
+    use iosched_experiment::trial::Slot;
     use iosched_machine::facts::MachineFacts;
 
     /// A run of three arms on a machine that has everything a row may not have.
@@ -679,12 +513,10 @@ mod tests {
     #[test]
     fn each_two_arms_have_a_row_with_the_ratio_that_better_means() {
         let rows = reduced(&record(4));
-        let of = |arm: &str, against: &str| {
-            let row = rows
-                .iter()
-                .find(|row| &*row.arm == arm && &*row.against == against);
-            row.unwrap_or_else(|| panic!("{arm} {against}: {rows:?}"))
-        };
+        let is_of =
+            |row: &&Row, arm: &str, against: &str| (&*row.arm, &*row.against) == (arm, against);
+        let of =
+            |arm: &str, against: &str| rows.iter().find(|row| is_of(row, arm, against)).unwrap();
         assert_eq!(rows.len(), 3);
         for (arm, against, ratio) in [
             ("mq-deadline", "none", 2.0_f64),
@@ -693,10 +525,7 @@ mod tests {
         ] {
             let row = of(arm, against);
             assert!((row.log_ratio - ratio.ln()).abs() < 0.02, "{row:?}");
-            assert!(
-                row.standard_error > 0.002 && row.standard_error < 0.02,
-                "{row:?}"
-            );
+            assert!((0.002..0.02).contains(&row.standard_error), "{row:?}");
             assert_eq!((row.rounds, row.is_baseline), (4, against == "none"));
             assert!(row.p99_ratio.is_some());
         }
@@ -722,16 +551,12 @@ mod tests {
     #[test]
     fn nothing_of_the_machine_its_people_or_its_files_is_in_a_row() {
         let mut record = record(4);
-        let private = [
-            "db1", "example", "ZFN0", "5000c5", "alice", "secret", "acme", "sda",
-        ];
         record.header.plan.loads[0].name = "alice-secret".into();
-        let text = serde_json::to_string(&reduced(&record)).unwrap();
-        for word in private {
-            assert!(
-                !text.to_lowercase().contains(&word.to_lowercase()),
-                "{word}: {text}"
-            );
+        let text = serde_json::to_string(&reduced(&record))
+            .unwrap()
+            .to_lowercase();
+        for word in "oracle7 example zfn0 5000c5 alice secret acme sda".split(' ') {
+            assert!(!text.contains(word), "{word}: {text}");
         }
     }
 
@@ -765,73 +590,8 @@ mod tests {
         for same in ["DB1", "db1.example.org", "Db1.Example.ORG.", "db1\n"] {
             assert_eq!(machine_of("db1", "1"), machine_of(same, "2"), "{same}");
         }
-        assert_ne!(machine_of("db1", "1"), machine_of("db2.example.org", "1"));
+        assert_ne!(machine_of("db1", "1"), machine_of("db2", "1"));
         assert_ne!(machine_of("10.0.0.1", "1"), machine_of("10.0.0.2", "1"));
-        let shared = machine_of("localhost.localdomain", "1");
-        assert_ne!(shared, machine_of("localhost.localdomain", "2"));
-        assert_eq!(shared, machine_of("LOCALHOST", "1"));
-    }
-
-    #[test]
-    fn a_row_says_which_latencies_its_p99_is_of_and_of_how_many() {
-        type Change = fn(&mut Trial);
-        let flow = |count: u64| Flow {
-            ios: count,
-            bytes: 4096 * count,
-            bytes_per_s: 4e6,
-            iops: 1000.0,
-            latency_mean_ns: 1e6,
-            latency_max_ns: 2_000_000,
-            latency_bins: vec![(1_000_000, count - 1), (2_000_000, 1)],
-        };
-        let counted = |change: Change| {
-            let mut record = record(4);
-            for entry in &mut record.entries {
-                let Entry::Trial(trial) = entry else { continue };
-                let count = 500 + 100 * trial.slot.arm as u64 + u64::from(trial.slot.round);
-                trial.jobs = vec![JobResult {
-                    name: "a".into(),
-                    read: Some(flow(count)),
-                    write: Some(flow(count)),
-                    trim: None,
-                    transactions: None,
-                }];
-                change(trial);
-            }
-            let common = of_record(Path::new("r"), &record.header, &Pseudonyms::new("key"));
-            let rows = of_load(&record, 0, &common.unwrap());
-            let of = |row: &Row| (row.p99_counted, row.p99_count);
-            (of(&rows[0]), of(&rows[2]))
-        };
-        let all = Some(P99Counted::All);
-        assert_eq!(counted(|_| ()), ((all, Some(1000)), (all, Some(1200))));
-        let ways: [(Change, P99Counted); 3] = [
-            (|trial| trial.counted_s = Some(9.0), P99Counted::Completed),
-            (
-                |trial| trial.counted_s = (trial.slot.round > 0).then_some(9.0),
-                P99Counted::Mixed,
-            ),
-            (
-                |trial| trial.jobs[0].transactions = trial.jobs[0].read.take(),
-                P99Counted::Transactions,
-            ),
-        ];
-        for (change, expected) in ways {
-            assert_eq!(counted(change).0.0, Some(expected));
-        }
-        assert_eq!(counted(|trial| trial.jobs.clear()).0, (None, None));
-    }
-
-    #[test]
-    fn a_drive_that_does_not_say_whether_it_rotates_is_neither() {
-        let rotational_of = |value: &str| {
-            let mut record = record(3);
-            let queue = &mut record.header.machine.disks[0].queue;
-            queue.insert("rotational".into(), value.into());
-            reduced(&record)[0].rotational
-        };
-        let found = ["0", "1\n", "", "banana", "2"].map(rotational_of);
-        assert_eq!(found, [Some(false), Some(true), None, None, None]);
     }
 
     #[test]
@@ -901,7 +661,7 @@ mod tests {
             spoil(&mut record);
             let error = rows(Path::new("r"), &record, &Pseudonyms::new(""), NOW).unwrap_err();
             assert!(error.to_string().contains(expected), "{error}");
-            assert!(error.hint().is_some());
+            assert!(error.hint.is_some());
         }
         let mut record = record(4);
         record.header.created_unix_s = NOW + 0.9 * DAY;
@@ -910,88 +670,10 @@ mod tests {
 
     #[test]
     fn settings_that_differ_are_different_arms_however_long_they_are() {
-        for tunables in [4, 30] {
-            let mut record = record(4);
-            for (number, last) in ["1", "2"].into_iter().enumerate() {
-                let all = (0..tunables).map(|tunable| format!("long_tunable_{tunable}"));
-                let all = all.chain(["slice_idle".to_owned()]);
-                record.header.plan.arms[number].tunables =
-                    all.map(|name| (name, last.to_owned())).collect();
-            }
-            let rows = reduced(&record);
-            let arms: std::collections::BTreeSet<&str> = rows
-                .iter()
-                .flat_map(|row| [&*row.arm, &*row.against])
-                .collect();
-            assert_eq!((rows.len(), arms.len()), (3, 3), "{arms:?}");
-            let is_whole = |arm: &&&str| arm.contains("slice_idle=");
-            assert_eq!(
-                arms.iter().filter(is_whole).count() == 2,
-                tunables == 4,
-                "{arms:?}"
-            );
-        }
-        // No more than the column takes, between characters.
         let long = "é".repeat(300);
-        assert!(
-            arm_text(&long).len() <= LONGEST_TEXT
-                && arm_text(&long) != arm_text(&(long.clone() + "x"))
-        );
-    }
-
-    #[test]
-    fn a_host_whose_numbers_are_not_those_of_its_load_is_refused() {
-        type Spoil = fn(&mut Trial);
-        let flow = |bytes_per_s: f64| Flow {
-            ios: 100,
-            bytes: 400_000,
-            bytes_per_s,
-            iops: 100.0,
-            latency_mean_ns: 1e6,
-            latency_max_ns: 2_000_000,
-            latency_bins: vec![(1_000_000, 100)],
-        };
-        let cases: [(Option<&str>, Spoil); 4] = [
-            (None, |_| ()),
-            (Some("throughput is 1.0e-6 times"), |trial| {
-                trial.metrics.throughput_bytes_per_s /= 1e6;
-            }),
-            (Some("iops is"), |trial| trial.metrics.iops = 1e5),
-            (Some("p99 is"), |trial| {
-                trial.metrics.all.as_mut().unwrap().p99_ns *= 1e3;
-            }),
-        ];
-        for (expected, spoil) in cases {
-            let mut record = record(4);
-            for entry in &mut record.entries {
-                let Entry::Trial(trial) = entry else { continue };
-                let throughput = trial.metrics.throughput_bytes_per_s;
-                trial.jobs = vec![JobResult {
-                    name: "a".into(),
-                    read: Some(flow(throughput)),
-                    write: None,
-                    trim: None,
-                    transactions: None,
-                }];
-                trial.metrics.iops = 100.0;
-                trial.metrics.all = Some(Latency {
-                    mean_ns: 1e6,
-                    p50_ns: 1e6,
-                    p99_ns: 1e6,
-                    p999_ns: 1e6,
-                    max_ns: 2e6,
-                });
-                spoil(trial);
-            }
-            let found = rows(Path::new("r"), &record, &Pseudonyms::new("key"), NOW);
-            match expected {
-                None => assert!(found.is_ok(), "{found:?}"),
-                Some(expected) => {
-                    let error = found.unwrap_err().to_string();
-                    assert!(error.contains(expected), "{error}");
-                }
-            }
-        }
+        let (one, other) = (arm_text(&long), arm_text(&(long.clone() + "x")));
+        assert!(one.len() <= LONGEST_TEXT && one != other, "{one} {other}");
+        assert_eq!(&*arm_text("bfq:slice_idle=0"), "bfq:slice_idle=0");
     }
 
     #[test]
@@ -1019,10 +701,5 @@ mod tests {
                 "{release}"
             );
         }
-    }
-
-    #[test]
-    fn a_trial_of_the_fixture_counts() {
-        assert!(matches!(record(1).entries[0], Entry::Trial(_)));
     }
 }

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use iosched_sim::disk::{Model, models};
 
 use crate::digest::sha256;
-use crate::row::{P99Counted, Row, Source, Text};
+use crate::row::{Row, Source, Text};
 
 /// Written by `lab/simulated-evidence`, and described at its head.
 const MADE: &str = include_str!("simulated.txt");
@@ -54,28 +54,17 @@ fn rows_of(line: &str) -> Option<Vec<Row>> {
         day: MADE_ON,
         program: env!("CARGO_PKG_VERSION").into(),
         model: model.into(),
-        firmware: "".into(),
         transport: Source::Simulated.name().into(),
         rotational: Some(Model::rotational(&disk)),
-        is_virtual: false,
         queue_depth: i32::try_from(disk.queue_depth()).ok(),
-        kernel: "".into(),
-        file_system: "".into(),
         load_class: load_class.into(),
         load: load.into(),
         fingerprint: fingerprint.into(),
         objective: objective.into(),
-        arm: "".into(),
         against: AGAINST.into(),
         is_baseline: true,
-        log_ratio: 0.0,
-        standard_error: 0.0,
         rounds: rounds.parse().ok()?,
-        p99_ratio: None,
-        cpu_ratio: None,
-        // A simulation ends with its run time; how many accesses it had is not in the text.
-        p99_counted: Some(P99Counted::Completed),
-        p99_count: None,
+        ..Row::default()
     };
     let arms = of_arms.chunks(4).map(|words| {
         let &[arm, log_ratio, standard_error, p99_ratio] = words else {
@@ -98,8 +87,6 @@ fn rows_of(line: &str) -> Option<Vec<Row>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load_class::LoadClass;
-    use crate::pool::{self, Level};
 
     #[test]
     fn every_row_can_be_one_and_is_called_simulated() {
@@ -108,23 +95,6 @@ mod tests {
             assert_eq!(row.check(), Ok(()));
             assert_eq!(row.source, Source::Simulated);
             assert!(row.class().starts_with("simulated-") && row.kernel.is_empty());
-        }
-    }
-
-    #[test]
-    fn something_is_known_of_each_model_under_each_class_of_loads_that_it_is_true_for() {
-        let findings = || pool::findings(rows(), |question| question.level == Level::Model);
-        for finding in findings() {
-            assert!(finding.is_known(), "{finding:?}");
-        }
-        for class in LoadClass::ALL {
-            for model in ["hdd-7200", "hdd-7200-ncq", "ssd-sata"] {
-                let is_it = |finding: pool::Finding| {
-                    *finding.question.drive == *model
-                        && *finding.question.load_class == *class.name()
-                };
-                assert!(findings().any(is_it), "{model} {class:?}");
-            }
         }
     }
 }

@@ -55,56 +55,6 @@ pub struct Trial {
     pub beside: Vec<String>,
 }
 
-impl Trial {
-    /// What of its metrics cannot come from what the load's workers and the kernel counted: it is another by more than a factor of ten. For
-    /// records of others; not for trials in virtual time.
-    pub fn contradiction(&self) -> Option<String> {
-        const FACTOR: f64 = 10.0;
-        let Trial {
-            metrics, measured, ..
-        } = self;
-        let flows: Vec<&Flow> = self.jobs.iter().flat_map(JobResult::flows).collect();
-        let seconds = self.phases.load_ns as f64 / 1e9;
-        let of_disk = |count: u64| {
-            if seconds > 0.0 {
-                count as f64 / seconds
-            } else {
-                0.0
-            }
-        };
-        let bytes = measured.read_bytes.saturating_add(measured.write_bytes);
-        let requests = measured.reads.saturating_add(measured.writes);
-        let counted = Latency::of(&flows).map_or(0.0, |latency| latency.p99_ns);
-        let checks = [
-            (
-                "throughput",
-                metrics.throughput_bytes_per_s,
-                [bytes_per_s(&flows), of_disk(bytes)],
-            ),
-            (
-                "iops",
-                metrics.iops,
-                [flows.iter().map(|flow| flow.iops).sum(), of_disk(requests)],
-            ),
-            (
-                "p99",
-                metrics.all.as_ref().map_or(0.0, |all| all.p99_ns),
-                [counted, counted],
-            ),
-        ];
-        checks.into_iter().find_map(|(name, said, counted)| {
-            let counted = counted.into_iter().filter(|rate| *rate > 0.0);
-            let most = counted.clone().reduce(f64::max)?;
-            let least = counted.reduce(f64::min)?;
-            let is_so = said <= 0.0 || (least / FACTOR..=most * FACTOR).contains(&said);
-            (!is_so).then(|| {
-                let times = said / most;
-                format!("its {name} is {times:.1e} times what its load counted")
-            })
-        })
-    }
-}
-
 /// How long each part of a trial took, ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Phases {

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use iosched_evidence::dataset::{DEFAULT, Dataset, DatasetError};
+use iosched_evidence::dataset::{self, DEFAULT};
 use iosched_evidence::pool::{
     Answer, ArmFinding, Finding, LEAST_MACHINES, MARGIN, Price, SideNumber,
 };
+use iosched_evidence::row::Row;
 use iosched_machine::device::{Inventory, Target};
-use iosched_machine::failure::{Failure, exit, in_a_sentence};
+use iosched_machine::failure::{Failure, Problem, exit, in_a_sentence};
 use iosched_machine::host::Host;
 use iosched_policy::advise::elsewhere::{self, Elsewhere};
 use iosched_policy::advise::simulated::Simulated;
@@ -95,8 +96,8 @@ pub(crate) fn run(args: &AdviseArgs, output: &Output) -> Outcome {
         None
     });
     let policy = policy.map(|(policy, _)| policy).unwrap_or_default();
-    let dataset = evidence(args, &host, &inventory, output)?;
-    let mut evidence = Evidence::of(&dataset.rows, &host, &inventory, class);
+    let rows = evidence(args, &host, &inventory, output)?;
+    let mut evidence = Evidence::of(&rows, &host, &inventory, class);
     let disks = if args.devices.is_empty() {
         let disks = advise::disks(&host, class, &policy, &mut evidence);
         disks?
@@ -130,29 +131,31 @@ pub(crate) fn run(args: &AdviseArgs, output: &Output) -> Outcome {
     Ok(exit::OK)
 }
 
-/// What other machines measured of such disks; what of it cannot be used is told.
+/// What other machines measured of such disks; what cannot be read, unless it was named, is told.
 fn evidence(
     args: &AdviseArgs,
     host: &Host,
     inventory: &Inventory,
     output: &Output,
-) -> Result<Dataset, Box<dyn Failure>> {
+) -> Result<Vec<Row>, Problem> {
     let at = host.path(Path::new(DEFAULT));
     let at = args.evidence.as_ref().unwrap_or(&at);
-    match Dataset::read(at, &elsewhere::wanted(inventory, args.load_class)) {
-        Ok(dataset) => {
-            super::evidence::warn(&dataset, output);
-            Ok(dataset)
-        }
-        Err(DatasetError::Missing { .. }) if args.evidence.is_none() => Ok(Dataset::default()),
-        Err(error) if args.evidence.is_none() => {
+    let read = dataset::read(at, elsewhere::wanted(inventory, args.load_class));
+    match (read, &args.evidence) {
+        (Ok(Some(rows)), _) => Ok(rows),
+        (Ok(None), None) => Ok(Vec::new()),
+        (Ok(None), Some(at)) => Err(super::evidence::nothing_in(at)),
+        (Err(problem), None) => {
+            let hint = problem
+                .hint
+                .map_or(String::new(), |hint| format!("; {hint}"));
             output.warn(&format!(
-                "warning: what was measured elsewhere is not known: {}",
-                in_a_sentence(&error)
+                "warning: what was measured elsewhere is not known: {}{hint}",
+                problem.message
             ));
-            Ok(Dataset::default())
+            Ok(Vec::new())
         }
-        Err(error) => Err(boxed(error)),
+        (Err(problem), Some(_)) => Err(problem),
     }
 }
 

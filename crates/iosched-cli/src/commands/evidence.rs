@@ -1,26 +1,22 @@
 //! `iosched evidence`: what many machines measured, gathered, merged and shown.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Subcommand};
-use iosched_evidence::dataset::{
-    self, DEFAULT, Dataset, DatasetError, New, Room, RowFilter, Secret,
-};
+use iosched_evidence::dataset::{self, DEFAULT, New, Secret};
 use iosched_evidence::load_class::LoadClass;
-use iosched_evidence::pool::{self, Finding, Level, Question};
+use iosched_evidence::pool::{Finding, Groups, Level, Question};
 use iosched_evidence::reduce;
 use iosched_evidence::row::{OWN, Row, Source, Text};
 use iosched_evidence::simulated;
 use iosched_experiment::record::Record;
 use iosched_machine::clock::unix_time;
 use iosched_machine::command_line::quoted_path;
-use iosched_machine::failure::{Failure, exit, in_a_sentence};
+use iosched_machine::failure::{Failure, Problem, exit, in_a_sentence};
 use iosched_report::evidence as told;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use super::{Outcome, boxed, persist};
 use crate::files;
@@ -37,9 +33,9 @@ Examples:
   iosched advise --evidence all                    what it says of disks here
 
 One machine's measurement answers for one disk. Evidence is what many found of
-drives that are alike: rows of numbers in a directory of Parquet files, without
-host names, serial numbers, paths, users or commands. It is pooled by drive
-model, family and class, load class and kernel series (docs/evidence.md).")]
+drives that are alike: rows of numbers in a compressed file, without host names,
+serial numbers, paths, users or commands. It is pooled by drive model, family
+and class, load class and kernel series (docs/evidence.md).")]
 pub(crate) struct EvidenceArgs {
     #[command(subcommand)]
     command: EvidenceCommand,
@@ -201,17 +197,18 @@ struct LeftOut {
     hint: Option<String>,
 }
 
-impl LeftOut {
-    fn of(error: &dyn Failure) -> LeftOut {
-        LeftOut {
-            error: in_a_sentence(error),
-            hint: error.hint(),
-        }
-    }
+/// Warns of what is left out, and gives it as `--json` names it.
+fn left_out(error: &dyn Failure, output: &Output) -> LeftOut {
+    let (hint, error) = (error.hint(), in_a_sentence(error));
+    let way_out = hint
+        .as_ref()
+        .map_or(String::new(), |hint| format!("; {hint}"));
+    output.warn(&format!("warning: left out: {error}{way_out}"));
+    LeftOut { error, hint }
 }
 
 fn add(args: &AddArgs, output: &Output) -> Outcome {
-    let secret = dataset::pseudonyms(&args.to).map_err(boxed)?;
+    let secret = Secret::of(&args.to)?;
     let names = secret.names();
     let now = unix_time();
     let mut rows = Vec::new();
@@ -227,23 +224,16 @@ fn add(args: &AddArgs, output: &Output) -> Outcome {
     if bad.len() == args.records.len() {
         return Err(bad.remove(0));
     }
-    for error in &bad {
-        warn_of(error.as_ref(), output);
-    }
-    let mut left_out: Vec<LeftOut> = bad
-        .iter()
-        .map(|error| LeftOut::of(error.as_ref()))
-        .collect();
-    let mut room = Room::default();
-    let known = existing(&args.to, &mut room, output)?;
-    if secret.is_new() && !known.rows.is_empty() {
+    let left_out = bad.iter().map(|error| left_out(error.as_ref(), output));
+    let mut left_out: Vec<LeftOut> = left_out.collect();
+    let known = dataset::read(&args.to, |_| true)?.unwrap_or_default();
+    if secret.is_new() && !known.is_empty() {
         output.warn(&format!(
             "warning: {} came without the secret that named its machines: those that are in it already and are added again count twice",
             quoted_path(&args.to)
         ));
     }
     let (mut new, already_there) = new_beside(&known, rows, &mut left_out, output);
-    room.take(&args.to, &new).map_err(boxed)?;
     if args.dry_run && secret.is_new() && !new.is_empty() {
         leave_unnamed(&mut new);
         output.note("note: machines get their numbers when the first rows are written; new-1 and so on stand for them here");
@@ -261,7 +251,6 @@ fn add(args: &AddArgs, output: &Output) -> Outcome {
     }
     let is_wanted = !args.dry_run && !new.is_empty();
     let is_wanted = is_wanted && (args.yes || persist::asked(output)?);
-    let files = written(&args.to, &secret, &new, is_wanted)?;
     let added = Added {
         schema: 1,
         dry_run: args.dry_run,
@@ -269,7 +258,7 @@ fn add(args: &AddArgs, output: &Output) -> Outcome {
         already_there,
         new_rows: new.len(),
         rows: Some(&new),
-        files,
+        files: written(&args.to, &secret, &new, is_wanted)?,
         left_out: &left_out,
     };
     say_added(&added, output);
@@ -286,17 +275,15 @@ fn leave_unnamed(rows: &mut [Row]) {
     }
 }
 
-/// The files that now hold these rows, written beside the secret that names their machines; none unless that is wanted.
+/// The file that now holds these rows, written beside the secret that names their machines; none unless that is wanted.
 fn written(
     dataset: &Path,
     secret: &Secret,
     rows: &[Row],
     is_wanted: bool,
-) -> Result<Vec<PathBuf>, Box<dyn Failure>> {
-    if !is_wanted {
-        return Ok(Vec::new());
-    }
-    dataset::add(dataset, secret, rows).map_err(boxed)
+) -> Result<Vec<PathBuf>, Problem> {
+    let written = is_wanted.then(|| dataset::add(dataset, secret, rows));
+    Ok(written.transpose()?.into_iter().collect())
 }
 
 fn say_added(added: &Added<'_>, output: &Output) {
@@ -324,34 +311,6 @@ fn are(count: usize, what: &str) -> String {
     }
 }
 
-/// What a directory has already, which need not be there; what of it cannot be used is told.
-fn existing(
-    directory: &Path,
-    room: &mut Room,
-    output: &Output,
-) -> Result<Dataset, Box<dyn Failure>> {
-    match Dataset::read_within(directory, &RowFilter::default(), room) {
-        Ok(mut dataset) => {
-            // It would only grow.
-            let is_too_much = |error: &DatasetError| matches!(error, DatasetError::TooMuch { .. });
-            if let Some(at) = dataset.unusable.iter().position(is_too_much) {
-                return Err(boxed(dataset.unusable.swap_remove(at)));
-            }
-            warn(&dataset, output);
-            Ok(dataset)
-        }
-        Err(DatasetError::Missing { .. }) => Ok(Dataset::default()),
-        Err(error) => Err(boxed(error)),
-    }
-}
-
-/// Names each file that cannot be used, with the cause and the way out.
-pub(crate) fn warn(dataset: &Dataset, output: &Output) {
-    for error in &dataset.unusable {
-        warn_of(error, output);
-    }
-}
-
 /// Tells of rows that are dated in the future, as those that an earlier version added. What was measured holds nevertheless.
 fn warn_of_future(at: &Path, rows: &[Row], output: &Output) {
     let tomorrow = unix_time() / 86_400.0 + 1.0;
@@ -369,40 +328,22 @@ fn warn_of_future(at: &Path, rows: &[Row], output: &Output) {
     ));
 }
 
-fn warn_of(error: &dyn Failure, output: &Output) {
-    let hint = error.hint();
-    let hint = hint.map_or(String::new(), |hint| format!("; {hint}"));
-    let error = in_a_sentence(error);
-    output.warn(&format!("warning: left out: {error}{hint}"));
-}
-
 fn merge(args: &MergeArgs, output: &Output) -> Outcome {
-    let mut secret = dataset::pseudonyms(&args.to).map_err(boxed)?;
-    let mut room = Room::default();
+    let mut secret = Secret::of(&args.to)?;
     let mut rows = Vec::new();
     let mut left_out: Vec<LeftOut> = Vec::new();
     let mut has_anothers_secret = false;
     for path in &args.datasets {
-        let mut read =
-            Dataset::read_within(path, &RowFilter::default(), &mut room).map_err(boxed)?;
-        // What is left out here would be missed later by nobody; of a record in two ways, one is there.
-        let is_conflict = |error: &DatasetError| matches!(error, DatasetError::Conflict { .. });
-        if let Some(at) = read.unusable.iter().position(|error| !is_conflict(error)) {
-            return Err(boxed(read.unusable.swap_remove(at)));
+        let read = dataset::read(path, |_| true)?.ok_or_else(|| nothing_in(path))?;
+        warn_of_future(path, &read, output);
+        rows.extend(read);
+        // One that others know is not gone on with, and one that its owner keeps is not needed.
+        let other = Secret::of(path).ok();
+        if other.as_ref().is_some_and(Secret::is_new) {
+            continue;
         }
-        left_out.extend(told_of(&read.unusable, output));
-        warn_of_future(path, &read.rows, output);
-        rows.extend(read.rows);
-        let other = match dataset::pseudonyms(path) {
-            Ok(other) if other.is_new() => continue,
-            Ok(other) => Some(other),
-            // One that others know is not gone on with, and one that its owner keeps is not needed.
-            Err(error) if is_without_secret(&error) => None,
-            Err(error) => return Err(boxed(error)),
-        };
-        let is_same = other
-            .as_ref()
-            .is_some_and(|other| other.names() == secret.names());
+        let is_same = |other: &Secret| other.names() == secret.names();
+        let is_same = other.as_ref().is_some_and(is_same);
         if let Some(other) = other.filter(|_| secret.is_new() && !has_anothers_secret) {
             secret = other.for_new();
             has_anothers_secret = true;
@@ -413,11 +354,9 @@ fn merge(args: &MergeArgs, output: &Output) -> Outcome {
             ));
         }
     }
-    // What is read is held at the same time, so what is written takes no more.
-    let known = existing(&args.to, &mut room, output)?;
+    let known = dataset::read(&args.to, |_| true)?.unwrap_or_default();
     let (new, already_there) = new_beside(&known, rows, &mut left_out, output);
     let is_wanted = !args.dry_run && !new.is_empty();
-    let files = written(&args.to, &secret, &new, is_wanted)?;
     let added = Added {
         schema: 1,
         dry_run: args.dry_run,
@@ -425,7 +364,7 @@ fn merge(args: &MergeArgs, output: &Output) -> Outcome {
         already_there,
         new_rows: new.len(),
         rows: None,
-        files,
+        files: written(&args.to, &secret, &new, is_wanted)?,
         left_out: &left_out,
     };
     say_added(&added, output);
@@ -434,87 +373,48 @@ fn merge(args: &MergeArgs, output: &Output) -> Outcome {
 
 /// The rows that say something new beside a dataset, and how many records say nothing new. What is refused is warned of.
 fn new_beside(
-    known: &Dataset,
+    known: &[Row],
     rows: Vec<Row>,
-    left_out: &mut Vec<LeftOut>,
+    refused: &mut Vec<LeftOut>,
     output: &Output,
 ) -> (Vec<Row>, usize) {
-    let New {
-        rows,
-        already_there,
-        refused,
-    } = known.new_of(rows);
-    left_out.extend(told_of(&refused, output));
-    (rows, already_there)
+    let new = New::beside(known, rows);
+    refused.extend(new.refused.iter().map(|problem| left_out(problem, output)));
+    (new.rows, new.already_there)
 }
 
-/// Whether a dataset has no secret that can be gone on with here: others know it, its owner alone may read it, or it is damaged.
-fn is_without_secret(error: &DatasetError) -> bool {
-    match error {
-        DatasetError::NoSecret { .. } | DatasetError::DamagedSecret { .. } => true,
-        DatasetError::Io { source, .. } => source.kind() == io::ErrorKind::PermissionDenied,
-        _ => false,
-    }
+/// There is no evidence.
+pub(crate) fn nothing_in(path: &Path) -> Problem {
+    let message = format!("there is no evidence in {}", path.display());
+    let hint = "add records to it: `iosched evidence add RECORD...`";
+    Problem::new(exit::NO_SUCH_DEVICE, message).hint(hint)
 }
 
-/// Warns of each record that is left out, and gives it as `--json` names it.
-fn told_of(refused: &[DatasetError], output: &Output) -> impl Iterator<Item = LeftOut> {
-    refused.iter().map(|error| {
-        warn_of(error, output);
-        LeftOut::of(error)
-    })
-}
-
-/// What `--json` prints of what is known: one finding after the other, as they come.
+/// What `--json` prints of what is known.
 #[derive(Serialize)]
-struct Shown<'a, Findings: Iterator<Item = Finding>> {
+struct Shown<'a> {
     /// Of this format; a new number only when a field changes its meaning or goes.
     schema: u32,
     dataset: &'a Path,
     rows: usize,
     records: usize,
     machines: usize,
-    /// Files that cannot be used.
-    left_out: Vec<LeftOut>,
-    #[serde(serialize_with = "one_by_one")]
-    findings: RefCell<Findings>,
+    findings: &'a [Finding],
 }
 
-fn one_by_one<S: Serializer>(
-    findings: &RefCell<impl Iterator<Item = Finding>>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(&mut *findings.borrow_mut())
-}
-
-/// Nothing is left of what was asked for.
-#[derive(Debug, thiserror::Error)]
-enum NothingFound {
-    #[error("there is no evidence in {}", path.display())]
-    Empty { path: PathBuf },
-    #[error("none of the evidence in {} can be used: {} left out", path.display(), are(*files, "file"))]
-    LeftOut { path: PathBuf, files: usize },
-    #[error("the evidence in {} has nothing of that kind", path.display())]
-    OfThatKind {
-        path: PathBuf,
-        /// What it has of each kind that was asked for and is not there.
-        has: Vec<String>,
-    },
-}
-
-impl NothingFound {
-    fn in_dataset(path: &Path, dataset: &Dataset, args: &ShowArgs) -> NothingFound {
-        let path = path.to_owned();
-        let files = dataset.unusable.len();
-        match (dataset.rows.is_empty(), files) {
-            (true, 0) => NothingFound::Empty { path },
-            (true, _) => NothingFound::LeftOut { path, files },
-            (false, _) => NothingFound::OfThatKind {
-                path,
-                has: lacking(&dataset.rows, args),
-            },
-        }
-    }
+/// Nothing is there of what was asked for; what it has of each kind of which nothing is there.
+fn nothing_of_that_kind(path: &Path, rows: &[Row], args: &ShowArgs) -> Problem {
+    let has = lacking(rows, args);
+    let hint = if has.is_empty() {
+        "it has each of them, but not together: leave one of them out".to_owned()
+    } else {
+        has.join("; ")
+    };
+    let message = format!(
+        "the evidence in {} has nothing of that kind",
+        path.display()
+    );
+    Problem::new(exit::NO_SUCH_DEVICE, message).hint(hint)
 }
 
 /// What rows have of each kind of which nothing is there that was asked for.
@@ -560,47 +460,6 @@ fn named(what: &str, there: &BTreeSet<&str>) -> String {
     }
 }
 
-impl Failure for NothingFound {
-    fn hint(&self) -> Option<String> {
-        Some(match self {
-            NothingFound::Empty { .. } => {
-                "add records to it: `iosched evidence add RECORD...`".into()
-            }
-            NothingFound::LeftOut { .. } => {
-                "the warnings above say why, and what can be done".into()
-            }
-            NothingFound::OfThatKind { has, .. } if has.is_empty() => {
-                "it has each of them, but not together: leave one of them out".into()
-            }
-            NothingFound::OfThatKind { has, .. } => has.join("; "),
-        })
-    }
-
-    fn exit_code(&self) -> u8 {
-        match self {
-            NothingFound::LeftOut { .. } => exit::BAD_RECORD,
-            NothingFound::Empty { .. } | NothingFound::OfThatKind { .. } => exit::NO_SUCH_DEVICE,
-        }
-    }
-}
-
-/// A page would be larger than browsers show.
-#[derive(Debug, thiserror::Error)]
-#[error("the page {} would have more than {MOST_ON_PAGE} lines of tables", path.display())]
-struct LargePage {
-    path: PathBuf,
-}
-
-impl Failure for LargePage {
-    fn hint(&self) -> Option<String> {
-        Some("choose with --model, --load-class and --kernel".into())
-    }
-
-    fn exit_code(&self) -> u8 {
-        exit::USAGE
-    }
-}
-
 /// Questions and arms on a page.
 const MOST_ON_PAGE: usize = 20_000;
 
@@ -610,9 +469,8 @@ fn show(args: &ShowArgs, output: &Output) -> Outcome {
         &[("--json", output.is_json())],
     )
     .map_err(boxed)?;
-    let (at, dataset) = what_is_shown(args)?;
-    warn(&dataset, output);
-    let rows = &dataset.rows;
+    let (at, rows) = what_is_shown(args)?;
+    let rows = &rows;
     warn_of_future(at, rows, output);
     let drives = args.model.as_deref().map(|model| drives(rows, model));
     let is_wanted = |question: &Question| {
@@ -631,11 +489,17 @@ fn show(args: &ShowArgs, output: &Output) -> Outcome {
                 .as_ref()
                 .is_none_or(|series| **series == *question.kernel)
     };
-    let mut findings = pool::findings(rows, &is_wanted).peekable();
-    if findings.peek().is_none() {
-        return Err(boxed(NothingFound::in_dataset(at, &dataset, args)));
+    let findings = Groups::of(rows, is_wanted).findings();
+    if findings.is_empty() {
+        return Err(nothing_of_that_kind(at, rows, args).into());
     }
-    let said = |findings: &mut dyn Iterator<Item = Finding>| {
+    if let Some(page) = &args.html {
+        write_page(page, at, &findings)?;
+        if !files::is_standard_output(page) {
+            output.note(&format!("page: {}", page.display()));
+        }
+    }
+    if output.is_json() {
         let distinct = |of: fn(&Row) -> &str| rows.iter().map(of).collect::<BTreeSet<_>>().len();
         output.json(&Shown {
             schema: 1,
@@ -643,63 +507,40 @@ fn show(args: &ShowArgs, output: &Output) -> Outcome {
             rows: rows.len(),
             records: distinct(|row| &row.record),
             machines: distinct(|row| &row.machine),
-            left_out: dataset
-                .unusable
-                .iter()
-                .map(|error| LeftOut::of(error))
-                .collect(),
-            findings: findings.into(),
+            findings: &findings,
         });
-    };
-    if let Some(page) = &args.html {
-        let shown = write_page(page, at, findings)?;
-        if !files::is_standard_output(page) {
-            output.note(&format!("page: {}", page.display()));
-        }
-        if output.is_json() {
-            said(&mut shown.into_iter());
-        }
-    } else if output.is_json() {
-        said(&mut findings);
-    } else {
-        told::findings(findings, output.width(), |text| output.text(text));
+    } else if args.html.is_none() {
+        told::findings(findings.into_iter(), output.width(), |text| {
+            output.text(text)
+        });
     }
     Ok(exit::OK)
 }
 
-/// The dataset, and what it is called.
-fn what_is_shown(args: &ShowArgs) -> Result<(&Path, Dataset), Box<dyn Failure>> {
+/// The rows, and what they are called.
+fn what_is_shown(args: &ShowArgs) -> Result<(&Path, Vec<Row>), Problem> {
     if args.simulated {
-        let dataset = Dataset {
-            rows: simulated::rows().to_vec(),
-            ..Dataset::default()
-        };
-        return Ok((Path::new("simulated machines"), dataset));
+        return Ok((Path::new("simulated machines"), simulated::rows().to_vec()));
     }
-    let dataset = Dataset::read(&args.dataset, &RowFilter::default()).map_err(boxed)?;
-    Ok((args.dataset.as_path(), dataset))
+    let rows = dataset::read(&args.dataset, |_| true)?.filter(|rows| !rows.is_empty());
+    let rows = rows.ok_or_else(|| nothing_in(&args.dataset))?;
+    Ok((args.dataset.as_path(), rows))
 }
 
-/// Writes the findings of the dataset at a path as a page, if they have room there.
-fn write_page(
-    page: &Path,
-    at: &Path,
-    findings: impl Iterator<Item = Finding>,
-) -> Result<Vec<Finding>, Box<dyn Failure>> {
-    let mut shown = Vec::new();
-    let mut lines = 0;
-    for finding in findings {
-        lines += 1 + finding.arms.len();
-        if lines > MOST_ON_PAGE {
-            let path = page.to_owned();
-            return Err(boxed(LargePage { path }));
-        }
-        shown.push(finding);
+/// Writes the findings of the dataset at a path as a page, if browsers can show so many.
+fn write_page(page: &Path, at: &Path, findings: &[Finding]) -> Result<(), Box<dyn Failure>> {
+    let lines: usize = findings.iter().map(|finding| 1 + finding.arms.len()).sum();
+    if lines > MOST_ON_PAGE {
+        let message = format!(
+            "the page {} would have more than {MOST_ON_PAGE} lines of tables",
+            page.display()
+        );
+        let hint = "choose with --model, --load-class and --kernel";
+        return Err(Problem::usage(message).hint(hint).into());
     }
     let name = at.file_name().unwrap_or(at.as_os_str());
-    let html = iosched_report::html::evidence(&name.to_string_lossy(), &shown);
-    files::write(page, html.as_bytes()).map_err(boxed)?;
-    Ok(shown)
+    let html = iosched_report::html::evidence(&name.to_string_lossy(), findings);
+    files::write(page, html.as_bytes()).map_err(boxed)
 }
 
 /// The models that have a text in their names, and what these belong to.
@@ -720,25 +561,4 @@ fn drives(rows: &[Row], model: &str) -> BTreeSet<(Level, Text, Text)> {
         }
     }
     drives
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_secret_that_may_not_be_read_is_none_to_go_on_with() {
-        let path = PathBuf::from("fleet/.machines.key");
-        let io = |kind: io::ErrorKind| DatasetError::Io {
-            path: path.clone(),
-            source: kind.into(),
-        };
-        assert!(is_without_secret(&io(io::ErrorKind::PermissionDenied)));
-        assert!(is_without_secret(&DatasetError::NoSecret {
-            path: path.clone()
-        }));
-        assert!(!is_without_secret(&io(io::ErrorKind::Other)));
-        let cause = String::new();
-        assert!(!is_without_secret(&DatasetError::Damaged { path, cause }));
-    }
 }

