@@ -731,15 +731,6 @@ pub(super) fn remark_sentence(analysis: &Analysis, load: &LoadAnalysis, remark: 
             round + 1,
             percent(ratio)
         ),
-        Remark::FirstRound { ratio } => format!(
-            "the first round lies at {} of the others for all arms (harmless: arms are compared \
-             within rounds)",
-            percent(ratio)
-        ),
-        Remark::SharedTrend { per_round: ratio } => format!(
-            "all arms drift alike, {} (harmless: arms are compared within rounds)",
-            per_round(ratio)
-        ),
         Remark::OwnTrend {
             arm,
             per_round: ratio,

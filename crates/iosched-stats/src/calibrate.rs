@@ -356,12 +356,11 @@ impl Machine {
             // Nothing is said before the last round, so nobody needs to look.
             race.loads[0].rounds = self.all(rounds - 1);
         }
-        let mut judge = Judge::new(&race).expect("the rules are those of a race");
+        let mut judge = Judge::new(&race);
         loop {
             let round = self.round(&arms);
             race.loads[0].rounds.push(round);
-            let judged = judge.follow(&race);
-            judged.expect("simulated trials are positive");
+            judge.follow(&race);
             let standing = judge.standing();
             self.watch(&standing, &mut outcome);
             let Some(next) = standing.next else {
@@ -396,7 +395,7 @@ impl Machine {
 
     /// Points by place; with one run, the best of it.
     fn points(&mut self, rounds: usize) -> Outcome {
-        let sums = points::sums(&self.all(rounds), Better::Higher);
+        let sums = points::sums(&self.all(rounds));
         let winner = match points::leaders(&sums)[..] {
             [only] => Some(only),
             _ => None,

@@ -10,7 +10,7 @@
 //! - [`summary`], [`remarks`]: the robust view beside it; what looks odd
 //! - [`calibrate`]: does the race keep its promises? Whole races over drawn trials
 //! - [`meta`]: one effect over many machines, and what the next machine may expect
-//! - [`fairness`], [`points`]: Jain's index; the tables that people know
+//! - [`fairness`], `points`: Jain's index; points by place
 //! - `distribution`, `chance`: Student's t, the normal and the chi-square distribution; random numbers from a seed
 
 #![forbid(unsafe_code)]
@@ -22,7 +22,7 @@ pub mod fairness;
 pub mod histogram;
 pub mod interval;
 pub mod meta;
-pub mod points;
+mod points;
 pub mod race;
 pub mod remarks;
 pub mod sequence;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use iosched_sim::units::SECTOR_BYTES;
 use iosched_stats::histogram::Histogram;
-use iosched_stats::summary::{self, Summary};
+use iosched_stats::summary::Summary;
 use serde::Serialize;
 
 use super::choice::log_ratios;
@@ -319,7 +319,7 @@ fn robust(plan: &Plan, record: &Record, load: usize, arm: usize) -> Option<Summa
     }
     let logs = log_ratios(record, load, plan.loads[load].objective, arm, plan.baseline);
     let ratios: Vec<f64> = logs.into_iter().map(f64::exp).collect();
-    summary::summarize(&ratios, plan.rules.confidence, plan.seed)
+    Summary::of(&ratios)
 }
 
 /// The latencies of all trials.

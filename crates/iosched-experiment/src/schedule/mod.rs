@@ -51,7 +51,7 @@ pub(crate) fn standing_to_report(plan: &Plan, record: &Record) -> (u32, Standing
     if matches!(race.rules.design, Design::FixedRounds(_)) {
         race.rules.design = Design::FixedRounds(seen);
     }
-    let standing = race.judge().expect("the same race with another budget");
+    let standing = race.judge();
     (rounds, standing)
 }
 
@@ -125,7 +125,7 @@ impl<'a> RunProgress<'a> {
         let withdrawn = (0..plan.arms.len()).filter(|&arm| record.arm_left(arm).is_some());
         let withdrawn: Vec<usize> = withdrawn.collect();
         let race = race(plan, withdrawn.clone());
-        let judge = Judge::new(&race).expect("the plan's rules were checked");
+        let judge = Judge::new(&race);
         let loads = plan.loads.len();
         let mut progress = RunProgress {
             plan,
@@ -231,8 +231,7 @@ impl<'a> RunProgress<'a> {
                 requirement.rounds.push(values.of_round());
             }
         }
-        let judged = self.judge.follow(&self.race);
-        judged.expect("the record's values were checked");
+        self.judge.follow(&self.race);
         self.standing = self.judge.standing();
         self.rounds += 1;
         true

@@ -260,7 +260,7 @@ fn by_definition(plan: &Plan, record: &Record) -> Next {
                 requirement.rounds = table(record, index, round, objective);
             }
         }
-        let standing = race.judge().unwrap();
+        let standing = race.judge();
         let Some(arms) = &standing.next else {
             return Next::Done(stop_reason(&standing));
         };

@@ -7,7 +7,7 @@
 
 use super::contest::{Field, Gate, Referee, sign};
 use super::pairs::Pairs;
-use super::{BadRace, Better, Bound, Contest, Load, Race, Requirement, Standing, Until, Verdict};
+use super::{Better, Bound, Contest, Load, Race, Requirement, Standing, Until, Verdict};
 use crate::interval::Interval;
 
 /// Follows a race whose rounds come in one after the other.
@@ -30,10 +30,10 @@ struct LoadJudge {
 impl Judge {
     /// Reads the rounds that a race has by now.
     ///
-    /// # Errors
+    /// # Panics
     /// If it is none that can be judged.
-    pub fn new(race: &Race) -> Result<Judge, BadRace> {
-        race.check()?;
+    pub fn new(race: &Race) -> Judge {
+        race.check();
         let referee = Referee::new(race);
         let field = |better| Field::new(referee, better, &race.withdrawn);
         let mut judge = Judge {
@@ -51,20 +51,16 @@ impl Judge {
             overall: (race.loads.len() > 1).then(|| field(Better::Higher)),
         };
         judge.read(race);
-        Ok(judge)
+        judge
     }
 
     /// Reads the rounds that the same race has got since.
     ///
-    /// # Errors
-    /// If one of them cannot be judged; then none was read.
-    ///
     /// # Panics
-    /// If rounds have gone: it is another race.
-    pub fn follow(&mut self, race: &Race) -> Result<(), BadRace> {
-        race.check_rounds_from(|load| self.loads[load].field.rounds)?;
+    /// If one of them cannot be judged, or if rounds have gone: it is another race.
+    pub fn follow(&mut self, race: &Race) {
+        race.check_rounds_from(|load| self.loads[load].field.rounds);
         self.read(race);
-        Ok(())
     }
 
     fn read(&mut self, race: &Race) {

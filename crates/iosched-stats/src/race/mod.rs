@@ -189,53 +189,6 @@ pub enum Bound {
     AtMost(f64),
 }
 
-/// A race that cannot be judged: the caller's mistake, found before any judging.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
-pub enum BadRace {
-    #[error("a race needs at least two arms, not {0}")]
-    TooFewArms(usize),
-    #[error("a race needs at least one load")]
-    NoLoad,
-    #[error("there is no arm {arm} among {arms}")]
-    NoSuchArm { arm: usize, arms: usize },
-    /// A margin below 1 or above 2.
-    #[error("the margin must be a ratio between 1 and 2, not {0}")]
-    Margin(f64),
-    #[error("the confidence must be at least 0.5 and below 1, not {0}")]
-    Confidence(f64),
-    /// Numbers of rounds that contradict each other.
-    #[error(
-        "at least 2 rounds are needed, and the least number ({min}) cannot exceed the budget ({budget})"
-    )]
-    Rounds { min: usize, budget: usize },
-    #[error("the chance below which a race is hopeless must lie in [0, 1), not {0}")]
-    Hopeless(f64),
-    #[error("the resolution must be above 0 and below 1, not {0}")]
-    Resolution(f64),
-    #[error("the weight of load {load} must be positive, not {weight}")]
-    Weight { load: usize, weight: f64 },
-    #[error("a required ratio must be positive, not {0}")]
-    RequiredRatio(f64),
-    #[error("round {round} of load {load} has {found} places for {arms} arms")]
-    RoundLength {
-        load: usize,
-        /// Which round, from 0.
-        round: usize,
-        found: usize,
-        arms: usize,
-    },
-    /// A value without a logarithm: such a trial is void, and must not come here.
-    #[error("load {load}, round {round}, arm {arm}: {value} is not a positive number")]
-    Value {
-        load: usize,
-        /// Which round, from 0.
-        round: usize,
-        arm: usize,
-        value: f64,
-    },
-}
-
 /// Where a race stands after its last round.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Standing {
@@ -438,105 +391,64 @@ impl Contest {
 
 impl Race {
     /// Where the race stands.
-    pub fn judge(&self) -> Result<Standing, BadRace> {
-        Ok(Judge::new(self)?.standing())
+    ///
+    /// # Panics
+    /// If it cannot be judged: whoever makes plans checks them first.
+    pub fn judge(&self) -> Standing {
+        Judge::new(self).standing()
     }
 
-    fn check(&self) -> Result<(), BadRace> {
-        self.rules.check()?;
-        if self.arms < 2 {
-            return Err(BadRace::TooFewArms(self.arms));
-        }
-        if self.loads.is_empty() {
-            return Err(BadRace::NoLoad);
-        }
-        for &arm in self.withdrawn.iter().chain([&self.baseline]) {
-            if arm >= self.arms {
-                let arms = self.arms;
-                return Err(BadRace::NoSuchArm { arm, arms });
-            }
-        }
-        for (load, entry) in self.loads.iter().enumerate() {
-            if !(entry.weight > 0.0 && entry.weight.is_finite()) {
-                let weight = entry.weight;
-                return Err(BadRace::Weight { load, weight });
-            }
-            for requirement in &entry.requirements {
+    fn check(&self) {
+        self.rules.check();
+        let arms = self.arms;
+        assert!(arms >= 2 && !self.loads.is_empty(), "{arms} arms, {} loads", self.loads.len());
+        let mut named = self.withdrawn.iter().chain([&self.baseline]);
+        let unknown = named.find(|arm| **arm >= arms);
+        assert_eq!(unknown, None, "no such arm among {arms}");
+        for load in &self.loads {
+            let is_positive = |number: f64| number > 0.0 && number.is_finite();
+            assert!(is_positive(load.weight), "a weight of {}", load.weight);
+            for requirement in &load.requirements {
                 let (Bound::AtLeast(ratio) | Bound::AtMost(ratio)) = requirement.bound;
-                if !(ratio > 0.0 && ratio.is_finite()) {
-                    return Err(BadRace::RequiredRatio(ratio));
-                }
+                assert!(is_positive(ratio), "a required ratio of {ratio}");
             }
         }
-        self.check_rounds_from(|_| 0)
+        self.check_rounds_from(|_| 0);
     }
 
-    /// Checks each load's rounds from this one on.
-    fn check_rounds_from(&self, first: impl Fn(usize) -> usize) -> Result<(), BadRace> {
+    /// Checks each load's rounds from this one on: a value without a logarithm is of a void trial, and must not come here.
+    fn check_rounds_from(&self, first: impl Fn(usize) -> usize) {
         for (load, entry) in self.loads.iter().enumerate() {
             let tables = entry.requirements.iter().map(|one| &one.rounds);
             for rounds in tables.chain([&entry.rounds]) {
-                self.check_rounds(load, rounds, first(load))?;
-            }
-        }
-        Ok(())
-    }
-
-    fn check_rounds(
-        &self,
-        load: usize,
-        rounds: &[Vec<Option<f64>>],
-        first: usize,
-    ) -> Result<(), BadRace> {
-        for (round, values) in rounds.iter().enumerate().skip(first) {
-            if values.len() != self.arms {
-                return Err(BadRace::RoundLength {
-                    load,
-                    round,
-                    found: values.len(),
-                    arms: self.arms,
-                });
-            }
-            for (arm, value) in values.iter().enumerate() {
-                if let Some(value) = *value
-                    && !(value > 0.0 && value.is_finite())
-                {
-                    return Err(BadRace::Value {
-                        load,
-                        round,
-                        arm,
-                        value,
-                    });
+                for (round, values) in rounds.iter().enumerate().skip(first(load)) {
+                    let is_value = |value: &f64| *value > 0.0 && value.is_finite();
+                    let is_whole = values.len() == self.arms;
+                    assert!(
+                        is_whole && values.iter().flatten().all(is_value),
+                        "load {load}, round {round}: {values:?} of {} arms",
+                        self.arms
+                    );
                 }
             }
         }
-        Ok(())
     }
 }
 
 impl Rules {
-    /// Are these rules that a race can be held by?
-    pub(crate) fn check(&self) -> Result<(), BadRace> {
-        if !(1.0..=2.0).contains(&self.margin) {
-            return Err(BadRace::Margin(self.margin));
-        }
-        if !(0.5..1.0).contains(&self.confidence) {
-            return Err(BadRace::Confidence(self.confidence));
-        }
+    /// Fails unless these are rules that a race can be held by.
+    fn check(&self) {
         let (min, budget) = match self.design {
             Design::Sequential => (self.min_rounds, self.budget_rounds),
             Design::FixedRounds(rounds) => (rounds, rounds),
         };
-        if min < 2 || min > budget {
-            return Err(BadRace::Rounds { min, budget });
-        }
-        if !(0.0..1.0).contains(&self.hopeless) {
-            return Err(BadRace::Hopeless(self.hopeless));
-        }
-        if !(self.resolution > 0.0 && self.resolution < 1.0) {
-            return Err(BadRace::Resolution(self.resolution));
-        }
-        Ok(())
+        let is_sound = (1.0..=2.0).contains(&self.margin)
+            && (0.5..1.0).contains(&self.confidence)
+            && (2..=budget).contains(&min)
+            && (0.0..1.0).contains(&self.hopeless)
+            && self.resolution > 0.0
+            && self.resolution < 1.0;
+        assert!(is_sound, "{self:?}");
     }
 }
 

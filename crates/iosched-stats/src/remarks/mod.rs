@@ -5,9 +5,9 @@
 //! residual studentised without itself (R. D. Cook, S. Weisberg, *Residuals and Influence in Regression*,
 //! 1982), and set aside for the rest of this module's work, so that one does not hide the next.
 //!
-//! What all arms share in a round (drift, a cold start) is harmless, because the race compares within
-//! rounds; it is said so that nobody is surprised. What an arm does by itself over the rounds breaks the
-//! assumption that rounds repeat each other, and [`Remark::weakens`] the verdict.
+//! What all arms share in a round (drift, a cold start) is harmless, because the race compares within rounds, and is not
+//! remarked on. What an arm does by itself over the rounds breaks the assumption that rounds repeat each other, and
+//! [`Remark::weakens`] the verdict.
 //!
 //! Each threshold is set so that a table of independent normal noise gives a remark of its kind in about
 //! one of a hundred tunes (the tests count). Trends: H. B. Mann, *Nonparametric tests against trend*
@@ -35,18 +35,6 @@ pub enum Remark {
         round: usize,
         /// The trial / what its arm's and its round's other trials make one expect.
         ratio: f64,
-    },
-    /// The first round lies apart from all others, for all arms alike: a cold start, a credit of
-    /// bursts. Harmless to the ratios; one warm-up trial would take it away.
-    FirstRound {
-        /// Level of the first round / mean level of the others.
-        ratio: f64,
-    },
-    /// The machine becomes slower or faster over the rounds, for all arms alike. Harmless to the
-    /// ratios.
-    SharedTrend {
-        /// Change from one round to the next, as a ratio.
-        per_round: f64,
     },
     /// An arm becomes slower or faster than the others over the rounds: its ratio depends on when one
     /// stops.
@@ -97,8 +85,6 @@ impl Remark {
 pub fn remarks(rounds: &[Vec<Option<f64>>]) -> Vec<Remark> {
     let fit = Fit::of(rounds);
     let mut remarks = fit.outliers();
-    remarks.extend(fit.first_round());
-    remarks.extend(fit.shared_trend());
     remarks.extend(fit.of_arms());
     remarks.extend(fit.noisy_arms());
     remarks
@@ -267,28 +253,6 @@ impl Fit {
             .collect()
     }
 
-    fn first_round(&self) -> Option<Remark> {
-        let (first, others) = self.round_levels.split_first()?;
-        if others.len() + 1 < FEW || self.places[0] != 0 {
-            return None;
-        }
-        let others = Moments::of(others)?;
-        let away = first - others.mean;
-        // Outside the prediction interval for one more round like the others.
-        let spread = others.sd * (1.0 + 1.0 / others.n as f64).sqrt();
-        let limit = student_t_quantile(1.0 - FALSE_ALARM / 2.0, others.df());
-        (away.abs() > limit * spread && away.abs() > WORTH)
-            .then(|| Remark::FirstRound { ratio: away.exp() })
-    }
-
-    fn shared_trend(&self) -> Option<Remark> {
-        let slope = trend(&self.round_levels, FALSE_ALARM)?;
-        let whole = slope * (self.round_levels.len() - 1) as f64;
-        (whole.abs() > WORTH).then(|| Remark::SharedTrend {
-            per_round: slope.exp(),
-        })
-    }
-
     /// Remarks on the order and the grouping of each arm's own values.
     fn of_arms(&self) -> Vec<Remark> {
         let arms = self.own_arms();
@@ -406,34 +370,18 @@ mod tests {
     }
 
     #[test]
-    fn a_cold_first_round_is_said_once_and_not_as_outliers() {
+    fn what_all_arms_share_is_not_remarked_on_and_a_drift_of_an_arm_is() {
         let cold = table(4, 10, 1, |_, round, z| if round == 0 { z - 0.5 } else { z });
-        let found = remarks(&cold);
-        assert_eq!(found.len(), 1, "{found:?}");
-        assert!(matches!(found[0], Remark::FirstRound { ratio } if (ratio.ln() + 0.5).abs() < 0.1));
-        assert!(!found[0].weakens());
-    }
-
-    #[test]
-    fn a_drift_of_the_machine_is_harmless_and_that_of_an_arm_is_not() {
-        let shared = table(4, 14, 2, |_, round, z| z - 0.02 * round as f64);
-        let found = remarks(&shared);
-        assert!(
-            matches!(found[..], [Remark::SharedTrend { per_round }] if (per_round.ln() + 0.02).abs() < 0.005),
-            "{found:?}"
-        );
-        let own = table(
-            4,
-            14,
-            2,
-            |arm, round, z| {
-                if arm == 2 { z + 0.02 * round as f64 } else { z }
-            },
-        );
-        let found = remarks(&own);
-        let named = |remark: &Remark| matches!(remark, Remark::OwnTrend { arm: 2, .. });
-        assert!(found.iter().any(named), "{found:?}");
-        assert!(found.iter().find(|remark| named(remark)).unwrap().weakens());
+        let slower = table(4, 14, 2, |_, round, z| z - 0.02 * round as f64);
+        for shared in [cold, slower] {
+            assert_eq!(remarks(&shared), []);
+        }
+        let own = |arm: usize, round: usize, z: f64| {
+            if arm == 2 { z + 0.02 * round as f64 } else { z }
+        };
+        let found = remarks(&table(4, 14, 2, own));
+        let named = |remark: &&Remark| matches!(remark, Remark::OwnTrend { arm: 2, .. });
+        assert!(found.iter().find(named).unwrap().weakens(), "{found:?}");
     }
 
     #[test]

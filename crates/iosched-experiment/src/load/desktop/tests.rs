@@ -180,13 +180,13 @@ fn verdict_on_the_same_arm_twice(model: &str, arm: &str, run: u64) -> Verdict {
         withdrawn: Vec::new(),
         rules: race::Rules::default(),
     };
-    let mut judge = Judge::new(&race).unwrap();
+    let mut judge = Judge::new(&race);
     let mut seeds = 1000 * run..;
     while judge.standing().next.is_some() {
         let mut value = || trial("", model, arm, seeds.next().unwrap()).elapsed_s;
         let round = vec![value(), value()];
         race.loads[0].rounds.push(round);
-        judge.follow(&race).unwrap();
+        judge.follow(&race);
     }
     judge.standing().loads.remove(0).verdict
 }
