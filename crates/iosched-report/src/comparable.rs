@@ -384,17 +384,6 @@ mod tests {
             }),
             ("nr_requests of none", |record| has_requests(record, "256")),
         ];
-        let length = |is_auto, counted_s| {
-            let mut plan = fixture::plan(2);
-            plan.loads[0].is_runtime_auto = is_auto;
-            plan.loads[0].counted_s = counted_s;
-            trial_length(&plan, "random-read")
-        };
-        assert_eq!(length(false, None), "10 s");
-        let counted = "10 s, percentiles of its first 9 s";
-        assert_eq!(length(false, Some(9.0)), counted);
-        let chosen = "10 s at first, then chosen as the run went on, percentiles without its end";
-        assert_eq!(length(true, Some(9.0)), chosen);
         let first = measured(|_| {});
         assert_eq!(differences(&[&first, &measured(|_| {})]), []);
         for (what, edit) in cases {

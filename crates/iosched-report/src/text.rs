@@ -283,11 +283,6 @@ mod tests {
         assert_eq!(fold("short", 80), "short\n");
     }
 
-    #[test]
-    fn a_number_is_not_parted_from_its_per_cent_sign() {
-        assert_eq!(fold("at most 95 % of it", 11), "at most\n  95 % of\n  it\n");
-    }
-
     /// A whole run on numbers made of nothing: these arms' factors, a little noise.
     fn whole_report(factors: &[f64], max_rounds: u32) -> String {
         let mut plan = fixture::plan(factors.len());
@@ -446,14 +441,6 @@ at most 5 trials in all, 50 s, usually much less
         let text = super::record(&record, &analysis, 40);
         let command = "try: iosched tune '/srv/a directory' --load readers-vs-writer --runtime=60s";
         assert!(text.lines().any(|line| line == command), "{text}");
-    }
-
-    #[test]
-    fn a_word_of_the_scale_is_explained_once_where_it_is_first_met() {
-        let with = whole_report(&[1.0, 1.5, 0.98], 30);
-        assert_eq!(with.matches("(eliminated: ").count(), 1, "{with}");
-        let without = whole_report(&[1.0, 1.001], 30);
-        assert!(!without.contains("eliminated"), "{without}");
     }
 
     #[test]

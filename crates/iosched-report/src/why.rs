@@ -395,21 +395,6 @@ mod tests {
         assert_eq!(said_of(&[1.0, 1.6], |_| {}), "");
     }
 
-    #[test]
-    fn of_what_is_alike_only_the_times_are_told() {
-        let said = said_of(&[1.0, 1.6], |trial| {
-            trial.measured.split = Some(split(1, 3, 1000));
-        });
-        assert!(
-            said.contains("The disk takes as long for a read."),
-            "{said}"
-        );
-        assert!(
-            !said.contains("distance") && !said.contains("to choose from"),
-            "{said}"
-        );
-    }
-
     /// Makes the load one that writes, too.
     fn add_writes(trial: &mut Trial) {
         trial.jobs[0].write = trial.jobs[0].read.clone();
@@ -434,11 +419,6 @@ mod tests {
         );
     }
 
-    /// Reads that were merged or split before the disk, so that it is not known how long they wait before the queue.
-    fn merge_reads(trial: &mut Trial) {
-        trial.measured.reads = 1500;
-    }
-
     fn state(nr_requests: usize) -> QueueState {
         QueueState {
             scheduler: "none".into(),
@@ -447,55 +427,6 @@ mod tests {
             tunables: BTreeMap::new(),
             settings: BTreeMap::new(),
         }
-    }
-
-    #[test]
-    fn times_that_leave_out_where_the_arms_differ_are_no_reason() {
-        let said = |requests: [usize; 2]| {
-            said_of(&[1.0, 1.6], |trial| {
-                let is_winner = trial.slot.arm == 1;
-                trial.measured.split = Some(if is_winner {
-                    split(200, 35, 1000)
-                } else {
-                    split(0, 51, 1000)
-                });
-                merge_reads(trial);
-                trial.states = vec![state(requests[trial.slot.arm])];
-            })
-        };
-        let times = "Why, in random-read: At the disk a read takes 35.0 ms under mq-deadline, 51.0 ms under none. \
-                     On average its queue holds 27.2 requests to choose from (none: 0).";
-        assert_eq!(said([4, 256]), times);
-        let of_alike = "A read is in queue and disk for 235 ms under mq-deadline (200 in the queue";
-        assert!(said([64, 64]).contains(of_alike), "{}", said([64, 64]));
-    }
-
-    #[test]
-    fn writes_that_the_load_does_not_make_explain_nothing() {
-        let said = said_of(&[1.0, 1.6], |trial| {
-            let is_winner = trial.slot.arm == 1;
-            trial.measured.split = Some(Split {
-                write: split(if is_winner { 40 } else { 1 }, 2, 0).read,
-                ..split(if is_winner { 9 } else { 90 }, 1, 1000)
-            });
-        });
-        assert!(said.contains("A read takes"), "{said}");
-        assert!(!said.contains("write"), "{said}");
-    }
-
-    #[test]
-    fn of_a_direction_that_is_alike_nothing_is_told() {
-        let said = said_of(&[1.0, 1.6], |trial| {
-            let is_winner = trial.slot.arm == 1;
-            add_writes(trial);
-            trial.measured.split = Some(Split {
-                write: split(20, if is_winner { 14 } else { 15 }, 0).read,
-                ..split(if is_winner { 9 } else { 90 }, 1, 1000)
-            });
-            trial.states = vec![state(64)];
-        });
-        assert!(said.contains("A read takes"), "{said}");
-        assert!(!said.contains("write"), "{said}");
     }
 
     #[test]
@@ -525,16 +456,5 @@ mod tests {
         let expected =
             "Why, in random-read: 75 % of the requests are merged into others (none: 0 %).";
         assert_eq!(said, expected);
-    }
-
-    #[test]
-    fn where_the_kernel_lost_events_the_times_are_not_told() {
-        let said = said_of(&[1.0, 1.6], |trial| {
-            trial.measured.split = Some(Split {
-                lost_events: 400,
-                ..split(9, 1, 1000)
-            });
-        });
-        assert!(!said.contains("A read"), "{said}");
     }
 }

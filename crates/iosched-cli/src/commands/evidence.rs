@@ -252,7 +252,7 @@ fn add(args: &AddArgs, output: &Output) -> Outcome {
     let is_wanted = !args.dry_run && !new.is_empty();
     let is_wanted = is_wanted && (args.yes || persist::asked(output)?);
     let added = Added {
-        schema: 1,
+        schema: 2,
         dry_run: args.dry_run,
         dataset: &args.to,
         already_there,
@@ -311,23 +311,6 @@ fn are(count: usize, what: &str) -> String {
     }
 }
 
-/// Tells of rows that are dated in the future, as those that an earlier version added. What was measured holds nevertheless.
-fn warn_of_future(at: &Path, rows: &[Row], output: &Output) {
-    let tomorrow = unix_time() / 86_400.0 + 1.0;
-    let is_late = |row: &&Row| row.source != Source::Simulated && f64::from(row.day) > tomorrow;
-    let late = || rows.iter().filter(is_late);
-    let Some(last) = late().map(|row| row.day).max() else {
-        return;
-    };
-    let records: BTreeSet<&str> = late().map(|row| &*row.record).collect();
-    output.warn(&format!(
-        "warning: {} has records of the future ({}, up to {}): a clock was wrong when they were made, or the one here is",
-        quoted_path(at),
-        records.len(),
-        told::date(last)
-    ));
-}
-
 fn merge(args: &MergeArgs, output: &Output) -> Outcome {
     let mut secret = Secret::of(&args.to)?;
     let mut rows = Vec::new();
@@ -335,7 +318,6 @@ fn merge(args: &MergeArgs, output: &Output) -> Outcome {
     let mut has_anothers_secret = false;
     for path in &args.datasets {
         let read = dataset::read(path, |_| true)?.ok_or_else(|| nothing_in(path))?;
-        warn_of_future(path, &read, output);
         rows.extend(read);
         // One that others know is not gone on with, and one that its owner keeps is not needed.
         let other = Secret::of(path).ok();
@@ -358,7 +340,7 @@ fn merge(args: &MergeArgs, output: &Output) -> Outcome {
     let (new, already_there) = new_beside(&known, rows, &mut left_out, output);
     let is_wanted = !args.dry_run && !new.is_empty();
     let added = Added {
-        schema: 1,
+        schema: 2,
         dry_run: args.dry_run,
         dataset: &args.to,
         already_there,
@@ -471,7 +453,6 @@ fn show(args: &ShowArgs, output: &Output) -> Outcome {
     .map_err(boxed)?;
     let (at, rows) = what_is_shown(args)?;
     let rows = &rows;
-    warn_of_future(at, rows, output);
     let drives = args.model.as_deref().map(|model| drives(rows, model));
     let is_wanted = |question: &Question| {
         let of_drive = (
@@ -502,7 +483,7 @@ fn show(args: &ShowArgs, output: &Output) -> Outcome {
     if output.is_json() {
         let distinct = |of: fn(&Row) -> &str| rows.iter().map(of).collect::<BTreeSet<_>>().len();
         output.json(&Shown {
-            schema: 1,
+            schema: 2,
             dataset: at,
             rows: rows.len(),
             records: distinct(|row| &row.record),

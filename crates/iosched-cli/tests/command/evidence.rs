@@ -579,28 +579,6 @@ fn a_foreign_dataset_takes_the_place_of_no_machine() {
 }
 
 #[test]
-fn records_of_the_future_that_are_there_are_named_and_count() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut rows = rows_of(2);
-    let late = rows[0].record.clone();
-    let of_late = |row: &&mut Row| row.record == late;
-    rows.iter_mut()
-        .filter(of_late)
-        .for_each(|row| row.day = 84_005); // the last day of 2199
-    let at = dataset_of_rows(dir.path(), "fleet", &rows);
-    let all = dir.path().join("all");
-    let all = all.to_str().unwrap();
-    for args in [&["show", &at][..], &["merge", &at, "--to", all]] {
-        let output = run(&[&["evidence"], args].concat());
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success(), "{said}");
-        let expected = "has records of the future (1, up to 2199-12-31): a clock was wrong";
-        assert_eq!(said.matches(expected).count(), 1, "{said}");
-    }
-    assert_eq!(json(&["evidence", "show", all])["rows"], rows.len());
-}
-
-#[test]
 fn a_page_of_too_many_lines_is_refused_with_the_way_to_a_smaller_one() {
     let dir = tempfile::tempdir().unwrap();
     let example = &rows_of(1)[0];

@@ -769,31 +769,4 @@ mod tests {
         assert!(other - one > 0.15, "{one} {other}");
         assert_eq!(places((0.0, f64::INFINITY)), places((1e-6, 1e6)));
     }
-
-    #[test]
-    fn a_narrow_drawing_leaves_half_of_its_width_to_the_plot() {
-        let mut chart = example();
-        let name = "w".repeat(500);
-        chart.y = Axis::names([name.as_str(), "bfq"]);
-        let scene = lay_out(&chart, Format::NARROW);
-        let (left, right) = scene.x.unwrap().ends;
-        assert!((right - left) * 2.0 >= scene.width, "{left} {right}");
-    }
-
-    #[test]
-    fn every_series_has_the_shapes_of_its_points() {
-        let scene = lay_out(&example(), Format::WIDE);
-        let words: Vec<Vec<&str>> = scene
-            .series
-            .iter()
-            .map(|shapes| {
-                let spots = shapes.iter().flat_map(|shape| match shape {
-                    Shape::Markers { spots, .. } => &spots[..],
-                    _ => &[],
-                });
-                spots.map(|spot| spot.words.as_str()).collect()
-            })
-            .collect();
-        assert_eq!(words, [["1 at 0"], ["1.5 at -1"]]);
-    }
 }

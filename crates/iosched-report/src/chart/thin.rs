@@ -121,20 +121,6 @@ mod tests {
         }
     }
 
-    /// The first tenth of a percent of the values is half of an axis of logarithms.
-    #[test]
-    fn on_an_axis_of_logarithms_small_values_keep_their_shape() {
-        let rise = |x: f64| if x < 10.0 { x } else { 10.0 + x / 1e3 };
-        let points: Vec<Point> = (0..6_000)
-            .map(|step| 10f64.powf(f64::from(step) / 1_000.0))
-            .map(|x| Point::new(x, rise(x), ""))
-            .collect();
-        let kept = thin_to(points, 120, f64::ln);
-        assert!(kept.len() <= 124, "{}", kept.len());
-        let between = kept.iter().filter(|kept| (2.0..9.0).contains(&kept.x));
-        assert!(between.count() > 3);
-    }
-
     #[test]
     fn what_stands_apart_from_a_cloud_stays() {
         let mut points: Vec<Point> = (0..10_000)

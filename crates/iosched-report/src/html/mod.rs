@@ -356,15 +356,4 @@ mod tests {
         assert_eq!(sets.len(), 1);
         assert_eq!((sets[0].is_small, sets[0].figures.len()), (false, MANY));
     }
-
-    #[test]
-    fn a_chart_has_a_drawing_for_a_desk_and_one_for_a_phone() {
-        let figure = |is_small| Figure::of(&chart(1, ""), Room::AMPLE, is_small);
-        let classes = |figure: Figure| -> Vec<bool> {
-            let drawings = figure.drawings.iter();
-            drawings.map(|svg| svg.contains("class=\"wide\"")).collect()
-        };
-        assert_eq!(classes(figure(false)), [true, false]);
-        assert_eq!(classes(figure(true)), [false]);
-    }
 }
