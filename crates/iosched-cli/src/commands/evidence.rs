@@ -9,7 +9,7 @@ use iosched_evidence::dataset::{self, DEFAULT, New, Secret};
 use iosched_evidence::load_class::LoadClass;
 use iosched_evidence::pool::{Finding, Groups, Level, Question};
 use iosched_evidence::reduce;
-use iosched_evidence::row::{OWN, Row, Source, Text};
+use iosched_evidence::row::{OWN, Row, Text};
 use iosched_evidence::simulated;
 use iosched_experiment::record::Record;
 use iosched_machine::clock::unix_time;
