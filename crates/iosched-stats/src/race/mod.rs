@@ -401,7 +401,11 @@ impl Race {
     fn check(&self) {
         self.rules.check();
         let arms = self.arms;
-        assert!(arms >= 2 && !self.loads.is_empty(), "{arms} arms, {} loads", self.loads.len());
+        assert!(
+            arms >= 2 && !self.loads.is_empty(),
+            "{arms} arms, {} loads",
+            self.loads.len()
+        );
         let mut named = self.withdrawn.iter().chain([&self.baseline]);
         let unknown = named.find(|arm| **arm >= arms);
         assert_eq!(unknown, None, "no such arm among {arms}");
