@@ -40,7 +40,6 @@ mod user;
 pub use accounts::name_of;
 pub use confine::{SAFE_PATH, close_inherited};
 pub(crate) use io_account::IoBytes;
-pub use io_account::{Session, Workers};
 pub(crate) use numbers::numbers;
 pub(crate) use output::MOST_OUTPUT;
 pub use owner::{Owner, OwnerState};

@@ -19,7 +19,6 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
 
 use crate::lossy;
-use crate::regular_file;
 
 /// How often a write to a queue that is busy is tried again, and how long after the last time: 10 s together.
 const ATTEMPTS: u32 = 1000;
@@ -170,11 +169,6 @@ impl Sysfs {
             Err(error) if is_of_attribute(&error) => Ok(None),
             Err(error) => Err(error),
         }
-    }
-
-    /// A binary attribute, where there is one and it can be read.
-    pub fn read_bytes_if_present(&self, device: &str, attribute: &str) -> Option<Vec<u8>> {
-        regular_file::read(self.device_dir(device).join(attribute)).ok()
     }
 
     /// Writes an attribute in one `write(2)`, as the kernel wants it.

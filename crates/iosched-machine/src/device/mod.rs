@@ -18,7 +18,6 @@
 //! missing, unreadable or odd files gives values that are absent, never a panic.
 
 mod attributes;
-mod buffer;
 mod claim;
 mod content;
 mod error;
@@ -52,7 +51,6 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 pub use self::attributes::{Attribute, attributes, tunables_of};
-pub use self::buffer::Buffer;
 pub use self::claim::{NotClaimed, Purpose, claim};
 pub(crate) use self::content::blocks;
 pub(crate) use self::content::label;

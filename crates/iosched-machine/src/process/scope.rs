@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::descendants::{self, Descendants};
-use super::io_account::Session;
 use super::pidfd::signal_if;
 use super::remains::{self, LoadProcesses, RUN};
 use super::stat::ProcessStat;
@@ -55,8 +54,6 @@ pub struct Scope {
     started: Arc<AtomicU32>,
     /// A file that what is started has open, too.
     lent: Option<Arc<File>>,
-    /// Where it is said which session the child that was started last has.
-    session: Option<Session>,
 }
 
 impl Scope {
@@ -75,15 +72,6 @@ impl Scope {
         Scope {
             lent: Some(Arc::new(file)),
             ..Scope::default()
-        }
-    }
-
-    /// The same; `session` is that of the child that is started last.
-    #[must_use]
-    pub fn with_session(&self, session: &Session) -> Scope {
-        Scope {
-            session: Some(session.clone()),
-            ..self.clone()
         }
     }
 
@@ -163,17 +151,13 @@ impl Scope {
         {
             end_cgroup(path);
         }
-        let child = Child {
+        Ok(Child {
             process: process?,
             marker: marker.filter(|_| !self.is_lasting),
             cgroup,
             before,
             is_lasting: self.is_lasting,
-        };
-        if let Some(session) = &self.session {
-            session.begin(child.pid());
-        }
-        Ok(child)
+        })
     }
 
     /// Why a child was not started: the cgroup of the run was removed, or takes no more.

@@ -7,8 +7,6 @@ use crate::host::Host;
 pub struct ProcessStat {
     /// Its parent; 0 where that is outside of our pid namespace.
     pub parent: i32,
-    /// Its session; 0 where that is outside of our pid namespace, and of the kernel's threads.
-    pub(super) session: i32,
     /// Clock ticks from boot to its start: with its number, tells it from every other process of this boot.
     pub start_ticks: u64,
     /// It has ended, and its parent has not asked how. With more than one thread only the first has.
@@ -35,7 +33,7 @@ impl ProcessStat {
         ProcessStat::parse(&String::from_utf8_lossy(&text))
     }
 
-    /// Fields 3, 4, 6, 9, 20 and 22. The command (field 2) may hold anything, so count from its closing parenthesis.
+    /// Fields 3, 4, 9, 20 and 22. The command (field 2) may hold anything, so count from its closing parenthesis.
     fn parse(stat: &str) -> Option<ProcessStat> {
         let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
         let state = fields.next()?;
@@ -43,8 +41,7 @@ impl ProcessStat {
             is_zombie: matches!(state, "Z" | "X"),
             is_stopped: state == "T",
             parent: fields.next()?.parse().ok()?,
-            session: fields.nth(1)?.parse().ok()?,
-            flags: fields.nth(2)?.parse().ok()?,
+            flags: fields.nth(4)?.parse().ok()?,
             threads: fields.nth(10)?.parse().ok()?,
             start_ticks: fields.nth(1)?.parse().ok()?,
         })
@@ -62,7 +59,6 @@ mod tests {
             let stat = ProcessStat::parse(&format!("7 (a) b) {state} 3 {fields} 4711 9\n"));
             let expected = ProcessStat {
                 parent: 3,
-                session: 6,
                 start_ticks: 4711,
                 is_zombie,
                 is_stopped: false,

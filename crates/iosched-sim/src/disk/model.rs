@@ -155,19 +155,6 @@ impl Model {
         }
     }
 
-    /// The drive's own memory: what it holds of reads, or of writes, whichever is more.
-    pub fn buffer(&self) -> Option<Bytes> {
-        match &self.parameters {
-            Parameters::Hdd(hdd) => {
-                let of_reads = hdd.reading.segments as u64 * hdd.reading.segment.as_u64();
-                Some(Bytes::new(of_reads.max(hdd.writing.cache.as_u64())))
-            }
-            Parameters::Ssd(ssd) => Some(ssd.buffer),
-            Parameters::Simple(_) => None,
-            Parameters::Array(array) => array.cache.as_ref().map(|cache| cache.size),
-        }
-    }
-
     /// True if it has a volatile write cache that is on unless asked otherwise.
     pub fn write_cache(&self) -> bool {
         match &self.parameters {
