@@ -451,38 +451,30 @@ mod tests {
     #[test]
     fn a_dead_elevator_is_pointed_out_unless_a_rule_brings_it_to_life() {
         let (dir, host) = machine(&[sda("[bfq] none")]);
-        write(dir.path(), "proc/cmdline", "root=/dev/sda1 elevator=noop\n");
-        write(
-            dir.path(),
-            "etc/default/grub",
-            "GRUB_TIMEOUT=5\nGRUB_CMDLINE_LINUX=\"elevator=noop\"\n",
-        );
+        let rule = "IMPORT{cmdline}=\"elevator\"\nENV{elevator}!=\"\", ATTR{queue/scheduler}=\"$env{elevator}\"\n";
+        let report = |value: &str, has_rule: bool| {
+            let grub = format!("GRUB_TIMEOUT=5\nGRUB_CMDLINE_LINUX=\"elevator={value}\"\n");
+            write(dir.path(), "etc/default/grub", &grub);
+            write(
+                dir.path(),
+                "proc/cmdline",
+                &format!("ro elevator={value}\n"),
+            );
+            let rule = if has_rule { rule } else { "" };
+            write(dir.path(), "usr/lib/udev/rules.d/40-elevator.rules", rule);
+            check(&host, &policy("")).unwrap()
+        };
         let in_file = [FileLine {
             file: "/etc/default/grub".into(),
             line: 2,
         }];
-        let places = || check(&host, &policy("")).unwrap().dead_elevator;
-        assert_eq!(places(), in_file);
-        write(dir.path(), "proc/cmdline", "root=/dev/sda1\n");
-        assert_eq!(places(), in_file, "the next boot gets it");
-        write(dir.path(), "proc/cmdline", "root=/dev/sda1 elevator=noop\n");
-        write(
-            dir.path(),
-            "usr/lib/udev/rules.d/40-elevator.rules",
-            "IMPORT{cmdline}=\"elevator\"\nENV{elevator}!=\"\", ATTR{queue/scheduler}=\"$env{elevator}\"\n",
-        );
-        let report = check(&host, &policy("")).unwrap();
-        assert_eq!(report.dead_elevator, in_file, "blk-mq refuses noop");
-        assert_eq!(report.disks[0].overridden, []);
-        let grub = "GRUB_CMDLINE_LINUX=\"elevator=deadline\"\n";
-        write(dir.path(), "etc/default/grub", grub);
-        let line = "root=/dev/sda1 elevator=deadline\n";
-        write(dir.path(), "proc/cmdline", line);
-        let report = check(&host, &policy("")).unwrap();
-        assert_eq!(report.dead_elevator, []);
-        let by = &report.disks[0].overridden[0].by;
+        assert_eq!(report("noop", false).dead_elevator, in_file);
+        let refused = report("noop", true);
+        assert_eq!(refused.dead_elevator, in_file, "blk-mq refuses noop");
+        assert_eq!(refused.disks[0].overridden, []);
+        let alive = report("deadline", true);
+        assert_eq!(alive.dead_elevator, []);
+        let by = &alive.disks[0].overridden[0].by;
         assert_eq!(by.value.as_deref(), Some("deadline"));
-        write(dir.path(), "proc/sys/kernel/osrelease", "4.18.0\n");
-        assert_eq!(check(&host, &policy("")).unwrap().dead_elevator, []);
     }
 }

@@ -83,7 +83,6 @@ pub(crate) struct PersistArgs {
 enum MethodArg {
     Auto,
     Udev,
-    Tuned,
     Cmdline,
 }
 
@@ -216,7 +215,6 @@ pub(crate) fn run(args: &PersistArgs, output: &Output) -> Outcome {
         method: match args.method {
             MethodArg::Auto | MethodArg::Cmdline => Method::Auto,
             MethodArg::Udev => Method::Udev,
-            MethodArg::Tuned => Method::Tuned,
         },
         initramfs: args.how.initramfs,
     };
@@ -264,7 +262,6 @@ fn command_line(args: &PersistArgs, host: &Host, output: &Output) -> Outcome {
     let useless = match args.method {
         _ if args.how.initramfs => Some("--initramfs"),
         MethodArg::Udev => Some("--method udev"),
-        MethodArg::Tuned => Some("--method tuned"),
         MethodArg::Auto | MethodArg::Cmdline => None,
     };
     if let Some(option) = useless {

@@ -457,8 +457,6 @@ fn elevator_is_refused_where_it_does_nothing_and_a_dead_one_can_be_taken_out() {
     let machine = legacy("4.4.0", "etc/hosts", "");
     let arguments = ["--yes", "--method", "cmdline", "sda", "deadline"];
     assert_eq!(machine.run("persist", &arguments).0, 10, "no boot loader");
-    let (code, ..) = machine.run("persist", &["--yes", "--method", "tuned", "sda", "cfq"]);
-    assert_eq!(code, 10, "no TuneD");
 }
 
 #[test]

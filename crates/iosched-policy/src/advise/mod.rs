@@ -202,18 +202,10 @@ pub fn differing(host: &Host, inventory: &Inventory) -> HashMap<String, Differin
         let known = known.iter().flatten();
         let known = known.clone().find(|known| known.device.name == device.name);
         let measured = known.and_then(|disk| measured(host, &policy, disk));
-        let seen = Seen { device, kernel };
-        let rule = RuleOfThumb::of(&seen, LoadClass::General, device.schedulers.offered());
-        let offered = device.schedulers.offered();
-        let active = device.schedulers.active()?;
-        let elsewhere = evidence.on(device, active, offered);
-        let differs = differs(
-            active,
-            offered,
-            measured.as_ref(),
-            elsewhere.as_ref(),
-            &rule,
-        )?;
+        device.schedulers.active()?;
+        let judged = Judged::of(device, kernel, LoadClass::General, measured, &mut evidence);
+        let differs = judged.differs?;
+        let elsewhere = judged.elsewhere;
         let known = elsewhere.and_then(|elsewhere| elsewhere.known);
         let expected = known
             .filter(|_| differs.by == Basis::MeasuredElsewhere)
@@ -252,45 +244,37 @@ impl Machine<'_> {
         policy: &Policy,
         evidence: &mut Evidence<'_>,
     ) -> Advice {
-        let seen = Seen {
-            device: &disk.device,
-            kernel: self.kernel,
-        };
-        let offered = disk.device.schedulers.offered().to_vec();
-        let active = disk.device.schedulers.active().unwrap_or_default();
-        let rule_of_thumb = RuleOfThumb::of(&seen, class, &offered);
         let writers = self.writers.at_boot(disk);
         let set_by = writers::winner(&writers, SCHEDULER);
         let set_by = set_by.or_else(|| writers::may_set(&writers, SCHEDULER).last());
-        let measured_here = measured(self.host, policy, disk);
-        let measured_elsewhere = evidence.on(&disk.device, active, &offered);
+        let measured = measured(self.host, policy, disk);
+        let device = &disk.device;
+        let active = device.schedulers.active().unwrap_or_default();
+        let judged = Judged::of(device, self.kernel, class, measured, evidence);
+        let is_required = judged.rule_of_thumb.is_required;
+        let known = judged
+            .elsewhere
+            .as_ref()
+            .and_then(|elsewhere| elsewhere.known.as_ref());
+        let arms = known
+            .map(|known| known.arms_to_measure(active))
+            .unwrap_or_default();
         Advice {
             set_by: set_by.cloned(),
-            differs: differs(
-                active,
-                &offered,
-                measured_here.as_ref(),
-                measured_elsewhere.as_ref(),
-                &rule_of_thumb,
-            ),
-            to_settle: (!rule_of_thumb.is_required && disk.device.kind != DeviceKind::Optical)
-                .then(|| {
-                    let elsewhere = measured_elsewhere.as_ref();
-                    let known = elsewhere.and_then(|elsewhere| elsewhere.known.as_ref());
-                    let arms = known.map(|known| known.arms_to_measure(active));
-                    self.to_settle(&disk.device, class, &arms.unwrap_or_default())
-                }),
-            device: disk.device.name.clone(),
-            model: disk.device.model.clone(),
-            size_bytes: disk.device.size_bytes,
+            to_settle: (!is_required && device.kind != DeviceKind::Optical)
+                .then(|| self.to_settle(device, class, &arms)),
+            device: device.name.clone(),
+            model: device.model.clone(),
+            size_bytes: device.size_bytes,
             active: active.to_owned(),
-            measured_here,
-            measured_elsewhere,
-            simulated: (!rule_of_thumb.is_required)
-                .then(|| Simulated::of(&disk.device, Rule::of(&seen), class, &offered))
+            offered: device.schedulers.offered().to_vec(),
+            simulated: (!is_required)
+                .then(|| Simulated::of(device, judged.rule, class, device.schedulers.offered()))
                 .flatten(),
-            rule_of_thumb,
-            offered,
+            measured_here: judged.measured,
+            measured_elsewhere: judged.elsewhere,
+            rule_of_thumb: judged.rule_of_thumb,
+            differs: judged.differs,
         }
     }
 
@@ -352,12 +336,50 @@ impl Machine<'_> {
     }
 }
 
+/// What the three sources say of a disk for one use, and whether it has something else.
+struct Judged {
+    rule: &'static Rule,
+    rule_of_thumb: RuleOfThumb,
+    measured: Option<Measured>,
+    elsewhere: Option<Elsewhere>,
+    differs: Option<Differs>,
+}
+
+impl Judged {
+    fn of(
+        device: &Device,
+        kernel: Option<KernelVersion>,
+        class: LoadClass,
+        measured: Option<Measured>,
+        evidence: &mut Evidence<'_>,
+    ) -> Judged {
+        let rule = Rule::of(&Seen { device, kernel });
+        let offered = device.schedulers.offered();
+        let active = device.schedulers.active().unwrap_or_default();
+        let rule_of_thumb = RuleOfThumb::of(rule, class, offered);
+        let elsewhere = evidence.on(device, active, offered);
+        let differs = differs(
+            active,
+            offered,
+            measured.as_ref(),
+            elsewhere.as_ref(),
+            &rule_of_thumb,
+        );
+        Judged {
+            rule,
+            rule_of_thumb,
+            measured,
+            elsewhere,
+            differs,
+        }
+    }
+}
+
 /// File systems that nothing can be written to.
 const READ_ONLY: [&str; 4] = ["squashfs", "iso9660", "erofs", "udf"];
 
 impl RuleOfThumb {
-    fn of(seen: &Seen<'_>, class: LoadClass, offered: &[String]) -> RuleOfThumb {
-        let rule = Rule::of(seen);
+    fn of(rule: &Rule, class: LoadClass, offered: &[String]) -> RuleOfThumb {
         let says = rule.says(class);
         let names: &[&str] = match &says {
             Says::Take(name) | Says::Only(name) => std::slice::from_ref(name),
@@ -466,21 +488,6 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_with_other_names_is_advised_in_them() {
-        let disks = of("legacy-4.4", LoadClass::Desktop);
-        let taken: Vec<_> = disks
-            .iter()
-            .map(|disk| {
-                (
-                    disk.device.as_str(),
-                    disk.rule_of_thumb.take[0].scheduler.as_str(),
-                )
-            })
-            .collect();
-        assert_eq!(taken, [("sda", "cfq"), ("sdb", "cfq")]);
-    }
-
-    #[test]
     fn a_single_queue_disk_is_advised_no_scheduler_of_the_other_block_layer() {
         let host = machine("legacy-4.4");
         let device = iosched_machine::device::find(&host, "sda").unwrap();
@@ -491,7 +498,7 @@ mod tests {
         };
         let taken = |class, offered: &str| {
             let offered: Vec<String> = offered.split(' ').map(str::to_owned).collect();
-            let rule = RuleOfThumb::of(&seen, class, &offered);
+            let rule = RuleOfThumb::of(Rule::of(&seen), class, &offered);
             let takes = rule.take.into_iter();
             takes
                 .map(|take| (take.scheduler, take.is_offered))

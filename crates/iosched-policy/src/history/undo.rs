@@ -502,48 +502,6 @@ mod tests {
 
     /// GRUB itself and the boot that succeeded write variables of their own there.
     #[test]
-    fn of_grubs_environment_only_what_was_changed_is_taken_back() {
-        let block = |variables: &str| {
-            let text = format!("# GRUB Environment Block\n{variables}");
-            let padding = "#".repeat(1024 - text.len());
-            text + &padding
-        };
-        let (dir, host) = machine(&[]);
-        let turn = take_turn(&host, &Stop::new(), &mut |_| {}).unwrap();
-        let path = "boot/grub2/grubenv";
-        write(
-            dir.path(),
-            path,
-            &block("kernelopts=ro elevator=noop quiet\nboot_success=0\n"),
-        );
-        let after = block("kernelopts=ro quiet\nboot_success=0\n");
-        let plan = FileChange::plan(&host, format!("/{path}"), Some(after));
-        let plan = plan.unwrap().unwrap();
-        let mut change = turn.begin(None, vec![plan.clone()], vec![]).unwrap();
-        plan.install(&host).unwrap();
-        change.done(vec![]).unwrap();
-        write(
-            dir.path(),
-            path,
-            &block("saved_entry=1\nkernelopts=ro quiet\nboot_success=1\n"),
-        );
-        // Of one that was cut short and of one that was not, and where the change itself had not come to it.
-        let next = next_undo(&host).unwrap();
-        let entry = entries(&host).unwrap().pop().unwrap();
-        let undo = turn.new_undo(&entry, vec![plan.reversed()]).unwrap();
-        undo.save().unwrap();
-        assert_eq!(next_undo(&host).unwrap().files, next.files);
-        undo.forget();
-        let already =
-            grub::taken_back_in(&plan, &block("kernelopts=ro elevator=noop quiet\nx=1\n")).unwrap();
-        assert!(already.ends_with('#') && already.contains("x=1"));
-        turn.undo().unwrap();
-        let wanted = "saved_entry=1\nkernelopts=ro elevator=noop quiet\nboot_success=1\n";
-        let found = fs::read_to_string(dir.path().join(path)).unwrap();
-        assert_eq!(found, block(wanted));
-    }
-
-    #[test]
     fn an_undo_that_cannot_be_recorded_says_what_it_did() {
         let (dir, turn) = cut_short(0);
         let all = entries(turn.host()).unwrap();

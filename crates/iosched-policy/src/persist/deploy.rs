@@ -22,7 +22,6 @@ use crate::persist::{from_policy, tuned};
 use crate::policy::file::{self, Policy};
 use crate::policy::matching;
 use crate::policy::wanted::{self, Deviation, WantedDisk};
-use crate::policy::writers::scan::{self, Started};
 use crate::set::{self, Settled};
 use crate::system_config::announce::announce;
 use crate::system_config::files::FileChange;
@@ -136,10 +135,6 @@ impl Deployment {
             None => (current?.unwrap_or_default().0, None),
         };
         let wanted = wanted::wanted(&policy, &disks);
-        if options.method == Method::Tuned && !scan::tuned_runs(host, &Started::of(host)) {
-            return Err(Problem::new(exit::MISSING, "TuneD does not run here")
-                .hint("start it (systemctl enable --now tuned), or leave out --method"));
-        }
         let made = from_policy::files(host, &policy, &wanted, options)?;
         let rules = made.iter().find(|file| file.path == Path::new(rules::PATH));
         if let Some(text) = rules.and_then(|file| file.after.as_deref()) {

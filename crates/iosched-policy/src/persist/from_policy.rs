@@ -21,8 +21,6 @@ pub enum Method {
     Auto,
     /// udev's rules alone.
     Udev,
-    /// udev's rules, and a profile of TuneD in any case.
-    Tuned,
 }
 
 /// All that can be chosen of how a policy is kept.
@@ -56,7 +54,7 @@ pub(crate) fn files(
     let of_root = modules_of(host, schedulers_of_root(host, wanted));
     files.extend(initramfs::files(host, &of_root, options.initramfs)?);
     if options.method != Method::Udev {
-        files.extend(tuned::files(host, wanted, options.method == Method::Tuned)?);
+        files.extend(tuned::files(host, wanted)?);
     }
     Ok(files)
 }

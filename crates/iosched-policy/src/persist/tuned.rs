@@ -17,12 +17,8 @@ use crate::system_config::cmdline::value_of;
 use crate::system_config::files::{self, FileChange};
 use crate::system_config::tuned::{ACTIVE, PROFILE, path, regex};
 
-/// What must change in TuneD's files; with `wish`, although the active profile does not disagree.
-pub(crate) fn files(
-    host: &Host,
-    wanted: &[WantedDisk],
-    wish: bool,
-) -> Result<Vec<FileChange>, Problem> {
+/// What must change in TuneD's files.
+pub(crate) fn files(host: &Host, wanted: &[WantedDisk]) -> Result<Vec<FileChange>, Problem> {
     let Some(active) = files::read(host, Path::new(ACTIVE))? else {
         return Ok(Vec::new());
     };
@@ -45,7 +41,7 @@ pub(crate) fn files(
         set.iter()
             .any(|value| !writers::means(value, &wanted.arm.scheduler))
     };
-    let is_needed = runs && !wanted.is_empty() && (wish || wanted.iter().any(disagrees));
+    let is_needed = runs && wanted.iter().any(disagrees);
     let (profile, active) = if is_needed {
         (Some(text(&chosen, wanted)), format!("{PROFILE}\n"))
     } else if is_active {
@@ -118,7 +114,7 @@ mod tests {
     fn plan(host: &Host, policy: &str) -> Vec<FileChange> {
         let policy = Policy::parse(policy, Path::new("p")).unwrap();
         let disks = matching::disks(host).unwrap();
-        files(host, &wanted::wanted(&policy, &disks), false).unwrap()
+        files(host, &wanted::wanted(&policy, &disks)).unwrap()
     }
 
     const POLICY: &str = "[[rule]]\nname = 'a'\nmatch = { serial = 'S.1' }\nscheduler = 'bfq'\n";

@@ -282,102 +282,66 @@ scheduler = "none"
 
     #[test]
     fn every_error_names_line_and_column() {
-        let rule = |rest: &str| format!("[[rule]]\nname = \"a\"\n{rest}\n");
-        let with_tunable = |tunable: &str| {
-            rule(&format!(
-                "match = {{ serial = \"s\" }}\nscheduler = \"mq-deadline\"\ntunables = {{ {tunable} }}"
-            ))
-        };
         let many: Vec<_> = (0..65).map(|at| format!("t{at} = 1")).collect();
-        let many = many.join(", ");
-        let cases = [
+        let long = format!("serial = '{}'", "s".repeat(1001));
+        for (text, expected) in [
+            ("version = 2", "1:11: version 2 is not known"),
+            ("x = 1", "1:1: unknown field `x`"),
+            ("[[rule]]\nname = ", "2:"),
             (
-                "version = 2".to_owned(),
-                "p.toml:1:11: version 2 is not known",
+                "[[rule]]\nname = 'a'\nscheduler = 'bfq'",
+                "1:1: missing field `match`",
             ),
-            ("x = 1".to_owned(), "p.toml:1:1: unknown field `x`"),
-            ("[[rule]]\nname = ".to_owned(), "p.toml:2:"),
-            (
-                rule("scheduler = \"bfq\""),
-                "p.toml:1:1: missing field `match`",
-            ),
-            (
-                rule("match = { serial = \"s\" }\nscheduler = \"BFQ\""),
-                "p.toml:4:13: \"BFQ\" is no scheduler name",
-            ),
-            (
-                rule(
-                    "match = { serial = \"s\" }\nscheduler = \"bfq\"\ntunables = { write_cache = 1 }",
-                ),
-                "p.toml:5:28: write_cache is never written",
-            ),
-            (
-                rule(
-                    "match = { serial = \"s\" }\nscheduler = \"bfq\"\ntunables = { slice_idle = 1, slice_idle_us = 2 }",
-                ),
-                "p.toml:5:46: ",
-            ),
-            (
-                with_tunable("fifo_batch = 1.5"),
-                "p.toml:5:27: fifo_batch = 1.5: a tunable takes a whole number",
-            ),
-            (with_tunable(&many), "p.toml:5:"),
-            (
-                with_tunable("fifo_batch = true"),
-                "p.toml:5:27: fifo_batch = true: it is not on or off",
-            ),
-            (
-                with_tunable("fifo_batch = 0x10"),
-                "p.toml:5:27: fifo_batch = 0x10: it takes a decimal number: write 16",
-            ),
-            (
-                with_tunable("fifo_batch = 0o17"),
-                "p.toml:5:27: fifo_batch = 0o17: it takes a decimal number: write 15",
-            ),
-            (
-                with_tunable("fifo_batch = [1]"),
-                "p.toml:5:27: fifo_batch = [1]: a tunable takes",
-            ),
-            (
-                rule("match = { }\nscheduler = \"bfq\""),
-                "p.toml:3:9: it would match every disk",
-            ),
-            (
-                rule("match = { serial = \"\" }\nscheduler = \"bfq\""),
-                "p.toml:3:9: \"\" would match disks that have none",
-            ),
-            (
-                rule("match = { rotational = true }\nscheduler = \"bfq\""),
-                "p.toml:3:9: `rotational` alone",
-            ),
-            (
-                rule("match = { transport = \"tape\" }\nscheduler = \"bfq\""),
-                "p.toml:3:9: \"tape\" is no transport",
-            ),
-            (
-                rule("match = { min_size = \"big\" }\nscheduler = \"bfq\""),
-                "p.toml:3:9: `big` is no size",
-            ),
-            (
-                rule("match = { serial = \"a|b\" }\nscheduler = \"bfq\""),
-                "p.toml:3:9: `|` cannot stand",
-            ),
-            (
-                rule(&format!(
-                    "match = {{ serial = \"{}\" }}\nscheduler = \"bfq\"",
-                    "s".repeat(1001)
-                )),
-                "p.toml:3:9: a pattern has at most 1000 bytes",
-            ),
-            (
-                rule("match = { seriall = \"s\" }\nscheduler = \"bfq\""),
-                "p.toml:3:11: unknown field `seriall`",
-            ),
-        ];
-        for (text, expected) in cases {
-            let error = parse(&text).unwrap_err().to_string();
-            assert!(error.starts_with(expected), "{text}\n{error}");
+        ] {
+            check_error(text, expected);
         }
+        for (tunables, expected) in [
+            ("write_cache = 1", "write_cache is never written"),
+            (
+                "fifo_batch = 1.5",
+                "fifo_batch = 1.5: a tunable takes a whole number",
+            ),
+            (
+                "fifo_batch = true",
+                "fifo_batch = true: it is not on or off",
+            ),
+            (
+                "fifo_batch = 0x10",
+                "fifo_batch = 0x10: it takes a decimal number: write 16",
+            ),
+            ("fifo_batch = [1]", "fifo_batch = [1]: a tunable takes"),
+            (&many.join(", "), "more than 64 tunables"),
+        ] {
+            let text = format!(
+                "[[rule]]\nname = 'a'\nmatch = {{ serial = 's' }}\nscheduler = 'bfq'\ntunables = {{ {tunables} }}"
+            );
+            let error = parse(&text).unwrap_err().message;
+            assert!(
+                error.starts_with("p.toml:5:") && error.contains(expected),
+                "{error}"
+            );
+        }
+        for (matching, expected) in [
+            ("", "9: it would match every disk"),
+            ("serial = ''", "9: \"\" would match disks that have none"),
+            ("rotational = true", "9: `rotational` alone"),
+            ("transport = 'tape'", "9: \"tape\" is no transport"),
+            ("min_size = 'big'", "9: `big` is no size"),
+            ("serial = 'a|b'", "9: `|` cannot stand"),
+            (&long, "9: a pattern has at most 1000 bytes"),
+            ("seriall = 's'", "11: unknown field `seriall`"),
+        ] {
+            let text = format!("[[rule]]\nname = 'a'\nmatch = {{ {matching} }}\nscheduler = 'bfq'");
+            check_error(&text, &format!("3:{expected}"));
+        }
+    }
+
+    fn check_error(text: &str, expected: &str) {
+        let error = parse(text).unwrap_err().message;
+        assert!(
+            error.starts_with(&format!("p.toml:{expected}")),
+            "{text}\n{error}"
+        );
     }
 
     #[test]

@@ -260,24 +260,6 @@ tunables = { fifo_batch = 1, nr_requests = 64 }
         assert_eq!(files(["sdc", "sda", "sdb"]), before);
     }
 
-    #[test]
-    fn a_value_that_the_kernel_shows_in_another_spelling_is_as_wanted() {
-        for (wanted, shown, is_so) in [
-            ("1", "0x1", true),
-            ("0x1", "0x1", true),
-            ("position", "type [position]", true),
-            ("type", "type [position]", false),
-            ("2", "0x1", false),
-        ] {
-            let (_dir, host) = machine(&[Disk::new("sda")
-                .file("queue/scheduler", "none [adios]")
-                .file("queue/iosched/flags", shown)]);
-            let arm = Arm::parse(&format!("adios:flags={wanted}")).unwrap();
-            let found = deviations(&host.sysfs(), "sda", &arm).unwrap();
-            assert_eq!(found.is_empty(), is_so, "{wanted} {shown}: {found:?}");
-        }
-    }
-
     /// A disk on the single-queue path of a 4.x kernel.
     fn single_queue(name: &str) -> Disk {
         Disk::new(name).file("queue/scheduler", "noop [deadline] cfq")

@@ -57,7 +57,6 @@ pub(crate) fn commands(host: &Host, files: &[FileChange]) -> Vec<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
     use crate::system_config::testing::{machine, write};
@@ -96,23 +95,5 @@ mod tests {
                 "/usr/sbin/update-initramfs -u -k all"
             ]
         );
-    }
-
-    #[test]
-    fn a_program_that_fails_is_named_with_what_it_said() {
-        let (dir, _host) = machine(&[]);
-        write(
-            dir.path(),
-            "dracut",
-            "#!/bin/sh\necho \"$@: no room\" >&2\nexit 3\n",
-        );
-        let tool = dir.path().join("dracut");
-        std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let command = [tool.display().to_string(), "--force".into()];
-        let error = udev::run(&Scope::default(), &command, udev::PATIENCE, &Stop::new())
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains("--force: no room"), "{error}");
-        assert!(error.contains("dracut --force failed"), "{error}");
     }
 }

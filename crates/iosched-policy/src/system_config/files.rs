@@ -626,40 +626,6 @@ mod tests {
         assert_eq!(change(&host, "/etc/iosched/policy.toml", None), None);
     }
 
-    #[test]
-    fn a_directory_that_is_not_ours_alone_stays() {
-        let (dir, host) = host();
-        for path in ["/etc/rules.d/99-iosched.rules", "/etc/iosched/policy.toml"] {
-            change(&host, path, Some("a\n"))
-                .unwrap()
-                .install(&host)
-                .unwrap();
-        }
-        fs::write(dir.path().join("etc/iosched/theirs"), "").unwrap();
-        for path in ["/etc/rules.d/99-iosched.rules", "/etc/iosched/policy.toml"] {
-            change(&host, path, None).unwrap().install(&host).unwrap();
-        }
-        assert!(dir.path().join("etc/rules.d").is_dir());
-        assert!(dir.path().join("etc/iosched/theirs").exists());
-    }
-
-    #[test]
-    fn rights_of_the_old_file_are_kept() {
-        let (dir, host) = host();
-        let file = dir.path().join("etc/grub");
-        fs::write(&file, "old\n").unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
-        change(&host, "/etc/grub", Some("new\n"))
-            .unwrap()
-            .install(&host)
-            .unwrap();
-        assert_eq!(fs::read_to_string(&file).unwrap(), "new\n");
-        assert_eq!(
-            fs::metadata(&file).unwrap().permissions().mode() & 0o7777,
-            0o640
-        );
-    }
-
     /// A user's access control list: rights of root and of user 1000, who may read.
     const LIST: [u8; 44] = [
         2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, 4, 0, 232, 3, 0, 0, 4, 0, 4, 0, 255, 255,
@@ -839,33 +805,5 @@ mod tests {
             let error = FileChange::plan(&host, path, None).unwrap_err();
             assert!(error.message.contains(said), "{error}");
         }
-    }
-
-    #[test]
-    fn what_stops_root_is_not_a_matter_of_rights() {
-        let path = Path::new("/etc/default/grub");
-        let hint = io_problem("write", path, &Errno::PERM.into()).hint.unwrap();
-        let is_root = rustix::process::geteuid().is_root();
-        let way = if is_root {
-            "lsattr -d /etc/default/grub /etc/default"
-        } else {
-            "run it as root"
-        };
-        assert!(hint.contains(way), "{hint}");
-    }
-
-    #[test]
-    fn a_difference_is_shown_as_diff_does() {
-        let change = FileChange {
-            path: "/etc/x".into(),
-            before: Some("a\nb\n".into()),
-            after: Some("a\nc\n".into()),
-            directories: Vec::new(),
-            attributes: None,
-        };
-        assert_eq!(
-            change.diff(),
-            "--- /etc/x\n+++ /etc/x\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n"
-        );
     }
 }

@@ -154,9 +154,4 @@ mod tests {
             )
         );
     }
-
-    #[test]
-    fn a_disk_that_udev_knows_nothing_of_has_no_identity() {
-        assert_eq!(of(Disk::new("sda")), []);
-    }
 }
