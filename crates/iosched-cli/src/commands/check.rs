@@ -26,14 +26,14 @@ use crate::output::Output;
 #[command(after_long_help = "\
 Examples:
   iosched check                      against /etc/iosched/policy.toml
-  iosched check --who sda            who sets sda's scheduler, in order
+  iosched check --who sda            what sets sda's queue, in order
   iosched check --textfile /var/lib/node_exporter/iosched.prom
 
 Exit codes of this command, as monitoring wants them:
   0  every disk is as the policy says, and will stay so
-  1  as it says now, but: another rule comes or program may come after ours,
-     evidence is stale, the files are not those of the policy, elevator= has no effect, or
-     a scheduler's module is kept from being loaded
+  1  as it says now, but: another rule comes after ours, a line elsewhere may
+     change it, evidence is stale, the files are not those of the policy,
+     elevator= has no effect, or a scheduler's module is kept from being loaded
   2  a disk is not as the policy says, or the policy cannot be read
 Other failures have the codes of `iosched --help`.")]
 pub(crate) struct CheckArgs {
@@ -41,7 +41,7 @@ pub(crate) struct CheckArgs {
     #[arg(value_name = "POLICY")]
     policy: Option<PathBuf>,
 
-    /// Name everybody who sets this device's queue, in the order in which they come at boot
+    /// Name everything that sets this device's queue, and what may: each with file and line
     #[arg(long, value_name = "DEVICE", conflicts_with = "policy")]
     who: Option<String>,
 

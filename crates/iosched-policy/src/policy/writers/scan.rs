@@ -417,6 +417,9 @@ fn tuned(host: &Host, started: &Started) -> Vec<FoundLine> {
                 .filter(|_| !file.parent().is_some_and(|at| at.ends_with(tuned::PROFILE))),
         };
         found.extend(source.text(host, &file, &text, 0));
+        // A script that is not absolute is beside the profile.
+        let scripts = text.lines().filter_map(|line| value_of(line, "script"));
+        found.extend(scripts.flat_map(|name| source.file(host, &file.with_file_name(name), 1)));
     }
     found
 }
@@ -535,6 +538,13 @@ impl Source {
         if is_about_queues {
             named.extend(files_named(line));
         }
+        if let Some((_, words)) = line.split_once("iosched set ") {
+            let device = words
+                .split_whitespace()
+                .next()
+                .filter(|word| is_pattern(word));
+            named.push((SCHEDULER.into(), device.map(str::to_owned)));
+        }
         named.dedup();
         let shown: String = line.trim().chars().take(SHOWN).collect();
         let found = named.into_iter().map(|(target, disks)| FoundLine {
@@ -604,8 +614,13 @@ fn name_length(text: &str) -> usize {
 /// The disks of `… /sys/block/sd*/queue/`, as a pattern; none if they are not known without running it.
 fn disks_named(before: &str) -> Option<String> {
     let (above, disks) = before.strip_suffix("/queue/")?.rsplit_once('/')?;
+    (above.ends_with("block") && is_pattern(disks)).then(|| disks.to_owned())
+}
+
+/// True of a text that can only be a kernel name, or a pattern of them.
+fn is_pattern(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "!_-*?[]".contains(c);
-    (above.ends_with("block") && disks.chars().all(is_plain)).then(|| disks.to_owned())
+    text.chars().all(is_plain)
 }
 
 /// True of a script that somebody may have written.
@@ -858,6 +873,27 @@ mod tests {
                 ),
             ],
             "etc/tuned/mine/tuned.conf:4 nr_requests, usr/lib/tuned/parent/tuned.conf:2 scheduler",
+        ),
+        (
+            "a script of a profile",
+            &[
+                ("run/tuned/tuned.pid", "1"),
+                ("etc/tuned/active_profile", "mine\n"),
+                ("etc/tuned/mine/tuned.conf", "[script]\nscript=s.sh\n"),
+                (
+                    "etc/tuned/mine/s.sh",
+                    "#!/bin/sh\n[ $1 = start ] && echo bfq > /sys/block/sda/queue/scheduler\n",
+                ),
+            ],
+            "etc/tuned/mine/s.sh:2 scheduler",
+        ),
+        (
+            "iosched itself",
+            &[(
+                "etc/local.d/io.start",
+                "#!/bin/sh\niosched set sdb bfq\niosched set sda bfq\n",
+            )],
+            "etc/local.d/io.start:3 scheduler",
         ),
         (
             "a profile of TuneD that is not active",
