@@ -8,12 +8,11 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use iosched_machine::failure::Problem;
 use iosched_machine::host::Host;
 use iosched_sim::disk::{Model, Parameters};
 use iosched_sim::units::Bytes;
 use rustix::fs::{FallocateFlags, fallocate, statfs};
-
-use super::error::EmulateError;
 
 /// The data of one emulated disk.
 #[derive(Debug)]
@@ -86,21 +85,23 @@ fn free_space(dir: &Path) -> Option<Bytes> {
 }
 
 /// A cache that the machine could not hold is none that it can play.
-pub(super) fn check_memory(host: &Host, model: &Model) -> Result<(), EmulateError> {
+pub(super) fn check_memory(host: &Host, model: &Model) -> Result<(), Problem> {
     let Parameters::Array(array) = &model.parameters else {
         return Ok(());
     };
     let (Some(cache), Some(memory)) = (&array.cache, memory(host, "MemTotal:")) else {
         return Ok(());
     };
-    if cache.size > memory {
-        return Err(EmulateError::CacheAboveMemory {
-            model: model.name.clone(),
-            cache: cache.size,
-            memory,
-        });
+    if cache.size <= memory {
+        return Ok(());
     }
-    Ok(())
+    let message = format!(
+        "the cache of {} is {}, more than this machine's memory, {memory}",
+        model.name, cache.size
+    );
+    Err(Problem::usage(message).hint(
+        "`size_bytes` in [array.cache] of a file of its own makes it smaller; `iosched simulate --disk` takes any",
+    ))
 }
 
 fn memory(host: &Host, what: &str) -> Option<Bytes> {

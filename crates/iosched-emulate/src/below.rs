@@ -20,6 +20,7 @@ use iosched_machine::beneath::{self, Directory};
 use iosched_machine::device::{
     Device, FileIdentity, GivenUp, NotClaimed, Purpose, claim, may_read_file_alone,
 };
+use iosched_machine::failure::{Problem, exit};
 use iosched_machine::host::Host;
 use iosched_sim::disk::DiskOp;
 use iosched_sim::units::Bytes;
@@ -28,9 +29,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::error::EmulateError;
 use super::log::log_access;
-use super::over::{Over, OverError, OverKind, open_file};
+use super::over::{Over, OverKind, exists, failed, has_changed, is_taken, may_not, open_file};
 
 /// The largest logical block that a loop device may have.
 const LARGEST_BLOCK: u64 = 4096;
@@ -129,7 +129,7 @@ impl Drop for NewFile {
 
 impl Below {
     /// Opens what is there, for nobody else, and asks once more whether it may be served; or makes a file.
-    pub(super) fn open(host: &Host, over: &Over) -> Result<(Below, NewFile), EmulateError> {
+    pub(super) fn open(host: &Host, over: &Over) -> Result<(Below, NewFile), Problem> {
         let (file, made) = match &over.kind {
             OverKind::Device { name, given_up } => {
                 let file = open_device(host, over, name, given_up.as_deref())?;
@@ -147,11 +147,9 @@ impl Below {
         };
         let size = size.map_err(failed("look at", &over.path))? / block * block;
         if size == 0 {
-            return Err(OverError::TooSmall {
-                path: over.path.clone(),
-                block,
-            }
-            .into());
+            let path = over.path.display();
+            let message = format!("{path} has no room for a block of {block} bytes");
+            return Err(Problem::new(exit::NO_SUCH_DEVICE, message));
         }
         let below = Below {
             can_discard: !over.read_only && can_discard(host, over, &file),
@@ -307,24 +305,12 @@ pub(super) fn lock(data: &Data) -> MutexGuard<'_, Aligned> {
     data.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OverError {
-    let path = path.to_owned();
-    move |source| match source.kind() {
-        io::ErrorKind::ResourceBusy => OverError::Taken { path },
-        _ => OverError::Io {
-            action,
-            path,
-            source,
-        },
-    }
-}
-
 fn open_device(
     host: &Host,
     over: &Over,
     name: &str,
     given_up: Option<&GivenUp>,
-) -> Result<File, EmulateError> {
+) -> Result<File, Problem> {
     let (access, purpose) = if over.read_only {
         (OFlags::RDONLY, Purpose::Read)
     } else {
@@ -333,46 +319,32 @@ fn open_device(
     };
     let claimed = claim(host, name, &over.path, access | OFlags::DIRECT, purpose);
     claimed.map_err(|error| match error {
-        NotClaimed::MayNotWrite(refusal) => refusal.into(),
-        NotClaimed::Taken => OverError::Taken {
-            path: over.path.clone(),
-        }
-        .into(),
-        NotClaimed::AnotherDevice => OverError::Changed {
-            path: over.path.clone(),
-        }
-        .into(),
-        NotClaimed::Io(source) => failed("open", &over.path)(source).into(),
+        NotClaimed::MayNotWrite(refusal) => may_not(&refusal),
+        NotClaimed::Taken => is_taken(&over.path),
+        NotClaimed::AnotherDevice => has_changed(&over.path),
+        NotClaimed::Io(error) => failed("open", &over.path)(error),
     })
 }
 
 /// The file that was looked at, if nothing has happened to it since.
-fn open_known_file(
-    host: &Host,
-    over: &Over,
-    identity: &FileIdentity,
-) -> Result<File, EmulateError> {
+fn open_known_file(host: &Host, over: &Over, identity: &FileIdentity) -> Result<File, Problem> {
     let file = open_file(&over.path, over.read_only)?;
     take(&file, &over.path)?;
     let metadata = file.metadata().map_err(failed("look at", &over.path))?;
     if FileIdentity::of(&metadata) != *identity {
-        return Err(OverError::Changed {
-            path: over.path.clone(),
-        }
-        .into());
+        return Err(has_changed(&over.path));
     }
-    may_read_file_alone(host, &over.path, &metadata)?; // what it holds was given up
+    // What it holds was given up.
+    may_read_file_alone(host, &over.path, &metadata).map_err(|error| may_not(&error))?;
     Ok(file)
 }
 
-fn make_file(path: &Path, size: u64) -> Result<(File, NewFile), EmulateError> {
+fn make_file(path: &Path, size: u64) -> Result<(File, NewFile), Problem> {
     let (directory, name) = beneath::split(path).map_err(failed("open", path))?;
     let made = directory.create_file(name.as_ref());
-    let file = made.map_err(|source| match source.kind() {
-        io::ErrorKind::AlreadyExists => OverError::Exists {
-            path: path.to_owned(),
-        },
-        _ => failed("make", path)(source),
+    let file = made.map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => exists(path),
+        _ => failed("make", path)(error),
     })?;
     let again = directory.hold_again().map_err(failed("open", path))?;
     let made = NewFile(Some((directory, name.into())));
@@ -385,40 +357,40 @@ fn make_file(path: &Path, size: u64) -> Result<(File, NewFile), EmulateError> {
 }
 
 /// Locks a file, and lets it be read and written directly.
-fn take(file: &File, path: &Path) -> Result<(), OverError> {
+fn take(file: &File, path: &Path) -> Result<(), Problem> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => {
-            return Err(OverError::Taken {
-                path: path.to_owned(),
-            });
-        }
+        Err(Errno::WOULDBLOCK) => return Err(is_taken(path)),
         Err(error) => return Err(failed("lock", path)(error.into())),
     }
     let direct = fcntl_getfl(file)
         .and_then(|flags| fcntl_setfl(file, (flags | OFlags::DIRECT) - OFlags::NONBLOCK));
-    direct.map_err(|error| OverError::NotDirect {
-        path: path.to_owned(),
-        source: error.into(),
-    })
+    direct.map_err(|error| is_not_direct(path, &error.into()))
+}
+
+fn is_not_direct(path: &Path, error: &io::Error) -> Problem {
+    let message = format!(
+        "{} cannot be opened for direct I/O: {error}",
+        path.display()
+    );
+    Problem::new(exit::NOT_SUPPORTED, message)
+        .hint("put it on another file system, ext4 or xfs for example")
 }
 
 /// The smallest piece that can be read directly. A device says it; of a file it is tried.
-fn logical_block(file: &File, over: &Over) -> Result<u64, OverError> {
+fn logical_block(file: &File, over: &Over) -> Result<u64, Problem> {
     let block = if matches!(over.kind, OverKind::Device { .. }) {
         let block = rustix::fs::ioctl_blksszget(file).map_err(io::Error::from);
         u64::from(block.map_err(failed("look at", &over.path))?)
     } else {
-        smallest_read(file).map_err(|source| OverError::NotDirect {
-            path: over.path.clone(),
-            source,
-        })?
+        smallest_read(file).map_err(|error| is_not_direct(&over.path, &error))?
     };
     if block > LARGEST_BLOCK {
-        return Err(OverError::BlockTooLarge {
-            path: over.path.clone(),
-            block,
-        });
+        let message = format!(
+            "{} has logical blocks of {block} bytes, and a loop device has {LARGEST_BLOCK} at most",
+            over.path.display()
+        );
+        return Err(Problem::new(exit::NOT_SUPPORTED, message));
     }
     Ok(block)
 }

@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
+use iosched_machine::failure::{Problem, exit};
 use iosched_machine::host::Host;
 use iosched_sim::disk::DiskOp;
 use iosched_sim::units::{Bytes, Nanos, SECTOR_BYTES, Sector};
@@ -15,7 +16,6 @@ use rustix::fs::OFlags;
 use serde::Serialize;
 
 use super::disk_directory::DiskDirectory;
-use super::error::EmulateError;
 use super::filesystem::SERVED_FILE;
 use super::ledger::{self, Served};
 use super::log::monotonic;
@@ -89,11 +89,8 @@ pub(super) fn check(
     path_ns: u64,
     reads: usize,
     seed: u64,
-) -> Result<Check, EmulateError> {
-    let failed = |why: String| EmulateError::Check {
-        device: device.to_owned(),
-        why,
-    };
+) -> Result<Check, Problem> {
+    let failed = |why: String| Problem::new(exit::FAILURE, format!("cannot check {device}: {why}"));
     let reader =
         DirectReader::open(&host.dev(device)).map_err(|error| failed(error.to_string()))?;
     let account = place.mount_point().join(SERVED_FILE);

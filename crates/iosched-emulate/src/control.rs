@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use iosched_machine::device::{loop_number, open_exclusively};
+use iosched_machine::failure::{Problem, exit, room_hint};
 use iosched_machine::host::Host;
 use iosched_machine::process::{
     ProcessFd, Stop, ask_patiently, close_inherited, signal_until_ended,
@@ -20,11 +21,12 @@ use rustix::process::{Pid, Signal};
 use serde::Serialize;
 
 use crate::disk_directory::{DiskDirectory, State, start_ticks};
+use crate::error::{cannot, cannot_with, missing as lacks};
 use crate::requests::check_requests_above;
 use crate::server::FirstWord;
 use crate::{
-    Attributed, Check, EmulateError, Missing, Spec, User, disk_directory, filesystem, inside,
-    loop_device, server, spec, take_down, usage,
+    Attributed, Check, Spec, User, disk_directory, filesystem, inside, loop_device, server, spec,
+    take_down, usage,
 };
 
 /// How long a server may take to set its disk up.
@@ -34,17 +36,24 @@ const SETUP_TIMEOUT: Duration = Duration::from_secs(30);
 const END_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What this machine lacks for emulated disks; empty if nothing.
-pub fn missing(host: &Host) -> Vec<Missing> {
-    let mut missing = Vec::new();
+pub fn missing(host: &Host) -> Vec<Problem> {
     if !rustix::process::geteuid().is_root() {
-        missing.push(Missing::Root);
-        return missing; // the devices cannot be tried then
+        // The devices cannot be tried then.
+        let message = "emulated disks need root, and this is not root";
+        let root = Problem::new(exit::NOT_PERMITTED, message);
+        return vec![root.hint("run it as root, for example with `sudo`")];
     }
-    if let Some(why) = unusable(&host.dev("fuse")) {
-        missing.push(Missing::Fuse { why });
-    }
-    if let Some(why) = unusable(&host.dev("loop-control")) {
-        missing.push(Missing::LoopControl { why });
+    let mut missing = Vec::new();
+    for (node, module) in [("fuse", "fuse"), ("loop-control", "loop")] {
+        if let Some(why) = unusable(&host.dev(node)) {
+            let hint = format!(
+                "run `modprobe {module}`; in a container, start it with `--device /dev/{node} --privileged`"
+            );
+            missing.push(lacks(
+                format!("emulated disks need /dev/{node}: {why}"),
+                &hint,
+            ));
+        }
     }
     missing
 }
@@ -67,9 +76,9 @@ pub struct EmulatedDisk {
 
 impl EmulatedDisk {
     /// Why such a disk cannot be made on this machine, before anything is made.
-    pub fn check(spec: &Spec, host: &Host) -> Result<(), EmulateError> {
+    pub fn check(spec: &Spec, host: &Host) -> Result<(), Problem> {
         if let Some(missing) = missing(host).into_iter().next() {
-            return Err(EmulateError::Missing(missing));
+            return Err(missing);
         }
         if let Some(model) = spec.model() {
             spec.build(model)?;
@@ -81,7 +90,7 @@ impl EmulatedDisk {
     }
 
     /// Starts a server and waits until the disk is there.
-    pub fn create(spec: &Spec) -> Result<EmulatedDisk, EmulateError> {
+    pub fn create(spec: &Spec) -> Result<EmulatedDisk, Problem> {
         let host = Host::live();
         EmulatedDisk::check(spec, &host)?;
         let (place, lock) = DiskDirectory::claim(spec)?;
@@ -111,7 +120,7 @@ impl EmulatedDisk {
 
     /// Takes the disk away. Refused while somebody uses it, unless by `force`; then those who still
     /// have it open, and get errors from now on, are returned.
-    pub fn remove(mut self, force: bool) -> Result<Vec<User>, EmulateError> {
+    pub fn remove(mut self, force: bool) -> Result<Vec<User>, Problem> {
         let host = Host::live();
         let left = remove_place(&host, &self.place, force)?;
         let _ = self.server.wait();
@@ -120,16 +129,10 @@ impl EmulatedDisk {
 }
 
 /// Starts the server and waits for its first word. On an error the server has ended.
-fn start(spec: &Spec, place: &DiskDirectory, lock: File) -> Result<(State, Child), EmulateError> {
-    let failed = |source| EmulateError::Start {
-        server: spec.server.clone(),
-        source,
-    };
-    let log = place.create_log().map_err(|source| EmulateError::File {
-        action: "make a log in",
-        path: place.dir().to_owned(),
-        source,
-    })?;
+fn start(spec: &Spec, place: &DiskDirectory, lock: File) -> Result<(State, Child), Problem> {
+    let log = place
+        .create_log()
+        .map_err(cannot_with("make a log in", place.dir()))?;
     let mut server = Command::new(&spec.server);
     server
         .args(["emulate", "serve"])
@@ -138,8 +141,13 @@ fn start(spec: &Spec, place: &DiskDirectory, lock: File) -> Result<(State, Child
         .stdout(Stdio::piped())
         .stderr(Stdio::from(log));
     close_inherited(&mut server);
-    let mut server = server.spawn().map_err(failed)?;
-    let failure = match first_word(&mut server) {
+    let mut server = server.spawn().map_err(cannot_with(
+        "start the server of the emulated disk,",
+        &spec.server,
+    ))?;
+    let word = first_word(&mut server);
+    let is_stuck = word.is_err();
+    let failure = match word {
         Ok(Some(FirstWord::Ready)) => match place.try_state() {
             Ok(Some(state)) => return Ok((state, server)),
             Ok(None) => ended(place),
@@ -149,29 +157,41 @@ fn start(spec: &Spec, place: &DiskDirectory, lock: File) -> Result<(State, Child
             message,
             hint,
             exit_code,
-        })) => EmulateError::Server {
-            message,
-            hint,
-            exit_code,
-        },
+        })) => Problem::new(exit_code, message).maybe_hint(hint),
         Ok(None) => ended(place),
-        Err(TimedOut) => EmulateError::NotReady {
-            id: place.id().to_owned(),
-            after: SETUP_TIMEOUT,
-        },
+        Err(TimedOut) => not_ready(place, SETUP_TIMEOUT),
     };
     // It may well be ready, and not know that we could not hear of it; one that is stuck is not asked.
-    let is_stuck = matches!(failure, EmulateError::NotReady { .. });
     let signals = [Signal::TERM, Signal::KILL].map(|signal| (signal, SETUP_TIMEOUT));
     signal_until_ended(&mut server, &signals[usize::from(is_stuck)..], &Stop::new());
     Err(failure)
 }
 
-fn ended(place: &DiskDirectory) -> EmulateError {
-    EmulateError::Ended {
-        id: place.id().to_owned(),
-        log: place.log_tail(),
-    }
+fn ended(place: &DiskDirectory) -> Problem {
+    let message = format!(
+        "the server of the emulated disk {} ended while it set the disk up",
+        place.id()
+    );
+    let log = Some(place.log_tail()).filter(|log| !log.is_empty());
+    Problem::new(exit::FAILURE, message).maybe_hint(log.map(|log| format!("its log ends:\n{log}")))
+}
+
+fn not_ready(place: &DiskDirectory, after: Duration) -> Problem {
+    let (id, after) = (place.id(), after.as_secs());
+    let message = format!("the emulated disk {id} was not ready after {after} s");
+    Problem::new(exit::FAILURE, message).hint(
+        "`iosched emulate remove --force` ends it; where --slow-down makes single reads take seconds, less of it helps",
+    )
+}
+
+fn gone(place: &DiskDirectory) -> Problem {
+    let message = format!("the server of {} is gone", place.id());
+    Problem::new(exit::FAILURE, message).hint("`iosched emulate remove --all` clears what it left")
+}
+
+fn stuck(place: &DiskDirectory, pid: i32) -> Problem {
+    let message = format!("the server of {} (pid {pid}) does not end", place.id());
+    Problem::new(exit::FAILURE, message).hint("`--force` kills it")
 }
 
 struct TimedOut;
@@ -326,7 +346,7 @@ impl Status {
 ///
 /// # Errors
 /// Their directory cannot be read.
-pub fn list() -> Result<Vec<Status>, EmulateError> {
+pub fn list() -> Result<Vec<Status>, Problem> {
     list_in(Path::new(spec::STATE_DIR))
 }
 
@@ -362,17 +382,23 @@ pub fn served_by(host: &Host, device: &str) -> Option<ServedDisk> {
     })
 }
 
-/// Puts another scheduler inside this device; returns what is read back then.
-pub fn set_inside(host: &Host, device: &str, scheduler: &str) -> Result<String, EmulateError> {
+/// Puts another scheduler inside this device; returns what is read back then, `None` if it is no emulated disk any more.
+pub fn set_inside(host: &Host, device: &str, scheduler: &str) -> Result<Option<String>, Problem> {
     let state_dir = host.path(Path::new(spec::STATE_DIR));
     inside::check(scheduler)?;
-    let status = put(&find(&state_dir, device)?, scheduler)?;
-    Ok(status.scheduler.unwrap_or_default())
+    let Ok(place) = find(&state_dir, device) else {
+        return Ok(None);
+    };
+    match put(&place, scheduler) {
+        Ok(status) => Ok(status.scheduler),
+        Err(_) if !place.is_alive() => Ok(None),
+        Err(failure) => Err(failure),
+    }
 }
 
 /// Whether a text names a scheduler of ours, with tunables that it has.
-pub fn check_scheduler(text: &str) -> Result<(), EmulateError> {
-    Ok(inside::check(text)?)
+pub fn check_scheduler(text: &str) -> Result<(), Problem> {
+    inside::check(text)
 }
 
 fn place_of(host: &Host, device: &str) -> Option<DiskDirectory> {
@@ -388,7 +414,7 @@ fn place_of(host: &Host, device: &str) -> Option<DiskDirectory> {
 ///
 /// # Errors
 /// It cannot be read.
-pub fn list_in(state_dir: &Path) -> Result<Vec<Status>, EmulateError> {
+pub fn list_in(state_dir: &Path) -> Result<Vec<Status>, Problem> {
     let host = Host::live();
     let places = DiskDirectory::all(state_dir)?;
     let each = places.iter().map(|place| Status::of(&host, place));
@@ -403,11 +429,11 @@ pub struct Removal {
     /// Who still has a device of theirs open.
     pub left: Vec<User>,
     /// Those that are not gone, each with the reason.
-    pub failures: Vec<(String, EmulateError)>,
+    pub failures: Vec<(String, Problem)>,
 }
 
 impl Removal {
-    fn add(&mut self, id: &str, outcome: Result<Vec<User>, EmulateError>) {
+    fn add(&mut self, id: &str, outcome: Result<Vec<User>, Problem>) {
         match outcome {
             Ok(users) => {
                 self.removed.push(id.to_owned());
@@ -418,14 +444,10 @@ impl Removal {
     }
 
     fn delete_unfinished(&mut self, state_dir: &Path) {
-        if let Err(source) = disk_directory::delete_unfinished(state_dir) {
-            let failure = EmulateError::File {
-                action: "tidy up",
-                path: state_dir.to_owned(),
-                source,
-            };
-            let what = "what was never finished".to_owned();
-            self.failures.push((what, failure));
+        if let Err(error) = disk_directory::delete_unfinished(state_dir) {
+            let failure = cannot_with("tidy up", state_dir)(error);
+            self.failures
+                .push(("what was never finished".to_owned(), failure));
         }
     }
 }
@@ -449,7 +471,7 @@ pub fn remove_each(state_dir: &Path, names: &[String], force: bool) -> Removal {
 ///
 /// # Errors
 /// Their directory cannot be read.
-pub fn remove_all(state_dir: &Path, force: bool) -> Result<Removal, EmulateError> {
+pub fn remove_all(state_dir: &Path, force: bool) -> Result<Removal, Problem> {
     let host = Host::live();
     let mut removal = Removal::default();
     let mut places = DiskDirectory::all(state_dir)?;
@@ -465,7 +487,7 @@ pub fn remove_all(state_dir: &Path, force: bool) -> Result<Removal, EmulateError
 ///
 /// # Errors
 /// The directory of emulated disks cannot be read.
-pub fn remove_remains() -> Result<Removal, EmulateError> {
+pub fn remove_remains() -> Result<Removal, Problem> {
     let host = Host::live();
     let state_dir = Path::new(spec::STATE_DIR);
     let mut removal = Removal::default();
@@ -479,80 +501,67 @@ pub fn remove_remains() -> Result<Removal, EmulateError> {
 }
 
 /// Compares single random reads of a running disk with what its model says.
-pub fn check(state_dir: &Path, name: &str, reads: usize, seed: u64) -> Result<Check, EmulateError> {
+pub fn check(state_dir: &Path, name: &str, reads: usize, seed: u64) -> Result<Check, Problem> {
     let host = Host::live();
     let place = find(state_dir, name)?;
     let state = place.state().filter(|_| place.is_alive());
-    let Some(state) = state else {
-        return Err(EmulateError::Check {
-            device: name.to_owned(),
-            why: "its server is gone".to_owned(),
-        });
-    };
+    let state = state.ok_or_else(|| gone(&place))?;
     let device = loop_device::name(state.loop_number);
     if let Some(over) = place.spec().as_ref().and_then(|spec| spec.stands_over()) {
-        return Err(EmulateError::Check {
-            device,
-            why: format!("it stands over {} and has no model", over.path.display()),
-        });
+        let over = over.path.display();
+        let message = format!("cannot check {device}: it stands over {over} and has no model");
+        return Err(Problem::new(exit::FAILURE, message));
     }
     crate::check::check(&host, &place, &device, state.path_ns, reads, seed)
 }
 
 /// Puts another scheduler into a running disk that has one: what the old one holds is done first. A server that does not
 /// answer is not waited for; who puts back what a run changed ([`set_inside`]) has more patience.
-pub fn set(state_dir: &Path, name: &str, scheduler: &str) -> Result<Status, EmulateError> {
+pub fn set(state_dir: &Path, name: &str, scheduler: &str) -> Result<Status, Problem> {
     inside::check(scheduler)?;
     let place = find(state_dir, name)?;
     if let Some(state) = place.state().filter(|_| place.is_alive())
         && ask_for_counts(&place).is_none()
     {
-        return Err(EmulateError::NotAnswering {
-            id: place.id().to_owned(),
-            pid: state.server_pid,
-        });
+        let (id, pid) = (place.id(), state.server_pid);
+        let message = format!("the server of {id} (pid {pid}) does not answer");
+        return Err(Problem::new(exit::FAILURE, message).hint(format!(
+            "`kill -CONT {pid}` if it is stopped; `iosched emulate remove --force {id}` ends it"
+        )));
     }
     put(&place, scheduler)
 }
 
 /// [`set`] in a place, however long the server takes.
-fn put(place: &DiskDirectory, scheduler: &str) -> Result<Status, EmulateError> {
-    let gone = || EmulateError::Gone {
-        id: place.id().to_owned(),
+fn put(place: &DiskDirectory, scheduler: &str) -> Result<Status, Problem> {
+    let state = if place.is_alive() {
+        wait_for_state(place)?
+    } else {
+        None
     };
-    if !place.is_alive() {
-        return Err(gone());
-    }
-    let state = wait_for_state(place)?.ok_or_else(gone)?;
-    if state.scheduler.is_none() {
-        return Err(EmulateError::NoScheduler {
-            id: place.id().to_owned(),
-            model: place.spec().map_or("MODEL".into(), |spec| spec.id()),
-        });
-    }
+    let state = state.ok_or_else(|| gone(place))?;
+    let Some(before) = &state.scheduler else {
+        let model = place.spec().map_or("MODEL".into(), |spec| spec.id());
+        let message = format!("{} is served without a scheduler inside", place.id());
+        return Err(Problem::usage(message).hint(format!(
+            "make one with it: `iosched emulate create {model} --scheduler cfq`; the kernel's are set with `iosched set`"
+        )));
+    };
     let path = place.mount_point().join(filesystem::SCHEDULER_FILE);
     let written = write_scheduler(&path, scheduler);
     if written.is_err() && !place.is_alive() {
-        return Err(gone());
+        return Err(gone(place));
     }
-    written.map_err(|source| not_set(place, &state, source))?;
+    written.map_err(|error| not_set(place, before, error))?;
     let host = Host::live();
-    let spec = place.spec();
-    let tags = spec.map(|spec| spec.tags).unwrap_or_default();
-    let depth = inside::driver_depth(scheduler, tags, state.queue_depth)?;
-    if let Err(source) = check_requests_above(&host, &state, depth) {
-        let before = state.scheduler.clone().unwrap_or_default();
-        let is_back = write_scheduler(&path, &before).is_ok();
-        return Err(EmulateError::NoRequests {
-            device: loop_device::name(state.loop_number),
-            wanted_by: scheduler.to_owned(),
-            inside: if is_back {
-                before
-            } else {
-                scheduler.to_owned()
-            },
-            source,
-        });
+    let depth = inside::driver_depth(scheduler, state.queue_depth);
+    if let Err(error) = check_requests_above(&host, &state, depth) {
+        let is_back = write_scheduler(&path, before).is_ok();
+        let now = if is_back { before } else { scheduler };
+        let device = loop_device::name(state.loop_number);
+        let message =
+            format!("cannot set queue/nr_requests of {device} as {scheduler} needs it: {error}");
+        return Err(Problem::new(exit::FAILURE, message).hint(format!("{now} stands inside")));
     }
     Ok(Status::of(&host, place))
 }
@@ -564,20 +573,16 @@ fn ask_for_counts(place: &DiskDirectory) -> Option<std::io::Result<Vec<u8>>> {
 }
 
 /// Why the server took no other scheduler: the only file that it writes for that is the state.
-fn not_set(place: &DiskDirectory, state: &State, source: std::io::Error) -> EmulateError {
+fn not_set(place: &DiskDirectory, before: &str, error: std::io::Error) -> Problem {
     use std::io::ErrorKind::{InvalidInput, ResourceBusy, Unsupported};
-    match source.kind() {
-        InvalidInput | ResourceBusy | Unsupported => EmulateError::File {
-            action: "write the scheduler to",
-            path: place.mount_point().join(filesystem::SCHEDULER_FILE),
-            source,
-        },
-        _ => EmulateError::StateNotWritten {
-            dir: place.dir().to_owned(),
-            scheduler: state.scheduler.clone().unwrap_or_default(),
-            source,
-        },
+    if let InvalidInput | ResourceBusy | Unsupported = error.kind() {
+        let path = place.mount_point().join(filesystem::SCHEDULER_FILE);
+        return cannot_with("write the scheduler to", &path)(error);
     }
+    let way = room_hint(&error).unwrap_or("make room or rights there");
+    let dir = place.dir().display();
+    let message = format!("nothing was changed: cannot write the state in {dir}: {error}");
+    Problem::new(exit::FAILURE, message).hint(format!("{before} stands inside still: {way}"))
 }
 
 /// Tells the server; while another scheduler is just coming, it is told again.
@@ -597,7 +602,7 @@ fn write_scheduler(path: &Path, scheduler: &str) -> std::io::Result<()> {
     }
 }
 
-fn find(state_dir: &Path, name: &str) -> Result<DiskDirectory, EmulateError> {
+fn find(state_dir: &Path, name: &str) -> Result<DiskDirectory, Problem> {
     let places = DiskDirectory::all(state_dir)?;
     let device_of = |place: &DiskDirectory| Some(loop_device::name(place.state()?.loop_number));
     let wanted = name.strip_prefix("/dev/").unwrap_or(name);
@@ -605,28 +610,26 @@ fn find(state_dir: &Path, name: &str) -> Result<DiskDirectory, EmulateError> {
         |place: &&DiskDirectory| place.id() == name || device_of(place).as_deref() == Some(wanted);
     // A running disk goes before the remains of one that had the same device.
     let alive = places.iter().filter(|place| place.is_alive()).find(is_it);
-    alive
-        .or_else(|| places.iter().find(is_it))
-        .cloned()
-        .ok_or_else(|| EmulateError::Unknown {
-            name: name.to_owned(),
-            known: places
-                .iter()
-                .map(|place| match device_of(place) {
-                    Some(device) => format!("{} (/dev/{device})", place.id()),
-                    None => place.id().to_owned(),
-                })
-                .collect(),
-        })
+    let found = alive.or_else(|| places.iter().find(is_it)).cloned();
+    found.ok_or_else(|| {
+        let known = places.iter().map(|place| match device_of(place) {
+            Some(device) => format!("{} (/dev/{device})", place.id()),
+            None => place.id().to_owned(),
+        });
+        let known: Vec<String> = known.collect();
+        let hint = if known.is_empty() {
+            "there are none; `iosched emulate create MODEL` makes one".to_owned()
+        } else {
+            format!("there are: {}", known.join(", "))
+        };
+        let message = format!("there is no emulated disk {name}");
+        Problem::new(exit::NO_SUCH_DEVICE, message).hint(hint)
+    })
 }
 
 /// The rule of removing: what is used stays unless by force; a running disk's server is told to end,
 /// and killed only by force; what it leaves is cleared. By force, one that is just starting is not waited for.
-fn remove_place(
-    host: &Host,
-    place: &DiskDirectory,
-    force: bool,
-) -> Result<Vec<User>, EmulateError> {
+fn remove_place(host: &Host, place: &DiskDirectory, force: bool) -> Result<Vec<User>, Problem> {
     if force && place.is_alive() && place.state().is_none() {
         kill_starting(host, place)?;
     }
@@ -641,10 +644,7 @@ fn remove_place(
         let has_ended = end_server(host, place, &state, Signal::TERM)
             || (force && end_server(host, place, &state, Signal::KILL));
         if !has_ended {
-            return Err(EmulateError::Stuck {
-                id: place.id().to_owned(),
-                pid: state.server_pid,
-            });
+            return Err(stuck(place, state.server_pid));
         }
     } else {
         take_down::check_nothing_below(host, place)?;
@@ -653,7 +653,7 @@ fn remove_place(
 }
 
 /// Kills the server of a disk that is starting, unless the disk gets ready or the server ends first.
-fn kill_starting(host: &Host, place: &DiskDirectory) -> Result<(), EmulateError> {
+fn kill_starting(host: &Host, place: &DiskDirectory) -> Result<(), Problem> {
     let deadline = Instant::now() + END_TIMEOUT;
     while place.is_alive() && place.state().is_none() {
         let server = place.lock_holder(host);
@@ -662,14 +662,8 @@ fn kill_starting(host: &Host, place: &DiskDirectory) -> Result<(), EmulateError>
         }
         if Instant::now() > deadline {
             return Err(match server {
-                Some(pid) => EmulateError::Stuck {
-                    id: place.id().to_owned(),
-                    pid,
-                },
-                None => EmulateError::NotReady {
-                    id: place.id().to_owned(),
-                    after: END_TIMEOUT,
-                },
+                Some(pid) => stuck(place, pid),
+                None => not_ready(place, END_TIMEOUT),
             });
         }
         std::thread::sleep(Duration::from_millis(20));
@@ -678,7 +672,7 @@ fn kill_starting(host: &Host, place: &DiskDirectory) -> Result<(), EmulateError>
 }
 
 /// The state of a disk that may just be starting; `None` if its server has ended.
-fn wait_for_state(place: &DiskDirectory) -> Result<Option<State>, EmulateError> {
+fn wait_for_state(place: &DiskDirectory) -> Result<Option<State>, Problem> {
     let deadline = Instant::now() + SETUP_TIMEOUT;
     loop {
         if let Some(state) = place.state() {
@@ -688,10 +682,7 @@ fn wait_for_state(place: &DiskDirectory) -> Result<Option<State>, EmulateError> 
             return Ok(None);
         }
         if Instant::now() > deadline {
-            return Err(EmulateError::NotReady {
-                id: place.id().to_owned(),
-                after: SETUP_TIMEOUT,
-            });
+            return Err(not_ready(place, SETUP_TIMEOUT));
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -699,13 +690,14 @@ fn wait_for_state(place: &DiskDirectory) -> Result<Option<State>, EmulateError> 
 
 /// Refuses while somebody uses the disk. If nobody does, it is detached under an exclusive hold, so
 /// that nobody can begin to in between.
-fn refuse_if_used(host: &Host, state: &State) -> Result<(), EmulateError> {
+fn refuse_if_used(host: &Host, state: &State) -> Result<(), Problem> {
     const PASSING: Duration = Duration::from_secs(2);
     let device = loop_device::name(state.loop_number);
     let deadline = Instant::now() + PASSING;
-    let in_use = |users| EmulateError::InUse {
-        device: format!("/dev/{device}"),
-        users,
+    let in_use = |users: &[User]| {
+        let message = format!("cannot remove /dev/{device}: {}", User::list(users));
+        Problem::new(exit::BUSY, message)
+            .hint("end that first, or take the disk away from under it with `--force`")
     };
     loop {
         let users = usage::users(host, &device, &[own_pid(), state.server_pid]);
@@ -713,17 +705,14 @@ fn refuse_if_used(host: &Host, state: &State) -> Result<(), EmulateError> {
             break;
         }
         if !users.iter().all(|user| user.is_passing(host)) || Instant::now() > deadline {
-            return Err(in_use(users));
+            return Err(in_use(&users));
         }
         std::thread::sleep(Duration::from_millis(50));
     }
     match open_exclusively(&host.dev(&device)) {
-        Ok(file) => loop_device::detach_open(&file).map_err(|source| EmulateError::Step {
-            step: format!("detach {device}"),
-            source,
-        }),
+        Ok(file) => loop_device::detach_open(&file).map_err(cannot(format!("detach {device}"))),
         Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => {
-            Err(in_use(vec![User::Exclusive {
+            Err(in_use(&[User::Exclusive {
                 device: device.clone(),
             }]))
         }

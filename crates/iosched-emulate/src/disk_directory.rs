@@ -18,6 +18,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use iosched_machine::failure::Problem;
 use iosched_machine::host::Host;
 use iosched_machine::process::Owner;
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, rename, renameat_with};
@@ -25,7 +26,7 @@ use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::error::EmulateError;
+use super::error::cannot_with;
 use super::spec::Spec;
 
 /// Directories that are not yet complete begin with this.
@@ -114,25 +115,17 @@ impl PreparedState {
 impl DiskDirectory {
     /// Makes a directory for a new disk and locks it. The lock lasts as long as the returned file,
     /// which has the specification in it, or a copy of its descriptor is open.
-    pub(super) fn claim(spec: &Spec) -> Result<(DiskDirectory, File), EmulateError> {
+    pub(super) fn claim(spec: &Spec) -> Result<(DiskDirectory, File), Problem> {
         let state_dir = &spec.state_dir;
-        let failed = |action, path: &Path| {
-            let path = path.to_owned();
-            move |source| EmulateError::File {
-                action,
-                path,
-                source,
-            }
-        };
         let mut private = DirBuilder::new();
         private.recursive(true).mode(0o700);
         private
             .create(state_dir)
-            .map_err(failed("make", state_dir))?;
+            .map_err(cannot_with("make", state_dir))?;
         let unfinished = tempfile::Builder::new()
             .prefix(UNFINISHED)
             .tempdir_in(state_dir);
-        let unfinished = unfinished.map_err(failed("make a directory in", state_dir))?;
+        let unfinished = unfinished.map_err(cannot_with("make a directory in", state_dir))?;
         let write = || -> io::Result<File> {
             let mut file = create_new(&unfinished.path().join(SPEC))?;
             flock(&file, FlockOperation::LockExclusive)?;
@@ -143,7 +136,7 @@ impl DiskDirectory {
                 .create(unfinished.path().join(MOUNT))?;
             Ok(file)
         };
-        let file = write().map_err(failed("prepare", unfinished.path()))?;
+        let file = write().map_err(cannot_with("prepare", unfinished.path()))?;
         for number in 1.. {
             let place = DiskDirectory::new(state_dir, &format!("{}-{number}", spec.id()));
             let from = unfinished.path();
@@ -153,7 +146,7 @@ impl DiskDirectory {
                     return Ok((place, file));
                 }
                 Err(Errno::EXIST | Errno::NOTEMPTY) => {}
-                Err(error) => return Err(failed("make", &place.dir)(error.into())),
+                Err(error) => return Err(cannot_with("make", &place.dir)(error.into())),
             }
         }
         unreachable!("numbers do not end")
@@ -177,19 +170,14 @@ impl DiskDirectory {
 
     /// All places below `state_dir`, sorted by name; a disk that is being made is not among them.
     /// None if the directory is not there; that it cannot be read is an error.
-    pub(super) fn all(state_dir: &Path) -> Result<Vec<DiskDirectory>, EmulateError> {
-        let failed = |source| EmulateError::File {
-            action: "read",
-            path: state_dir.to_owned(),
-            source,
-        };
+    pub(super) fn all(state_dir: &Path) -> Result<Vec<DiskDirectory>, Problem> {
         let entries = match fs::read_dir(state_dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(failed)?,
+            entries => entries.map_err(cannot_with("read", state_dir))?,
         };
         let mut ids = Vec::new();
         for entry in entries {
-            let name = entry.map_err(failed)?.file_name();
+            let name = entry.map_err(cannot_with("read", state_dir))?.file_name();
             ids.extend(
                 name.into_string()
                     .ok()
@@ -255,25 +243,21 @@ impl DiskDirectory {
     }
 
     /// The specification; `None` if there is none, or half of one.
-    pub(super) fn try_spec(&self) -> Result<Option<Spec>, EmulateError> {
+    pub(super) fn try_spec(&self) -> Result<Option<Spec>, Problem> {
         self.read(SPEC)
     }
 
     /// The state; `None` if there is none yet, or half of one.
-    pub(super) fn try_state(&self) -> Result<Option<State>, EmulateError> {
+    pub(super) fn try_state(&self) -> Result<Option<State>, Problem> {
         self.read(STATE)
     }
 
-    fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, EmulateError> {
+    fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Problem> {
         let path = self.dir.join(name);
         match fs::read(&path) {
             Ok(text) => Ok(serde_json::from_slice(&text).ok()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(EmulateError::File {
-                action: "read",
-                path,
-                source,
-            }),
+            Err(error) => Err(cannot_with("read", &path)(error)),
         }
     }
 

@@ -7,8 +7,6 @@ use iosched_sim::scheduler::{self, Elevator, Kernel, SchedulerInfo, SchedulerSpe
 use iosched_sim::serve::QueueSettings;
 use iosched_sim::units::Bytes;
 
-use super::spec::Tags;
-
 /// What all schedulers that stand inside one disk have in common.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Inside {
@@ -48,18 +46,16 @@ impl Inside {
 }
 
 /// Requests that the loop driver above is to take at a time, as far as it has so many: all that come are to reach the
-/// scheduler, unless the disk's own tags are above because it has no requests of its own.
-pub(super) fn driver_depth(
-    scheduler: &str,
-    tags: Tags,
-    queue_depth: usize,
-) -> Result<usize, Problem> {
-    let spec = SchedulerSpec::parse(scheduler)?;
-    let is_direct = scheduler::info(&spec.name)?.facts.direct;
-    Ok(match tags {
-        Tags::Above if is_direct => queue_depth,
-        Tags::Above | Tags::Inside => usize::MAX,
-    })
+/// scheduler. One without requests of its own (none) leaves the disk's tags above, where processes sleep for them, as
+/// under the kernel's none.
+pub(super) fn driver_depth(scheduler: &str, queue_depth: usize) -> usize {
+    let spec = SchedulerSpec::parse(scheduler);
+    let info = spec.and_then(|spec| scheduler::info(&spec.name));
+    if info.is_ok_and(|info| info.facts.direct) {
+        queue_depth
+    } else {
+        usize::MAX
+    }
 }
 
 /// Whether there is such a scheduler, with such tunables.
@@ -95,12 +91,9 @@ mod tests {
 
     #[test]
     fn only_a_scheduler_without_requests_of_its_own_leaves_the_tags_above() {
-        let depth = |scheduler, tags| driver_depth(scheduler, tags, 4).unwrap();
-        assert_eq!(depth("none", Tags::Above), 4);
-        assert_eq!(depth("none", Tags::Inside), usize::MAX);
+        assert_eq!(driver_depth("none", 4), 4);
         for scheduler in ["noop", "cfq:slice_idle=0", "mq-deadline"] {
-            assert_eq!(depth(scheduler, Tags::Above), usize::MAX, "{scheduler}");
+            assert_eq!(driver_depth(scheduler, 4), usize::MAX, "{scheduler}");
         }
-        assert!(driver_depth("anticipatory", Tags::Above, 4).is_err());
     }
 }

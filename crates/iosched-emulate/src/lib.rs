@@ -53,7 +53,6 @@ pub use self::control::{
     missing, model_of, remove_all, remove_each, remove_remains, served_by, server_of, set,
     set_inside,
 };
-pub use self::error::{EmulateError, Missing};
 pub use self::requests::set_requests;
 pub use self::server::serve;
 pub use self::spec::Spec;

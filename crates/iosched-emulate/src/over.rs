@@ -10,18 +10,20 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use iosched_machine::beneath::Directory;
-use iosched_machine::command_line::{Remedy, quoted_path};
+use iosched_machine::command_line::quoted_path;
 use iosched_machine::device::mounts::MountTable;
 use iosched_machine::device::{
-    Consent, Device, DeviceError, DeviceNumber, EMULATED, EMULATED_OVER, FileIdentity, GivenUp,
-    MayNotWrite, Occasion, Write, find, find_file_system, find_to_change, may_read_alone,
-    may_read_file_alone, may_write, may_write_file, schedulable_disks,
+    Consent, Device, DeviceNumber, EMULATED, EMULATED_OVER, FileIdentity, GivenUp, MayNotWrite,
+    Occasion, Write, find, find_file_system, find_to_change, may_read_alone, may_read_file_alone,
+    may_write, may_write_file, schedulable_disks,
 };
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::{Problem, exit};
 use iosched_machine::host::Host;
 use iosched_sim::units::Bytes;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+
+use super::error::passed_on;
 
 /// Most commands that are under way below at a time: each takes a thread.
 pub const MOST_COMMANDS: usize = 32;
@@ -79,194 +81,84 @@ pub enum OverKind {
     },
 }
 
-/// Why a disk cannot stand over this.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
-pub enum OverError {
-    /// The path leads over a link, or over `..`.
-    #[error("{} is reached by a link or over `..`", path.display())]
-    Link {
-        /// The path as the user wrote it.
-        path: PathBuf,
-        /// Where it leads to, if that has a name.
-        leads_to: Option<PathBuf>,
-    },
-    #[error("{} does not exist", path.display())]
-    NotThere {
-        /// The path as the user wrote it.
-        path: PathBuf,
-        lacks_directory: bool,
-    },
-    /// It is to be written, and has other names: it may be somebody else's, under this name in a directory of others.
-    #[error("{} has {links} names (hard links), and what is written would be in all of them", path.display())]
-    HardLinks {
-        /// The path as the user wrote it.
-        path: PathBuf,
-        links: u64,
-    },
-    #[error("{} does not exist: {} is not a directory", path.display(), file.display())]
-    NotADirectory {
-        /// The path as the user wrote it.
-        path: PathBuf,
-        /// The part of it that is there.
-        file: PathBuf,
-    },
-    #[error("{} is there already, and --size makes a new file", path.display())]
-    Exists {
-        /// The path as the user wrote it.
-        path: PathBuf,
-    },
-    /// It is neither a block device nor a regular file.
-    #[error("{} is neither a block device nor a regular file", path.display())]
-    NoDisk {
-        /// The path as the user wrote it.
-        path: PathBuf,
-    },
-    #[error("{} is on {fs_type}, where the kernel shows its own state: it holds no data", path.display())]
-    OfKernel {
-        /// The path as the user wrote it.
-        path: PathBuf,
-        fs_type: String,
-    },
-    #[error("{} is a part of the emulated disk {id}", path.display())]
-    OfEmulated {
-        /// The path as the user wrote it.
-        path: PathBuf,
-        id: String,
-    },
-    #[error("{device} is a zoned disk ({model}), which is not served")]
-    Zoned {
-        device: String,
-        /// As the kernel says it.
-        model: String,
-    },
-    #[error("{} has changed since it was looked at", path.display())]
-    Changed { path: PathBuf },
-    /// Another program has it.
-    #[error("{} is opened exclusively by another program, or served already", path.display())]
-    Taken { path: PathBuf },
-    #[error("{} has no room for a block of {block} bytes", path.display())]
-    TooSmall { path: PathBuf, block: u64 },
-    #[error("{} has logical blocks of {block} bytes, and a loop device has 4096 at most", path.display())]
-    BlockTooLarge { path: PathBuf, block: u64 },
-    #[error("{} cannot be opened for direct I/O", path.display())]
-    NotDirect { path: PathBuf, source: io::Error },
-    #[error("cannot {action} {}", path.display())]
-    Io {
-        /// A verb.
-        action: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
+/// The path leads over a link, or over `..`: the user names the file itself.
+fn is_link(path: &Path, leads_to: Option<&Path>) -> Problem {
+    let message = format!("{} is reached by a link or over `..`", path.display());
+    Problem::new(exit::UNSAFE, message).hint(match leads_to {
+        Some(path) => format!("name the file itself: {}", path.display()),
+        None => "name a file that has a name of its own".to_owned(),
+    })
 }
 
-impl Failure for OverError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            OverError::Link { leads_to, .. } => Some(match leads_to {
-                Some(path) => format!("name the file itself: {}", path.display()),
-                None => "name a file that has a name of its own".to_owned(),
-            }),
-            OverError::HardLinks { path, .. } => {
-                let path = quoted_path(path);
-                Some(format!(
-                    "`find / -xdev -samefile {path}` shows them; serve a copy, or --read-only"
-                ))
-            }
-            OverError::NotThere { path, .. } if path.parent() == Some(Path::new("/dev")) => {
-                Some("`iosched list` shows the disks of this machine".to_owned())
-            }
-            OverError::NotThere {
-                lacks_directory: true,
-                ..
-            } => Some("name a file in a directory that is there".to_owned()),
-            OverError::NotThere {
-                lacks_directory: false,
-                ..
-            } => Some("with --size a file of zeros is made, for example --size 8G".to_owned()),
-            OverError::NotADirectory { path, file } => (path.components().as_path() == file)
-                .then(|| format!("leave out the / at its end: {}", file.display())),
-            OverError::Exists { .. } => {
-                Some("leave --size out to serve it, or name another file".to_owned())
-            }
-            OverError::NoDisk { .. } | OverError::OfKernel { .. } => Some(
-                "name a disk, as `iosched list` shows them, or a file whose bytes are the disk's"
-                    .to_owned(),
+fn is_not_there(path: &Path, lacks_directory: bool) -> Problem {
+    let message = format!("{} does not exist", path.display());
+    let hint = if path.parent() == Some(Path::new("/dev")) {
+        "`iosched list` shows the disks of this machine"
+    } else if lacks_directory {
+        "name a file in a directory that is there"
+    } else {
+        "with --size a file of zeros is made, for example --size 8G"
+    };
+    Problem::new(exit::NO_SUCH_DEVICE, message).hint(hint)
+}
+
+fn is_no_disk(message: String) -> Problem {
+    Problem::new(exit::NO_SUCH_DEVICE, message)
+        .hint("name a disk, as `iosched list` shows them, or a file whose bytes are the disk's")
+}
+
+/// Something stands where a new file is to be made.
+pub(super) fn exists(path: &Path) -> Problem {
+    let message = format!(
+        "{} is there already, and --size makes a new file",
+        path.display()
+    );
+    Problem::new(exit::UNSAFE, message).hint("leave --size out to serve it, or name another file")
+}
+
+pub(super) fn has_changed(path: &Path) -> Problem {
+    let message = format!("{} has changed since it was looked at", path.display());
+    Problem::new(exit::FAILURE, message).hint("nothing was written; try again")
+}
+
+pub(super) fn is_taken(path: &Path) -> Problem {
+    let message = format!(
+        "{} is opened exclusively by another program, or served already",
+        path.display()
+    );
+    Problem::new(exit::BUSY, message)
+        .hint("`iosched emulate list` shows what is served; end the other one first")
+}
+
+/// What could not be done with the target: a verb.
+pub(super) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Problem {
+    let path = path.to_owned();
+    move |error| {
+        let code = match error.kind() {
+            io::ErrorKind::ResourceBusy => return is_taken(&path),
+            io::ErrorKind::PermissionDenied => exit::NOT_PERMITTED,
+            io::ErrorKind::InvalidFilename => exit::NO_SUCH_DEVICE,
+            _ => exit::FAILURE,
+        };
+        Problem::new(code, format!("cannot {action} {}: {error}", path.display()))
+    }
+}
+
+/// Why the target may not be written, or not be read alone: it can be read, and no directory takes its place.
+pub(super) fn may_not(error: &MayNotWrite) -> Problem {
+    let hint = match error {
+        MayNotWrite::NotAllowed { device, .. } => format!(
+            "allow it with --destroy-data if nothing on {device} is needed; --read-only serves it without a change"
+        ),
+        MayNotWrite::Refused { device, .. } => match error.way_out() {
+            Some(option) => format!(
+                "if all of that may be destroyed, name it again: {option}; --read-only serves it without a change"
             ),
-            OverError::OfEmulated { .. } => {
-                Some("`iosched emulate set` puts another scheduler into that disk".to_owned())
-            }
-            OverError::Changed { .. } => Some("nothing was written; try again".to_owned()),
-            OverError::Taken { .. } => Some(
-                "`iosched emulate list` shows what is served; end the other one first".to_owned(),
-            ),
-            OverError::NotDirect { .. } => {
-                Some("put it on another file system, ext4 or xfs for example".to_owned())
-            }
-            OverError::Zoned { .. }
-            | OverError::TooSmall { .. }
-            | OverError::BlockTooLarge { .. }
-            | OverError::Io { .. } => None,
-        }
-    }
-
-    fn remedy(&self) -> Option<Remedy> {
-        match self {
-            OverError::Link {
-                path,
-                leads_to: Some(meant),
-            } => Some(instead(path, meant)),
-            OverError::NotADirectory { path, file } if path.components().as_path() == file => {
-                Some(instead(path, file))
-            }
-            _ => None,
-        }
-    }
-
-    fn exit_code(&self) -> u8 {
-        match self {
-            OverError::NotThere { .. }
-            | OverError::NotADirectory { .. }
-            | OverError::NoDisk { .. }
-            | OverError::OfKernel { .. }
-            | OverError::TooSmall { .. } => exit::NO_SUCH_DEVICE,
-            OverError::Link { .. }
-            | OverError::HardLinks { .. }
-            | OverError::Exists { .. }
-            | OverError::OfEmulated { .. } => exit::UNSAFE,
-            OverError::Taken { .. } => exit::BUSY,
-            OverError::Zoned { .. }
-            | OverError::BlockTooLarge { .. }
-            | OverError::NotDirect { .. } => exit::NOT_SUPPORTED,
-            OverError::Io { source, .. } => match source.kind() {
-                io::ErrorKind::PermissionDenied => exit::NOT_PERMITTED,
-                io::ErrorKind::InvalidFilename => exit::NO_SUCH_DEVICE,
-                _ => exit::FAILURE,
-            },
-            OverError::Changed { .. } => exit::FAILURE,
-        }
-    }
-}
-
-fn instead(given: &Path, meant: &Path) -> Remedy {
-    Remedy::Instead {
-        given: given.display().to_string(),
-        meant: meant.display().to_string(),
-    }
-}
-
-/// Why nothing stands over what the user wants.
-#[derive(Debug, thiserror::Error)]
-pub enum NotOver {
-    /// It is no place for a disk.
-    #[error(transparent)]
-    Over(#[from] OverError),
-    /// There is no such device.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
-    /// It may not be written, or not be read alone.
-    #[error(transparent)]
-    MayNot(#[from] MayNotWrite),
+            None => format!("take {device} out of use first"),
+        },
+        _ => return passed_on(error),
+    };
+    passed_on(error).hint(hint)
 }
 
 impl Over {
@@ -274,7 +166,7 @@ impl Over {
     ///
     /// # Errors
     /// It cannot, or may not.
-    pub fn choose(host: &Host, wish: &Wish<'_>) -> Result<Over, NotOver> {
+    pub fn choose(host: &Host, wish: &Wish<'_>) -> Result<Over, Problem> {
         match found(host, wish)? {
             Found::Device(device) => over_device(host, &device, wish),
             Found::File(path, file) => over_file(host, path, &file, wish),
@@ -338,7 +230,7 @@ enum Found {
 }
 
 /// A kernel name or a node is a device, whatever links lead to it: its number says which.
-fn found(host: &Host, wish: &Wish<'_>) -> Result<Found, NotOver> {
+fn found(host: &Host, wish: &Wish<'_>) -> Result<Found, Problem> {
     let path = Path::new(wish.target);
     let is_name = !wish.target.contains('/') && host.sysfs().has_device(wish.target);
     let metadata = std::fs::metadata(path);
@@ -350,7 +242,7 @@ fn found(host: &Host, wish: &Wish<'_>) -> Result<Found, NotOver> {
         let without_slash = path.components().as_path();
         let is_there = is_device || std::fs::symlink_metadata(without_slash).is_ok();
         return if is_there {
-            Err(OverError::Exists { path: path.into() }.into())
+            Err(exists(path))
         } else {
             let path = new_path(path)?;
             check_holds_data(host, &path)?;
@@ -358,7 +250,10 @@ fn found(host: &Host, wish: &Wish<'_>) -> Result<Found, NotOver> {
         };
     }
     if is_device {
-        return Ok(Found::Device(Box::new(find_to_change(host, wish.target)?)));
+        let device = find_to_change(host, wish.target);
+        return Ok(Found::Device(Box::new(
+            device.map_err(|error| passed_on(&error))?,
+        )));
     }
     match metadata {
         Ok(metadata) if metadata.is_file() => {
@@ -367,31 +262,30 @@ fn found(host: &Host, wish: &Wish<'_>) -> Result<Found, NotOver> {
             check_holds_data(host, &path)?;
             Ok(Found::File(path, metadata))
         }
-        Ok(_) => Err(OverError::NoDisk { path: path.into() }.into()),
-        Err(_) if !wish.target.contains('/') => Err(find(host, wish.target).map_or_else(
-            NotOver::from,
-            |_| OverError::Changed { path: path.into() }.into(), // it came this moment
-        )),
-        Err(error) => Err(match Errno::from_io_error(&error) {
-            Some(Errno::NOENT) => OverError::NotThere {
-                path: path.into(),
-                lacks_directory: path.parent().is_some_and(|parent| !parent.is_dir()),
-            },
-            Some(Errno::NOTDIR) => OverError::NotADirectory {
-                path: path.into(),
-                file: nearest_there(path).into(),
-            },
-            Some(Errno::LOOP) => OverError::Link {
-                path: path.into(),
-                leads_to: None,
-            },
-            _ => OverError::Io {
-                action: "look at",
-                path: path.into(),
-                source: error,
-            },
+        Ok(_) => Err(is_no_disk(format!(
+            "{} is neither a block device nor a regular file",
+            path.display()
+        ))),
+        // If there is one, it came this moment.
+        Err(_) if !wish.target.contains('/') => {
+            Err(find(host, wish.target)
+                .map_or_else(|error| passed_on(&error), |_| has_changed(path)))
         }
-        .into()),
+        Err(error) => Err(match Errno::from_io_error(&error) {
+            Some(Errno::NOENT) => {
+                is_not_there(path, path.parent().is_some_and(|parent| !parent.is_dir()))
+            }
+            Some(Errno::NOTDIR) => {
+                let file = nearest_there(path);
+                let (whole, part) = (path.display(), file.display());
+                let is_slash = path.components().as_path() == file;
+                let message = format!("{whole} does not exist: {part} is not a directory");
+                Problem::new(exit::NO_SUCH_DEVICE, message)
+                    .maybe_hint(is_slash.then(|| format!("leave out the / at its end: {part}")))
+            }
+            Some(Errno::LOOP) => is_link(path, None),
+            _ => failed("look at", path)(error),
+        }),
     }
 }
 
@@ -404,7 +298,7 @@ fn nearest_there(path: &Path) -> &Path {
 }
 
 /// A file of `/proc` or `/sys` can be opened and written like any other, and is no disk.
-fn check_holds_data(host: &Host, path: &Path) -> Result<(), OverError> {
+fn check_holds_data(host: &Host, path: &Path) -> Result<(), Problem> {
     const OF_THE_KERNEL: [&str; 15] = [
         "proc",
         "sysfs",
@@ -424,93 +318,69 @@ fn check_holds_data(host: &Host, path: &Path) -> Result<(), OverError> {
     ];
     let mounts = MountTable::read(host).unwrap_or_default();
     match mounts.containing(path) {
-        Some(mount) if OF_THE_KERNEL.contains(&mount.fs_type.as_str()) => {
-            Err(OverError::OfKernel {
-                path: path.to_owned(),
-                fs_type: mount.fs_type.clone(),
-            })
-        }
+        Some(mount) if OF_THE_KERNEL.contains(&mount.fs_type.as_str()) => Err(is_no_disk(format!(
+            "{} is on {}, where the kernel shows its own state: it holds no data",
+            path.display(),
+            mount.fs_type
+        ))),
         _ => Ok(()),
     }
 }
 
 /// The path of a file that is there, if no link is on the way.
-fn without_links(path: &Path) -> Result<PathBuf, OverError> {
-    let unreadable = |source| OverError::Io {
-        action: "look at",
-        path: path.to_owned(),
-        source,
-    };
-    let given = std::path::absolute(path).map_err(unreadable)?;
+fn without_links(path: &Path) -> Result<PathBuf, Problem> {
+    let given = std::path::absolute(path).map_err(failed("look at", path))?;
     match std::fs::canonicalize(&given) {
         Ok(real) if real == given => Ok(real),
-        other => Err(OverError::Link {
-            path: path.to_owned(),
-            leads_to: other.ok(),
-        }),
+        other => Err(is_link(path, other.ok().as_deref())),
     }
 }
 
 /// The path of a file that is to be made.
-fn new_path(path: &Path) -> Result<PathBuf, OverError> {
-    let absolute = std::path::absolute(path).map_err(|source| OverError::Io {
-        action: "look at",
-        path: path.to_owned(),
-        source,
-    })?;
+fn new_path(path: &Path) -> Result<PathBuf, Problem> {
+    let absolute = std::path::absolute(path).map_err(failed("look at", path))?;
     let (Some(dir), Some(name)) = (absolute.parent(), absolute.file_name()) else {
-        return Err(OverError::NoDisk {
-            path: path.to_owned(),
-        });
+        return Err(is_no_disk(format!("{} is no file", path.display())));
     };
     if !dir.is_dir() {
-        return Err(OverError::NotThere {
-            path: dir.to_owned(),
-            lacks_directory: true,
-        });
+        return Err(is_not_there(dir, true));
     }
-    match without_links(dir) {
-        Ok(dir) => Ok(dir.join(name)),
-        Err(OverError::Link { leads_to, .. }) => Err(OverError::Link {
-            path: path.to_owned(),
-            leads_to: leads_to.map(|dir| dir.join(name)),
-        }),
-        Err(other) => Err(other),
+    match std::fs::canonicalize(dir) {
+        Ok(real) if real == dir => Ok(absolute),
+        other => Err(is_link(
+            path,
+            other.ok().map(|dir| dir.join(name)).as_deref(),
+        )),
     }
 }
 
 /// A disk over what it serves itself would wait for itself.
-fn check_not_of_emulated(host: &Host, path: &Path, file: &Metadata) -> Result<(), OverError> {
-    let mounts = MountTable::read(host).map_err(|source| OverError::Io {
-        action: "read",
-        path: host.proc("self/mountinfo"),
-        source,
-    })?;
+fn check_not_of_emulated(host: &Host, path: &Path, file: &Metadata) -> Result<(), Problem> {
+    let mounts = MountTable::read(host).map_err(failed("read", &host.proc("self/mountinfo")))?;
     let mount = mounts.with_number(DeviceNumber::of_raw(file.dev()));
     match mount.filter(|mount| [EMULATED, EMULATED_OVER].contains(&mount.fs_type.as_str())) {
-        Some(mount) => Err(OverError::OfEmulated {
-            path: path.to_owned(),
-            id: mount
-                .source
-                .to_string_lossy()
-                .trim_start_matches("iosched:")
-                .to_owned(),
-        }),
+        Some(mount) => {
+            let source = mount.source.to_string_lossy();
+            let id = source.trim_start_matches("iosched:");
+            let message = format!("{} is a part of the emulated disk {id}", path.display());
+            Err(Problem::new(exit::UNSAFE, message)
+                .hint("`iosched emulate set` puts another scheduler into that disk"))
+        }
         None => Ok(()),
     }
 }
 
-fn over_device(host: &Host, device: &Device, wish: &Wish<'_>) -> Result<Over, NotOver> {
+fn over_device(host: &Host, device: &Device, wish: &Wish<'_>) -> Result<Over, Problem> {
     let disk = whole_disk(host, device);
     if let Some(model) = disk.zoned.as_ref().filter(|model| *model != "none") {
-        return Err(OverError::Zoned {
-            device: device.name.clone(),
-            model: model.clone(),
-        }
-        .into());
+        let message = format!(
+            "{} is a zoned disk ({model}), which is not served",
+            device.name
+        );
+        return Err(Problem::new(exit::NOT_SUPPORTED, message));
     }
     let given_up = if wish.read_only {
-        may_read_alone(host, device, false)?;
+        may_read_alone(host, device, false).map_err(|error| may_not(&error))?;
         None
     } else {
         let write = Write {
@@ -518,7 +388,8 @@ fn over_device(host: &Host, device: &Device, wish: &Wish<'_>) -> Result<Over, No
             consent: wish.consent,
             occasion: Occasion::Start,
         };
-        Some(Box::new(may_write(host, device, &write)?))
+        let given_up = may_write(host, device, &write).map_err(|error| may_not(&error))?;
+        Some(Box::new(given_up))
     };
     let kind = OverKind::Device {
         name: device.name.clone(),
@@ -532,22 +403,19 @@ fn over_file(
     path: PathBuf,
     found: &Metadata,
     wish: &Wish<'_>,
-) -> Result<Over, NotOver> {
+) -> Result<Over, Problem> {
     let file = open_file(&path, true)?;
-    let metadata = file.metadata().map_err(|source| OverError::Io {
-        action: "look at",
-        path: path.clone(),
-        source,
-    })?;
+    let metadata = file.metadata().map_err(failed("look at", &path))?;
     if (metadata.dev(), metadata.ino()) != (found.dev(), found.ino()) {
-        return Err(OverError::Changed { path }.into());
+        return Err(has_changed(&path));
     }
-    if wish.read_only {
-        may_read_file_alone(host, &path, &metadata)?;
+    let may = if wish.read_only {
+        may_read_file_alone(host, &path, &metadata)
     } else {
         check_only_name(&path, &metadata)?;
-        may_write_file(host, &path, &file, wish.consent)?;
-    }
+        may_write_file(host, &path, &file, wish.consent)
+    };
+    may.map_err(|error| may_not(&error))?;
     let kind = OverKind::File {
         identity: FileIdentity::of(&metadata),
     };
@@ -556,31 +424,33 @@ fn over_file(
 }
 
 /// A name that comes later changes the file's identity, which the server asks for.
-fn check_only_name(path: &Path, file: &Metadata) -> Result<(), OverError> {
+fn check_only_name(path: &Path, file: &Metadata) -> Result<(), Problem> {
     match file.nlink() {
         0 | 1 => Ok(()),
-        links => Err(OverError::HardLinks {
-            path: path.to_owned(),
-            links,
-        }),
+        links => {
+            let message = format!(
+                "{} has {links} names (hard links), and what is written would be in all of them",
+                path.display()
+            );
+            Err(Problem::new(exit::UNSAFE, message).hint(format!(
+                "`find / -xdev -samefile {}` shows them; serve a copy, or --read-only",
+                quoted_path(path)
+            )))
+        }
     }
 }
 
 /// Opens a file by a path on which no link is followed.
-pub(super) fn open_file(path: &Path, read_only: bool) -> Result<std::fs::File, OverError> {
-    let failed = |source| OverError::Io {
-        action: "open",
-        path: path.to_owned(),
-        source,
-    };
-    let directory = Directory::open(path.parent().unwrap_or(Path::new("/"))).map_err(failed)?;
+pub(super) fn open_file(path: &Path, read_only: bool) -> Result<std::fs::File, Problem> {
+    let directory =
+        Directory::open(path.parent().unwrap_or(Path::new("/"))).map_err(failed("open", path))?;
     let name = Path::new(path.file_name().unwrap_or_default());
     let opened = if read_only {
         directory.open_file(name)
     } else {
         directory.open_file_to_write(name)
     };
-    opened.map_err(failed)
+    opened.map_err(failed("open", path))
 }
 
 fn whole_disk(host: &Host, device: &Device) -> Device {

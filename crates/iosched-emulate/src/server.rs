@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use iosched_machine::capture;
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::{Problem, exit};
 use iosched_machine::host::Host;
 use iosched_machine::process::ProcessFd;
 use iosched_sim::disk::Model;
@@ -32,7 +32,7 @@ use super::connection;
 use super::disk::Disk;
 use super::disk_directory::{DiskDirectory, PreparedState, State, driver_takes, start_ticks};
 use super::engine::Engine;
-use super::error::{DATA_FILE, EmulateError, Missing};
+use super::error::{cannot, cannot_with, missing};
 use super::filesystem;
 use super::inside::{self, Inside};
 use super::log::{log, monotonic};
@@ -89,20 +89,19 @@ pub fn serve(dir: &Path) -> u8 {
             (exit::OK, Some(disk))
         }
         Err(failure) => {
-            let source = std::error::Error::source(&failure);
-            let cause = source.map_or(String::new(), |cause| format!(": {cause}"));
-            log(format_args!("{failure}{cause}"));
+            log(format_args!("{failure}"));
+            let code = failure.code;
             let _ = tell(&FirstWord::Failed {
-                message: format!("{failure}{cause}"),
-                hint: failure.hint(),
-                exit_code: failure.exit_code(),
+                message: failure.message,
+                hint: failure.hint,
+                exit_code: code,
             });
-            (failure.exit_code(), None)
+            (code, None)
         }
     };
     let flush = || disk.map_or(Ok(()), |disk| disk.flush_below());
     let taken_down = connection::without(|| take_down(&host, &place, flush));
-    match taken_down.unwrap_or_else(|error| Err(step("take it down")(error))) {
+    match taken_down.unwrap_or_else(|error| Err(cannot("take it down")(error))) {
         Ok(left) => {
             for user in left {
                 log(format_args!("left behind: {user}"));
@@ -129,26 +128,31 @@ fn tell(word: &FirstWord) -> io::Result<()> {
 }
 
 /// Makes the disk, from its model up to the queue of its loop device.
-fn set_up(host: &Host, place: &DiskDirectory) -> Result<(Until, Arc<Disk>), EmulateError> {
+fn set_up(host: &Host, place: &DiskDirectory) -> Result<(Until, Arc<Disk>), Problem> {
     // Signals first: from here on we take down what we set up.
-    let mut until = Until::new().map_err(step("listen to signals"))?;
+    let mut until = Until::new().map_err(cannot("listen to signals"))?;
     let mut text = String::new();
     io::stdin()
         .read_to_string(&mut text)
-        .map_err(step("read the specification"))?;
+        .map_err(cannot("read the specification"))?;
     let spec: Spec = serde_json::from_str(&text)
         .map_err(io::Error::from)
-        .map_err(step("understand the specification"))?;
+        .map_err(cannot("understand the specification"))?;
     if let Some(owner) = spec.owner_pid {
         let watched = until.watch_owner(owner);
-        watched.map_err(|source| EmulateError::Owner { pid: owner, source })?;
+        watched.map_err(|error| {
+            Problem::usage(format!(
+                "cannot watch process {owner}, which the disk is to end with: {error}"
+            ))
+            .hint("name a process that runs: `--owner-pid $$` is the shell itself")
+        })?;
     }
     detach_from_terminal();
     protect_from_memory_pressure();
 
     let prepared = prepare(host, &spec)?;
     let mount_point = place.mount_point();
-    let ended = until.session_end().map_err(step("make a pipe"))?;
+    let ended = until.session_end().map_err(cannot("make a pipe"))?;
     let max_request = filesystem::serve(
         prepared.disk.clone(),
         place.id(),
@@ -157,10 +161,10 @@ fn set_up(host: &Host, place: &DiskDirectory) -> Result<(Until, Arc<Disk>), Emul
         &mount_point,
         ended,
     )
-    .map_err(step(&format!("mount FUSE on {}", mount_point.display())))?;
+    .map_err(cannot(format!("mount FUSE on {}", mount_point.display())))?;
     let file = mount_point.join(&spec.disk_file);
     let above = connection::without(|| set_up_above(host, &spec, &prepared, &file, max_request))
-        .map_err(step("set up its loop device"))??;
+        .map_err(cannot("set up its loop device"))??;
     let disk = prepared.disk;
     let name = loop_device::name(above.loop_number);
     if let Base::Model(model) = &spec.base {
@@ -189,17 +193,12 @@ fn set_up(host: &Host, place: &DiskDirectory) -> Result<(Until, Arc<Disk>), Emul
     if spec.scheduler.is_some() {
         let attribution = Attribution::of(capture::device_number(host, &name));
         let state_with = state_with(place, &state);
-        let set_above = set_above(host, &spec, &state);
+        let set_above = set_above(host, &state);
         disk.may_switch(above.inside, attribution, state_with, set_above)
-            .map_err(step("start a thread"))?;
+            .map_err(cannot("start a thread"))?;
     }
-    place
-        .write_state(&state)
-        .map_err(|source| EmulateError::File {
-            action: "write the state in",
-            path: place.dir().to_owned(),
-            source,
-        })?;
+    let written = place.write_state(&state);
+    written.map_err(cannot_with("write the state in", place.dir()))?;
     log(format_args!("ready: {} as {name}, {state:?}", spec.id()));
     prepared.made.keep();
     Ok((until, disk))
@@ -222,22 +221,26 @@ fn set_up_above(
     prepared: &Prepared,
     file: &Path,
     max_request: Bytes,
-) -> Result<Above, EmulateError> {
+) -> Result<Above, Problem> {
     let file = open_directly(file, prepared.shape.read_only)
-        .map_err(step("open the disk's file for direct I/O"))?;
+        .map_err(cannot("open the disk's file for direct I/O"))?;
     let device =
         LoopDevice::attach(host, &file, prepared.shape).map_err(|error| match error.kind() {
-            io::ErrorKind::Unsupported => EmulateError::Missing(Missing::LoopConfigure),
-            _ => step("attach a loop device")(error),
+            io::ErrorKind::Unsupported => missing(
+                "emulated disks need Linux 5.8 or later (LOOP_CONFIGURE): this kernel has no such request",
+                "measure a real disk instead: `iosched list` shows them, and `iosched tune DEVICE` reads one without \
+                 writing to it",
+            ),
+            _ => cannot("attach a loop device")(error),
         })?;
     drop(file); // the loop device has it now
     let (name, loop_number) = (device.name(), device.number());
     let udev_waits = device
         .hold_off_udev()
-        .map_err(step(&format!("lock {name}")))?;
+        .map_err(cannot(format!("lock {name}")))?;
     let queue_depth = prepared.queue_depth;
     let wanted = match &spec.scheduler {
-        Some(scheduler) => inside::driver_depth(scheduler, spec.tags, queue_depth)?,
+        Some(scheduler) => inside::driver_depth(scheduler, queue_depth),
         None => queue_depth,
     };
     let (driver_depth, most_requests) = set_driver_depth(host, &name, wanted)?;
@@ -280,7 +283,7 @@ struct Prepared {
     made: NewFile,
 }
 
-fn prepare(host: &Host, spec: &Spec) -> Result<Prepared, EmulateError> {
+fn prepare(host: &Host, spec: &Spec) -> Result<Prepared, Problem> {
     match &spec.base {
         Base::Model(model) => prepare_model(host, spec, model),
         Base::Over(over) => prepare_over(host, spec, over),
@@ -288,7 +291,7 @@ fn prepare(host: &Host, spec: &Spec) -> Result<Prepared, EmulateError> {
 }
 
 /// The bare model, which the way to it is measured with, and the data beside it.
-fn prepare_model(host: &Host, spec: &Spec, model: &Model) -> Result<Prepared, EmulateError> {
+fn prepare_model(host: &Host, spec: &Spec, model: &Model) -> Result<Prepared, Problem> {
     backing::check_memory(host, model)?;
     let model = spec.build(model)?;
     let size = model.capacity().to_bytes();
@@ -297,13 +300,13 @@ fn prepare_model(host: &Host, spec: &Spec, model: &Model) -> Result<Prepared, Em
         .backing_dir
         .clone()
         .unwrap_or_else(|| backing::default_dir(host, size));
-    let backing = Backing::create(&backing_dir, size).map_err(|source| EmulateError::File {
-        action: DATA_FILE,
-        path: backing_dir.clone(),
-        source,
+    let backing = Backing::create(&backing_dir, size).map_err(|error| {
+        cannot_with("make a data file in", &backing_dir)(error).hint(
+            "`--backing-dir` names another directory: on ext4, xfs, btrfs or tmpfs, with room for what will be written",
+        )
     })?;
     let backing_fd = backing.raw_fd();
-    let disk = Disk::new(model, backing).map_err(step("make a timer"))?;
+    let disk = Disk::new(model, backing).map_err(cannot("make a timer"))?;
     Ok(Prepared {
         disk: Arc::new(disk),
         queue_depth,
@@ -316,7 +319,7 @@ fn prepare_model(host: &Host, spec: &Spec, model: &Model) -> Result<Prepared, Em
 }
 
 /// The scheduler over what is below, and the threads that carry its commands out.
-fn prepare_over(host: &Host, spec: &Spec, over: &Over) -> Result<Prepared, EmulateError> {
+fn prepare_over(host: &Host, spec: &Spec, over: &Over) -> Result<Prepared, Problem> {
     let (below, made) = Below::open(host, over)?;
     let shape = Shape {
         block: u32::try_from(below.block()).expect("a loop device's block is small"),
@@ -328,7 +331,7 @@ fn prepare_over(host: &Host, spec: &Spec, over: &Over) -> Result<Prepared, Emula
     let (scheduler, kernel) = inside.build(scheduler)?;
     let settings = inside.settings(scheduler.info(), kernel);
     let disk = Disk::over(Engine::outside(scheduler, &settings), below);
-    let disk = Arc::new(disk.map_err(step("make a timer"))?);
+    let disk = Arc::new(disk.map_err(cannot("make a timer"))?);
     for _ in 0..over.depth {
         let disk = disk.clone();
         let threads = std::thread::Builder::new();
@@ -337,7 +340,7 @@ fn prepare_over(host: &Host, spec: &Spec, over: &Over) -> Result<Prepared, Emula
             priority::prefer_this_thread();
             disk.carry_out();
         });
-        started.map_err(step("start a thread"))?;
+        started.map_err(cannot("start a thread"))?;
     }
     Ok(Prepared {
         disk,
@@ -360,7 +363,7 @@ fn inside_over(spec: &Spec, over: &Over) -> Inside {
 }
 
 /// What serves: the model, or the scheduler that is wanted over it.
-fn engine<T>(spec: &Spec, model: &Model, inside: Inside) -> Result<Engine<T>, EmulateError> {
+fn engine<T>(spec: &Spec, model: &Model, inside: Inside) -> Result<Engine<T>, Problem> {
     let model = spec.build(model)?;
     let Some(scheduler) = &spec.scheduler else {
         return Ok(Engine::new(model));
@@ -387,31 +390,20 @@ fn state_with(
 /// Gives the queue above the requests that a scheduler inside wants.
 fn set_above(
     host: &Host,
-    spec: &Spec,
     state: &State,
 ) -> impl Fn(&str) -> io::Result<()> + Send + Sync + 'static {
-    let (host, tags, state) = (host.clone(), spec.tags, state.clone());
+    let (host, state) = (host.clone(), state.clone());
     move |scheduler| {
-        let depth = inside::driver_depth(scheduler, tags, state.queue_depth);
-        set_requests_above(&host, &state, depth.map_err(io::Error::other)?)
+        let depth = inside::driver_depth(scheduler, state.queue_depth);
+        set_requests_above(&host, &state, depth)
     }
 }
 
 /// Gives the loop driver as many tags as the model has: set while `none` is active, it stays when a
 /// scheduler comes (which gets a deeper queue of its own). Returns what the kernel made of it, and the most there is.
-fn set_driver_depth(
-    host: &Host,
-    device: &str,
-    queue_depth: usize,
-) -> Result<(u32, u32), EmulateError> {
+fn set_driver_depth(host: &Host, device: &str, queue_depth: usize) -> Result<(u32, u32), Problem> {
     let sysfs = host.sysfs();
-    let failed = |file: &str| {
-        let file = file.to_owned();
-        move |source| EmulateError::Step {
-            step: format!("set {file} of {device}"),
-            source,
-        }
-    };
+    let failed = |file: &str| cannot(format!("set {file} of {device}"));
     let (scheduler, requests) = ("queue/scheduler", "queue/nr_requests");
     sysfs
         .write(device, scheduler, "none")
@@ -438,7 +430,7 @@ fn set_driver_depth(
 }
 
 /// One block request is to be one FUSE request.
-fn set_max_request(host: &Host, device: &str, max: Bytes) -> Result<(), EmulateError> {
+fn set_max_request(host: &Host, device: &str, max: Bytes) -> Result<(), Problem> {
     let file = "queue/max_sectors_kb";
     let kib = max.as_u64() / 1024;
     let most: u64 = host
@@ -449,7 +441,7 @@ fn set_max_request(host: &Host, device: &str, max: Bytes) -> Result<(), EmulateE
         .unwrap_or(kib);
     let kib = kib.min(most).to_string();
     let written = host.sysfs().write(device, file, &kib);
-    written.map_err(step(&format!("set {file} of {device} to {kib}")))
+    written.map_err(cannot(format!("set {file} of {device} to {kib}")))
 }
 
 /// Tells the kernel what the model is, as a real drive does; returns what the kernel says then.
@@ -470,16 +462,11 @@ fn set_rotational(host: &Host, device: &str, spec: &Spec) -> bool {
 }
 
 /// How long a request is under way to the model and back; nothing where others keep reading the disk.
-fn measure_path(
-    host: &Host,
-    device: &str,
-    disk: &Disk,
-    spec: &Spec,
-) -> Result<Nanos, EmulateError> {
+fn measure_path(host: &Host, device: &str, disk: &Disk, spec: &Spec) -> Result<Nanos, Problem> {
     const ATTEMPTS: usize = 3;
     for _ in 0..ATTEMPTS {
         let path = measure_path_once(host, device, disk, spec)
-            .map_err(step(&format!("measure the path to {device}")))?;
+            .map_err(cannot(format!("measure the path to {device}")))?;
         if let Some(path) = path {
             return Ok(path);
         }
@@ -527,10 +514,10 @@ fn measure_path_once(
 }
 
 /// The loop driver offers discards of every file; what cannot be done below is not to be offered.
-fn offer_no_discard(host: &Host, device: &str) -> Result<(), EmulateError> {
+fn offer_no_discard(host: &Host, device: &str) -> Result<(), Problem> {
     let file = "queue/discard_max_bytes";
     let written = host.sysfs().write(device, file, "0");
-    written.map_err(step(&format!("set {file} of {device} to 0")))
+    written.map_err(cannot(format!("set {file} of {device} to 0")))
 }
 
 fn open_directly(path: &Path, read_only: bool) -> io::Result<File> {
@@ -626,14 +613,6 @@ impl Until {
                 return word;
             }
         }
-    }
-}
-
-fn step<E: Into<io::Error>>(step: &str) -> impl FnOnce(E) -> EmulateError {
-    let step = step.to_owned();
-    move |error| EmulateError::Step {
-        step,
-        source: error.into(),
     }
 }
 

@@ -3,7 +3,8 @@
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
-use iosched_sim::disk::{DiskModel, DriveQueue, Model, ModelError, ModelOptions};
+use iosched_machine::failure::Problem;
+use iosched_sim::disk::{DiskModel, DriveQueue, Model, ModelOptions};
 use iosched_sim::quantity;
 use iosched_sim::units::Bytes;
 use serde::{Deserialize, Serialize};
@@ -12,18 +13,6 @@ use super::over::Over;
 
 /// Where running emulated disks have their directories unless told otherwise.
 pub const STATE_DIR: &str = "/run/iosched/emulated";
-
-/// Where the disk's tags are, for which requests wait, while a scheduler without requests of its own (none) stands
-/// inside. Every other one has requests of its own, and they wait inside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Tags {
-    /// In the loop driver: processes sleep for them, as under the kernel's none on such a disk.
-    #[default]
-    Above,
-    /// In the block layer that is served: processes go on, as far as the loop driver has requests.
-    Inside,
-}
 
 /// An emulated disk to be made.
 ///
@@ -40,7 +29,6 @@ pub struct Spec {
     /// Another queue depth than the model's.
     pub queue_depth: Option<usize>,
     /// Another order inside the drive than the model's.
-    #[serde(with = "order")]
     pub order: Option<DriveQueue>,
     /// Write cache on or off.
     pub write_cache: Option<bool>,
@@ -50,9 +38,6 @@ pub struct Spec {
     /// The scheduler of ours that stands inside, over the model, with tunables: `cfq:slice_idle=0`.
     #[serde(default)] // a disk that an older server made says nothing of it
     pub scheduler: Option<String>,
-    /// Where requests wait for the disk while that is none.
-    #[serde(default)]
-    pub tags: Tags,
     /// What `queue/rotational` is to say, if not what the model is.
     pub rotational: Option<bool>,
     /// Where the model's chance comes from.
@@ -77,7 +62,7 @@ pub struct Spec {
 #[serde(rename_all = "snake_case")]
 pub enum Base {
     /// A disk model; the data are in a file of ours.
-    Model(#[serde(with = "crate::disk_file::as_text")] Model),
+    Model(Model),
     /// A real disk or a file of the user's.
     Over(Over),
 }
@@ -110,7 +95,6 @@ impl Spec {
             write_cache: None,
             slow_down: None,
             scheduler: None,
-            tags: Tags::default(),
             rotational: None,
             seed: 0,
             backing_dir: None,
@@ -147,7 +131,7 @@ impl Spec {
 
     /// The machine that is wanted. Block devices are made of blocks of 4096 bytes: what a model has
     /// beyond the last whole one is left out.
-    pub(super) fn build(&self, model: &Model) -> Result<Box<dyn DiskModel>, ModelError> {
+    pub(super) fn build(&self, model: &Model) -> Result<Box<dyn DiskModel>, Problem> {
         let whole = Bytes::new(model.capacity().as_u64() / 4096 * 4096);
         model.build(&ModelOptions {
             size: Some(self.size.unwrap_or(whole)),
@@ -176,15 +160,6 @@ pub fn order_name(order: DriveQueue) -> &'static str {
     }
 }
 
-/// Reads where the tags are to be.
-pub fn parse_tags(text: &str) -> Result<Tags, String> {
-    match text {
-        "above" => Ok(Tags::Above),
-        "inside" => Ok(Tags::Inside),
-        _ => Err(format!("`{text}` is neither `above` nor `inside`")),
-    }
-}
-
 /// The order inside the drive that has this name.
 pub fn parse_order(name: &str) -> Result<DriveQueue, String> {
     let known = [DriveQueue::Fifo, DriveQueue::ShortestAccessFirst];
@@ -209,34 +184,6 @@ mod bytes {
         deserializer: D,
     ) -> Result<Option<Bytes>, D::Error> {
         Ok(Option::deserialize(deserializer)?.map(Bytes::new))
-    }
-}
-
-/// `Option<DriveQueue>` as its name.
-mod order {
-    use iosched_sim::disk::DriveQueue;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use super::{order_name, parse_order};
-
-    #[expect(
-        clippy::ref_option,
-        clippy::trivially_copy_pass_by_ref,
-        reason = "serde calls it so"
-    )]
-    pub(super) fn serialize<S: Serializer>(
-        order: &Option<DriveQueue>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        order.map(order_name).serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<DriveQueue>, D::Error> {
-        let name: Option<String> = Option::deserialize(deserializer)?;
-        name.map(|name| parse_order(&name).map_err(serde::de::Error::custom))
-            .transpose()
     }
 }
 

@@ -10,13 +10,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use iosched_machine::capture;
+use iosched_machine::command_line::quoted_path;
 use iosched_machine::device::mounts::{HeldMount, MountTable};
 use iosched_machine::device::{Device, loop_number};
+use iosched_machine::failure::{Problem, exit};
 use iosched_machine::host::Host;
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::disk_directory::DiskDirectory;
-use super::error::EmulateError;
+use super::error::{cannot, cannot_with};
 use super::loop_device;
 use super::usage::{self, User};
 
@@ -24,12 +26,12 @@ use super::usage::{self, User};
 /// device and the directory stay until that has ended, and a later call clears them.
 ///
 /// `flush` is called when nothing more can come: what was written is on the medium then. If it fails, that is kept
-/// for whoever calls this next ([`EmulateError::NotFlushed`]).
+/// for whoever calls this next.
 pub(super) fn take_down(
     host: &Host,
     place: &DiskDirectory,
     flush: impl FnOnce() -> io::Result<()>,
-) -> Result<Vec<User>, EmulateError> {
+) -> Result<Vec<User>, Problem> {
     let devices = devices(host, place)?;
     let spec = place.try_spec()?;
     if spec
@@ -48,12 +50,12 @@ pub(super) fn take_down(
                 .map_or(Ok(false), |file| loop_device::stands_on(host, device, file))
         };
         let detached = loop_device::detach(host, device, is_ours, patience(host, device));
-        detached.map_err(step(format!("detach {device}")))?;
+        detached.map_err(cannot(format!("detach {device}")))?;
     }
     let mount_point = place.mount_point();
     while is_mount_point(&mount_point) {
         let what = format!("unmount {}", mount_point.display());
-        unmount(&mount_point, UnmountFlags::DETACH).map_err(step(what))?;
+        unmount(&mount_point, UnmountFlags::DETACH).map_err(cannot(what))?;
     }
     let mut left = Vec::new();
     for device in &devices {
@@ -61,7 +63,7 @@ pub(super) fn take_down(
             continue;
         };
         let removed = loop_device::remove_device(host, number, patience(host, device));
-        if !removed.map_err(step(format!("remove {device}")))? {
+        if !removed.map_err(cannot(format!("remove {device}")))? {
             let users = usage::users(host, device, &[]);
             let unknown = User::Exclusive {
                 device: device.clone(),
@@ -78,28 +80,27 @@ pub(super) fn take_down(
     }
     if let Err(source) = flush() {
         place.note_not_flushed(&source);
-        return Err(step("flush what is below".into())(source));
+        return Err(cannot("flush what is below")(source));
     }
     let not_flushed = place.not_flushed();
     if left.is_empty() {
-        place.delete().map_err(|source| EmulateError::File {
-            action: "delete",
-            path: place.dir().to_owned(),
-            source,
-        })?;
+        place.delete().map_err(cannot_with("delete", place.dir()))?;
     }
     match not_flushed {
-        Some(why) if left.is_empty() => Err(EmulateError::NotFlushed {
-            id: place.id().to_owned(),
-            why,
-        }),
+        Some(why) if left.is_empty() => Err(Problem::new(
+            exit::FAILURE,
+            format!(
+                "{} is removed, but what was written to it may not be on the medium: {why}",
+                place.id()
+            ),
+        )),
         _ => Ok(left),
     }
 }
 
 /// Refuses a disk whose mounts another disk's file system stands below: it would be detached with them. A server that
 /// ends has to take its disk apart all the same.
-pub(super) fn check_nothing_below(host: &Host, place: &DiskDirectory) -> Result<(), EmulateError> {
+pub(super) fn check_nothing_below(host: &Host, place: &DiskDirectory) -> Result<(), Problem> {
     let devices = devices(host, place)?;
     let mut devices_and_parts = Vec::new();
     for device in devices {
@@ -108,20 +109,28 @@ pub(super) fn check_nothing_below(host: &Host, place: &DiskDirectory) -> Result<
         devices_and_parts.push(device);
     }
     let names: Vec<&str> = devices_and_parts.iter().map(String::as_str).collect();
-    let table = MountTable::read(host).map_err(step("look what is mounted".into()))?;
+    let table = MountTable::read(host).map_err(cannot("look what is mounted"))?;
     match table.of_others_below(host, &names).first() {
         None => Ok(()),
-        Some(mount) => Err(EmulateError::MountedBelow {
-            id: place.id().to_owned(),
-            source_of: mount.source.display().to_string(),
-            at: mount.mount_point.clone(),
-        }),
+        Some(mount) => {
+            let (id, source) = (place.id(), mount.source.display());
+            let at = &mount.mount_point;
+            let where_to = at.display();
+            let message = format!(
+                "cannot remove {id}: {source} is mounted at {where_to}, below a mount of it"
+            );
+            let hint = format!(
+                "it would be taken away with it: umount {} first",
+                quoted_path(at)
+            );
+            Err(Problem::new(exit::BUSY, message).hint(hint))
+        }
     }
 }
 
 /// Takes away what is mounted from a device, and nothing that stands at its path instead: where somebody moves
 /// directories about it is looked for again.
-fn unmount_all(host: &Host, device: &str) -> Result<(), EmulateError> {
+fn unmount_all(host: &Host, device: &str) -> Result<(), Problem> {
     const TRIES: u32 = 200;
     const PAUSE: Duration = Duration::from_millis(10);
     for _ in 0..TRIES {
@@ -135,7 +144,7 @@ fn unmount_all(host: &Host, device: &str) -> Result<(), EmulateError> {
                 let held = held.as_ref();
                 held.map_or(Ok(false), |held| held.detach().map(|()| true))
             });
-            is_any_gone |= unmounted.map_err(step(format!("unmount {}", at.display())))?;
+            is_any_gone |= unmounted.map_err(cannot(format!("unmount {}", at.display())))?;
         }
         if !is_any_gone {
             std::thread::sleep(PAUSE);
@@ -146,7 +155,7 @@ fn unmount_all(host: &Host, device: &str) -> Result<(), EmulateError> {
         return Ok(());
     };
     let hidden = io::Error::other("another mount hides it, or directories on its path are moved");
-    Err(step(format!("unmount {}", at.display()))(hidden))
+    Err(cannot(format!("unmount {}", at.display()))(hidden))
 }
 
 /// What is dirty above a disk over real data goes to it while its server lives, whoever has it open or mounted.
@@ -170,8 +179,8 @@ fn patience(host: &Host, device: &str) -> Duration {
 
 /// The loop devices that belong to a disk: those that stand on its file, and the recorded one if it stands on
 /// none (detached, not yet removed).
-fn devices(host: &Host, place: &DiskDirectory) -> Result<Vec<String>, EmulateError> {
-    let look = || step("look for its loop devices".into());
+fn devices(host: &Host, place: &DiskDirectory) -> Result<Vec<String>, Problem> {
+    let look = || cannot("look for its loop devices");
     let mut devices = match place.try_spec()? {
         Some(spec) => loop_device::standing_on(host, &spec.disk_file).map_err(look())?,
         None => Vec::new(),
@@ -211,11 +220,4 @@ pub(super) fn remains(host: &Host, place: &DiskDirectory) -> Vec<String> {
     }
     remains.push(format!("directory {}", place.dir().display()));
     remains
-}
-
-fn step<E: Into<io::Error>>(step: String) -> impl FnOnce(E) -> EmulateError {
-    move |error| EmulateError::Step {
-        step,
-        source: error.into(),
-    }
 }

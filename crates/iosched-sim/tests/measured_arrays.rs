@@ -9,35 +9,31 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use iosched_sim::disk::array::{ArrayParameters, ControllerCache, Level};
-use iosched_sim::disk::{Command, DiskOp, Model, ModelOptions, Parameters};
+use iosched_sim::disk::{Command, DiskOp, Model, ModelOptions};
 use iosched_sim::random::Random;
-use iosched_sim::units::{Bytes, Nanos, Sector, Sectors, Time};
+use iosched_sim::units::{Nanos, Sector, Sectors, Time};
 
 const MS: f64 = 1e6;
 
 /// An array with a cache of this many bytes; without a battery it writes through.
-fn array(level: Level, members: (usize, &str), cache: u64, battery: bool) -> Model {
+fn array(level: &str, (count, drive): (usize, &str), cache: u64, battery: bool) -> Model {
     let preset = Model::named("raid10-15k").unwrap();
-    let Parameters::Array(parameters) = preset.parameters.clone() else {
-        panic!("raid10-15k is an array");
-    };
-    let mut parameters = ArrayParameters {
-        level,
-        members: vec![Model::named(members.1).unwrap(); members.0],
-        queue_depth: 256,
-        cache: Some(ControllerCache {
-            size: Bytes::new(cache),
-            battery,
-            ..parameters.cache.unwrap()
-        }),
-        ..parameters
-    };
-    parameters.capacity = parameters.room();
-    Model {
-        parameters: Parameters::Array(parameters),
-        ..preset
+    let mut text = String::new();
+    for line in preset.text().lines() {
+        let (key, _) = line.split_once(" = ").unwrap_or((line, ""));
+        text += &match key {
+            "capacity_bytes" => continue,
+            "queue_depth" => "queue_depth = 256".to_owned(),
+            "level" => format!("level = \"{level}\""),
+            "size_bytes" => format!("size_bytes = {cache}"),
+            "battery" => format!("battery = {battery}"),
+            "count" => format!("count = {count}"),
+            "model" => format!("model = \"{drive}\""),
+            _ => line.to_owned(),
+        };
+        text.push('\n');
     }
+    Model::parse(&text).unwrap()
 }
 
 /// Writers of random blocks of 8 KiB, each with one at a time and a pause behind it, from one second to another: how many a
@@ -92,7 +88,7 @@ fn writes(model: &Model, writers: u64, pause: Nanos, seconds: (u64, u64)) -> (f6
 /// How many times as many writes a second from the cache as through it, once the cache is full.
 fn gain(cache: u64, depth: u64) -> f64 {
     let rate = |battery| {
-        let model = array(Level::Raid0, (4, "hdd-10k"), cache, battery);
+        let model = array("raid0", (4, "hdd-10k"), cache, battery);
         writes(&model, depth, Nanos::ZERO, (60, 120)).0
     };
     rate(true) / rate(false)
@@ -121,7 +117,7 @@ fn write_back_gains_what_was_measured_with_each_cache_and_less_with_more_in_flig
 #[test]
 fn a_failed_battery_costs_what_was_measured_on_an_array_and_a_load_of_that_kind() {
     let time = |battery, writers| {
-        let model = array(Level::Raid5, (5, "hdd-7200"), 512 << 20, battery);
+        let model = array("raid5", (5, "hdd-7200"), 512 << 20, battery);
         writes(&model, writers, Nanos::from_millis(50), (0, 60)).1 / MS
     };
     let longer = [1, 2, 4].map(|writers| time(false, writers) - time(true, writers));
@@ -132,7 +128,7 @@ fn a_failed_battery_costs_what_was_measured_on_an_array_and_a_load_of_that_kind(
 /// "Microseconds rather than milliseconds" (HP's brief on Smart Arrays): as long as there is room.
 #[test]
 fn a_write_into_the_cache_takes_microseconds() {
-    let model = array(Level::Raid10, (8, "hdd-15k"), 512 << 20, true);
+    let model = array("raid10", (8, "hdd-15k"), 512 << 20, true);
     let (_, mean) = writes(&model, 4, Nanos::from_millis(50), (0, 30));
     assert!(mean < 0.2 * MS, "{mean}");
 }

@@ -3,9 +3,8 @@
 use std::fmt;
 use std::io;
 
-use iosched_emulate::EmulateError;
 use iosched_facts::scheduler;
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::{Failure, Problem, exit};
 use iosched_machine::visible::lines_of_error;
 use rustix::io::Errno;
 
@@ -128,10 +127,7 @@ pub enum SwitchError {
     },
     /// The scheduler of ours inside cannot be switched.
     #[error("cannot switch what stands inside {device}: {source}")]
-    Inside {
-        device: String,
-        source: Box<EmulateError>,
-    },
+    Inside { device: String, source: Problem },
     #[error("{device} has vanished")]
     Vanished { device: String },
     #[error("cannot access {file} of {device}")]
@@ -226,7 +222,7 @@ impl Failure for SwitchError {
             SwitchError::Refused { active, .. } | SwitchError::NotSupported { active, .. } => Some(
                 format!("a failed switch may leave another scheduler: {active} is active now"),
             ),
-            SwitchError::Inside { source, .. } => source.hint(),
+            SwitchError::Inside { source, .. } => source.hint.clone(),
             // Where no device was asked, it is the same on all.
             SwitchError::WrongValue { device: None, .. } => {
                 Some("`iosched list --help-tunables` shows units and values".into())
@@ -255,7 +251,7 @@ impl Failure for SwitchError {
             | SwitchError::Forbidden { .. }
             | SwitchError::WrongValue { .. }
             | SwitchError::BadValue { .. } => exit::BAD_TUNABLE,
-            SwitchError::Inside { source, .. } => source.exit_code(),
+            SwitchError::Inside { source, .. } => source.code,
             SwitchError::Vanished { .. } => exit::VANISHED,
             SwitchError::Io { .. } => exit::FAILURE,
         }

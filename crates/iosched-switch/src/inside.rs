@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use iosched_emulate::{self as emulate, EmulateError};
+use iosched_emulate as emulate;
 use iosched_machine::host::Host;
 use iosched_machine::sysfs::Sysfs;
 
@@ -20,21 +20,19 @@ pub(super) fn host(sysfs: &Sysfs) -> Option<Host> {
 
 /// Puts a scheduler inside, a fresh one even if it is the same: what the old one holds is done first.
 pub(super) fn put_inside(device: &str, scheduler: &str) -> Result<(), SwitchError> {
-    let inside = |source| SwitchError::Inside {
-        device: device.into(),
-        source: Box::new(source),
-    };
-    let vanished = || SwitchError::Vanished {
-        device: device.into(),
-    };
     match emulate::set_inside(&Host::live(), device, scheduler) {
-        Ok(now) if now == scheduler => Ok(()),
-        Ok(now) => Err(SwitchError::NotTaken {
+        Ok(Some(now)) if now == scheduler => Ok(()),
+        Ok(Some(now)) => Err(SwitchError::NotTaken {
             device: device.into(),
             asked: scheduler.into(),
             got: now,
         }),
-        Err(EmulateError::Gone { .. } | EmulateError::Unknown { .. }) => Err(vanished()),
-        Err(error) => Err(inside(error)),
+        Ok(None) => Err(SwitchError::Vanished {
+            device: device.into(),
+        }),
+        Err(source) => Err(SwitchError::Inside {
+            device: device.into(),
+            source,
+        }),
     }
 }

@@ -6,17 +6,13 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use iosched_emulate::disk_file;
-use iosched_emulate::disk_file::disksim::{self, BusTimes};
 use iosched_emulate::over::{MOST_COMMANDS, Over, Wish};
-use iosched_emulate::spec::{
-    STATE_DIR, Spec, Tags, order_name, parse_order, parse_size, parse_tags,
-};
+use iosched_emulate::spec::{STATE_DIR, Spec, order_name, parse_order, parse_size};
 use iosched_emulate::{
-    self as emulate, Attributed, Check, Condition, EmulateError, EmulatedDisk, Missing, Removal,
-    Spread, Status, User,
+    self as emulate, Attributed, Check, Condition, EmulatedDisk, Removal, Spread, Status, User,
 };
 use iosched_machine::device::Consent;
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::{Problem, exit};
 use iosched_machine::host::Host;
 use iosched_report::table::{Align, Table};
 use iosched_sim::disk::{DriveQueue, Model, models};
@@ -84,21 +80,11 @@ Examples:
 #[command(after_help = "\
 Examples:
   iosched emulate models
-  iosched emulate models --toml hdd-10k > mine.toml
-  iosched emulate models --from-disksim cheetah9LP.diskspecs > mine.toml")]
+  iosched emulate models --toml hdd-10k > mine.toml")]
 struct ModelsArgs {
     /// Print this model (a name, or a .toml file) as a complete .toml file
     #[arg(long, value_name = "MODEL|FILE")]
     toml: Option<String>,
-
-    /// Print the model that DiskSim's parameters describe: a .diskspecs file, beside the files that
-    /// it names
-    #[arg(long, value_name = "FILE", conflicts_with = "toml")]
-    from_disksim: Option<PathBuf>,
-
-    /// Milliseconds per block on the bus, one number or, with a comma, reading and writing, where a .parv file has them
-    #[arg(long, value_name = "MS[,MS]", requires = "from_disksim", value_parser = parse_bus)]
-    bus_ms: Option<BusTimes>,
 }
 
 /// Arguments of `iosched emulate create`.
@@ -176,17 +162,6 @@ struct CreateArgs {
     /// cfq, which today's kernels have not. The kernel's own stays none
     #[arg(long, value_name = "SCHEDULER[:NAME=VALUE,…]")]
     scheduler: Option<String>,
-
-    /// Where requests wait for the disk while none stands inside: above, in the loop driver, as under the kernel's own none;
-    /// or inside
-    #[arg(
-        long,
-        value_name = "above|inside",
-        default_value = "above",
-        value_parser = parse_tags,
-        requires = "scheduler"
-    )]
-    tags: Tags,
 
     /// Directory for the data; default: /dev/shm if there is memory to spare, else /var/tmp
     #[arg(long, value_name = "DIR")]
@@ -266,21 +241,6 @@ struct SetArgs {
     scheduler: String,
 }
 
-fn parse_bus(text: &str) -> Result<BusTimes, String> {
-    let (read, write) = text.split_once(',').unwrap_or((text, text));
-    let time = |text: &str| {
-        let millis = text
-            .parse()
-            .ok()
-            .filter(|millis| (0.0..1000.0).contains(millis));
-        millis.ok_or_else(|| format!("`{text}` is no time in milliseconds"))
-    };
-    Ok(BusTimes {
-        read_ms: time(read)?,
-        write_ms: time(write)?,
-    })
-}
-
 fn parse_switch(text: &str) -> Result<bool, String> {
     match text {
         "on" => Ok(true),
@@ -307,9 +267,10 @@ pub(crate) fn run(args: &EmulateArgs, output: &Output) -> Outcome {
         args.command,
         EmulateCommand::Models(_) | EmulateCommand::Serve { .. }
     );
-    let lacks_root = emulate::missing(&Host::live()).contains(&Missing::Root);
-    if needs_root && lacks_root {
-        return Err(Box::new(EmulateError::Missing(Missing::Root)));
+    let mut missing = emulate::missing(&Host::live()).into_iter();
+    let lacks_root = missing.find(|missing| missing.code == exit::NOT_PERMITTED);
+    if let Some(root) = lacks_root.filter(|_| needs_root) {
+        return Err(root.into());
     }
     let done = match &args.command {
         EmulateCommand::Create(create) => make(create, state_dir, output),
@@ -324,10 +285,10 @@ pub(crate) fn run(args: &EmulateArgs, output: &Output) -> Outcome {
         .map_err(|failure| Box::new(failure) as _)
 }
 
-fn make(args: &CreateArgs, state_dir: &Path, output: &Output) -> Result<(), EmulateError> {
-    let server = std::env::current_exe().map_err(|source| EmulateError::Start {
-        server: PathBuf::from("iosched"),
-        source,
+fn make(args: &CreateArgs, state_dir: &Path, output: &Output) -> Result<(), Problem> {
+    let server = std::env::current_exe().map_err(|error| {
+        let message = format!("cannot find the program of the server, iosched: {error}");
+        Problem::new(exit::FAILURE, message)
     })?;
     let mut below = Vec::new();
     let mut spec = match (&args.over, &args.scheduler, &args.model) {
@@ -371,7 +332,6 @@ fn with_model(args: &CreateArgs, model: Model, server: PathBuf) -> Spec {
     spec.write_cache = args.write_cache;
     spec.slow_down = args.slow_down;
     spec.scheduler.clone_from(&args.scheduler);
-    spec.tags = args.tags;
     // The server has another working directory.
     let absolute = |dir: &PathBuf| std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
     spec.backing_dir = args.backing_dir.as_ref().map(absolute);
@@ -520,13 +480,9 @@ fn unattributed(counts: &Attributed) -> Option<String> {
     }
 }
 
-fn show_models(args: &ModelsArgs, output: &Output) -> Result<(), EmulateError> {
+fn show_models(args: &ModelsArgs, output: &Output) -> Result<(), Problem> {
     if let Some(name) = &args.toml {
-        output.text(&disk_file::to_toml(&disk_file::find(name)?));
-        return Ok(());
-    }
-    if let Some(path) = &args.from_disksim {
-        output.text(&disk_file::to_toml(&disksim::convert(path, args.bus_ms)?));
+        output.text(disk_file::find(name)?.text());
         return Ok(());
     }
     if output.is_json() {
@@ -564,7 +520,7 @@ fn show_models(args: &ModelsArgs, output: &Output) -> Result<(), EmulateError> {
     Ok(())
 }
 
-fn take_away(args: &RemoveArgs, state_dir: &Path, output: &Output) -> Result<(), EmulateError> {
+fn take_away(args: &RemoveArgs, state_dir: &Path, output: &Output) -> Result<(), Problem> {
     let Removal {
         removed,
         left,
@@ -577,7 +533,7 @@ fn take_away(args: &RemoveArgs, state_dir: &Path, output: &Output) -> Result<(),
     if output.is_json() {
         let not_removed: Vec<_> = failures
             .iter()
-            .map(|(id, why)| json!({ "disk": id, "error": why.to_string(), "exit_code": why.exit_code() }))
+            .map(|(id, why)| json!({ "disk": id, "error": why.message, "exit_code": why.code }))
             .collect();
         output.json(&json!({ "removed": removed, "still_open": left, "not_removed": not_removed }));
     } else {
@@ -599,15 +555,20 @@ fn take_away(args: &RemoveArgs, state_dir: &Path, output: &Output) -> Result<(),
 }
 
 /// The one reason, or all of them.
-fn why_not_all(mut failures: Vec<(String, EmulateError)>) -> Result<(), EmulateError> {
+fn why_not_all(mut failures: Vec<(String, Problem)>) -> Result<(), Problem> {
     match failures.len() {
         0 => Ok(()),
         1 => Err(failures.remove(0).1),
-        _ => Err(EmulateError::NotRemoved { failures }),
+        _ => {
+            let each = failures.iter().map(|(id, why)| format!("{id}: {why}"));
+            let message = format!("not removed: {}", each.collect::<Vec<_>>().join("; "));
+            let hint = failures.iter().find_map(|(_, why)| why.hint.clone());
+            Err(Problem::new(failures[0].1.code, message).maybe_hint(hint))
+        }
     }
 }
 
-fn switch(args: &SetArgs, state_dir: &Path, output: &Output) -> Result<(), EmulateError> {
+fn switch(args: &SetArgs, state_dir: &Path, output: &Output) -> Result<(), Problem> {
     let status = emulate::set(state_dir, &args.disk, &args.scheduler)?;
     if output.is_json() {
         output.json(&status);
@@ -617,7 +578,7 @@ fn switch(args: &SetArgs, state_dir: &Path, output: &Output) -> Result<(), Emula
     Ok(())
 }
 
-fn compare(args: &CheckArgs, state_dir: &Path, output: &Output) -> Result<(), EmulateError> {
+fn compare(args: &CheckArgs, state_dir: &Path, output: &Output) -> Result<(), Problem> {
     let reads = usize::try_from(args.reads).expect("there are less");
     let check = emulate::check(state_dir, &args.disk, reads, args.seed)?;
     if output.is_json() {

@@ -314,11 +314,6 @@ fn under_none_processes_wait_above_for_as_many_tags_as_the_disk_has() {
     set(&device, "none");
     assert_eq!(requests(&device), "8");
     lab.remove(&[&device]);
-    let device = lab.create(&[&create[..], &["none", "--tags", "inside"]].concat());
-    assert_eq!(requests(&device), "128");
-    set(&device, "none");
-    assert_eq!(requests(&device), "128");
-    lab.remove(&[&device]);
     lab.assert_clean();
 }
 

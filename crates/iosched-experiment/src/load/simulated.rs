@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use iosched_facts::Problem;
 use iosched_facts::kernel::{BlockLayer, MOST_SCHEDULER_TAGS, USUAL_REQUESTS, usual_throttling};
 use iosched_machine::process::Stop;
-use iosched_sim::disk::{DiskModel, Model, ModelError, ModelOptions};
+use iosched_sim::disk::{DiskModel, Model, ModelOptions};
 use iosched_sim::scheduler::{
     self, Elevator, Kernel, NamedValues, SchedulerSpec, build, parse_settings,
 };
@@ -36,12 +36,11 @@ const DEFAULT_RUNTIME: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SimulatedDisk {
     /// The model.
-    #[serde(with = "iosched_emulate::disk_file::as_text")]
     pub model: Model,
 }
 
 impl SimulatedDisk {
-    fn build(&self, seed: u64) -> Result<Box<dyn DiskModel>, ModelError> {
+    fn build(&self, seed: u64) -> Result<Box<dyn DiskModel>, Problem> {
         let options = ModelOptions {
             seed,
             ..ModelOptions::default()
@@ -236,8 +235,7 @@ impl SimulatedDisk {
         slice: Option<Duration>,
         real_time: &mut RealTime<'_>,
     ) -> Result<Simulated, LoadError> {
-        let usage = |error: ModelError| LoadError::Run(Problem::usage(error.to_string()));
-        let disk = self.build(seed).map_err(usage)?;
+        let disk = self.build(seed).map_err(LoadError::Run)?;
         let arm = SimulatedArm::new(arm, self).map_err(LoadError::Run)?;
         let requests = arm.requests();
         let block_layer = MultiQueueSettings {

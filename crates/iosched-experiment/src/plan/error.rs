@@ -1,6 +1,5 @@
 //! Why there is no plan.
 
-use iosched_emulate::EmulateError;
 use iosched_machine::command_line::Remedy;
 use iosched_machine::device::{DeviceError, MayNotWrite};
 use iosched_machine::failure::{Failure, Problem, exit};
@@ -14,9 +13,6 @@ pub enum PlanError {
     Device(#[from] DeviceError),
     #[error(transparent)]
     Switch(#[from] SwitchError),
-    /// An arm that cannot be served.
-    #[error(transparent)]
-    Inside(#[from] EmulateError),
     /// The load writes, and the device may not be written.
     #[error(transparent)]
     MayNotWrite(#[from] MayNotWrite),
@@ -68,7 +64,7 @@ impl PlanError {
 }
 
 impl Failure for PlanError {
-    iosched_machine::passes_on!(PlanError: Device, Switch, Inside, MayNotWrite, Problem);
+    iosched_machine::passes_on!(PlanError: Device, Switch, MayNotWrite, Problem);
 
     fn hint(&self) -> Option<String> {
         match self {

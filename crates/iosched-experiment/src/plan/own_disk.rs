@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OwnDisk {
     /// The disk model.
-    #[serde(with = "iosched_emulate::disk_file::as_text")]
     pub model: Model,
     /// Another size than the model's.
     #[serde(default, skip_serializing_if = "Option::is_none")]

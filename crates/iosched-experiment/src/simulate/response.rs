@@ -12,8 +12,8 @@
 
 use std::path::{Path, PathBuf};
 
-use iosched_machine::failure::{Failure, exit};
-use iosched_sim::disk::{Command, DiskOp, Model, ModelError, ModelOptions};
+use iosched_machine::failure::{Failure, Problem, exit};
+use iosched_sim::disk::{Command, DiskOp, Model, ModelOptions};
 use iosched_sim::units::{Bytes, Nanos, Sector, Sectors, Time};
 use serde::Serialize;
 
@@ -30,7 +30,7 @@ const STEPS: u32 = 10_000;
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum ResponseError {
     #[error(transparent)]
-    Disk(#[from] ModelError),
+    Disk(#[from] Problem),
     #[error(transparent)]
     File(#[from] FileError),
     #[error("{}, line {line}: {what}", path.display())]

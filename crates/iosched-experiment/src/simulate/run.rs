@@ -13,7 +13,7 @@ use iosched_machine::failure::{Failure, exit};
 use iosched_machine::foreign;
 use iosched_machine::user_files;
 use iosched_sim::block_layer::{MergeLimits, Merging};
-use iosched_sim::disk::{Model, ModelError, ModelOptions};
+use iosched_sim::disk::{Model, ModelOptions};
 use iosched_sim::histogram::Histogram;
 use iosched_sim::scheduler::{self, Kernel, NamedValues, SchedulerSpec, build, parse_settings};
 use iosched_sim::simulate::{
@@ -250,8 +250,6 @@ impl SimulationRequest {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum SimulateError {
-    #[error(transparent)]
-    Disk(#[from] ModelError),
     #[error(transparent)]
     Settings(#[from] SettingsError),
     /// The file of the load.

@@ -13,15 +13,16 @@ pub mod array;
 pub mod hdd;
 mod model;
 mod presets;
-mod presets_of_arrays;
 pub mod simple;
 mod slowed;
 pub mod ssd;
 #[cfg(test)]
 mod tests;
+mod values;
 
-pub use model::{Model, ModelError, ModelKind, ModelOptions, Parameters};
+pub use model::{Model, ModelOptions, Parameters};
 pub use presets::{build, models};
+pub use values::{Millis, Rate};
 
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +50,17 @@ pub enum DriveQueue {
     /// The one that the arm and the platter reach first, but none is passed over for longer than
     /// the drive's age limit.
     ShortestAccessFirst,
+}
+
+/// What the host sees of a disk of any kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Interface {
+    /// Size.
+    pub capacity: Sectors,
+    /// Commands taken at a time.
+    pub queue_depth: usize,
+    /// Writes are acknowledged in the drive's own, volatile memory.
+    pub write_cache: bool,
 }
 
 /// One command as the driver gives it to the drive.

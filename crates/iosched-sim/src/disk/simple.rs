@@ -7,61 +7,82 @@
 
 use std::collections::VecDeque;
 
+use serde::Deserialize;
+
 use super::admission::{Admission, CompletionQueue};
-use super::{Command, Completion, DiskModel, DiskOp, assert_on_disk};
+use super::values::Millis;
+use super::{Command, Completion, DiskModel, DiskOp, Interface, assert_on_disk};
 use crate::units::{Nanos, Sector, Sectors, Time};
 
 /// How long one command takes.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum ServiceTime {
-    /// Nothing: complete when submitted.
-    Zero,
-    /// Always the same.
+    /// Always the same; if that is nothing, a command is complete when submitted.
     Fixed(Nanos),
-    /// `overhead + per_sector * length`, and unless it starts where the last one ended
-    /// `+ positioning + full_stroke * sqrt(distance / capacity)`.
-    Formula {
-        /// For every command.
-        overhead: Nanos,
-        /// For each sector.
-        per_sector: Nanos,
-        /// For leaving the place where the last one ended.
-        positioning: Nanos,
-        /// For moving over the whole disk, besides.
-        full_stroke: Nanos,
-    },
+    /// By place and length.
+    Formula(Formula),
 }
 
-/// What makes one model without mechanics differ from another.
-#[derive(Debug, Clone, PartialEq)]
+/// `overhead + per_sector * length`, and unless it starts where the last one ended
+/// `+ positioning + full_stroke * sqrt(distance / capacity)`.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Formula {
+    /// For every command.
+    #[serde(rename = "overhead_ms")]
+    pub overhead: Millis,
+    /// For each sector.
+    #[serde(rename = "per_sector_ms")]
+    pub per_sector: Millis,
+    /// For leaving the place where the last one ended.
+    #[serde(rename = "positioning_ms")]
+    pub positioning: Millis,
+    /// For moving over the whole disk, besides.
+    #[serde(rename = "full_stroke_ms")]
+    pub full_stroke: Millis,
+}
+
+/// What makes one model without mechanics differ from another: `[simple]` of a model's file.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(try_from = "SimpleKeys")]
 pub struct SimpleParameters {
-    /// Of the whole disk.
-    pub capacity: Sectors,
-    /// Commands taken at a time.
-    pub queue_depth: usize,
+    /// It has no write cache.
+    pub interface: Interface,
     /// What a kernel would find in `queue/rotational`.
     pub rotational: bool,
     /// How long a command takes.
     pub rule: ServiceTime,
 }
 
-/// The disk `hdd1` of the recordings.
-pub(crate) const HDD1: ServiceTime = ServiceTime::Formula {
-    overhead: Nanos::from_micros(100),
-    per_sector: Nanos::from_micros(5),
-    positioning: Nanos::from_micros(4_670),
-    full_stroke: Nanos::from_millis(7),
-};
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SimpleKeys {
+    rotational: bool,
+    service_ms: Option<Millis>,
+    formula: Option<Formula>,
+}
 
-/// The disk `fix1` of the recordings.
-pub(crate) const FIX1: ServiceTime = ServiceTime::Fixed(Nanos::from_millis(1));
+impl TryFrom<SimpleKeys> for SimpleParameters {
+    type Error = &'static str;
+
+    fn try_from(keys: SimpleKeys) -> Result<SimpleParameters, &'static str> {
+        Ok(SimpleParameters {
+            interface: Interface::default(),
+            rotational: keys.rotational,
+            rule: match (keys.service_ms, keys.formula) {
+                (Some(time), None) => ServiceTime::Fixed(*time),
+                (None, Some(formula)) => ServiceTime::Formula(formula),
+                _ => return Err("either service_ms or formula is needed"),
+            },
+        })
+    }
+}
 
 /// Servers with one rule; each takes the next command that waits for admission. With [`ServiceTime::Formula`] there
 /// is one, because there is one place where the last command ended; else as many as the depth.
 #[derive(Debug)]
 pub(crate) struct SimpleDisk {
-    capacity: Sectors,
-    queue_depth: usize,
+    interface: Interface,
     rule: ServiceTime,
     admission: Admission,
     completed_commands: CompletionQueue,
@@ -73,15 +94,15 @@ pub(crate) struct SimpleDisk {
 }
 
 impl SimpleDisk {
-    /// A disk of this size that takes up to `queue_depth` commands at a time.
-    pub(crate) fn new(capacity: Sectors, rule: ServiceTime, queue_depth: usize) -> SimpleDisk {
+    /// A disk with this rule.
+    pub(crate) fn new(interface: Interface, rule: ServiceTime) -> SimpleDisk {
+        let queue_depth = interface.queue_depth;
         let servers = match rule {
-            ServiceTime::Formula { .. } => 1,
-            ServiceTime::Zero | ServiceTime::Fixed(_) => queue_depth,
+            ServiceTime::Formula(_) => 1,
+            ServiceTime::Fixed(_) => queue_depth,
         };
         SimpleDisk {
-            capacity,
-            queue_depth,
+            interface,
             rule,
             admission: Admission::new(servers),
             completed_commands: CompletionQueue::default(),
@@ -95,22 +116,17 @@ impl SimpleDisk {
         if matches!(command.op, DiskOp::Flush | DiskOp::Discard) {
             return Nanos::ZERO; // nothing is cached, nothing is forgotten
         }
-        match self.rule {
-            ServiceTime::Zero => Nanos::ZERO,
-            ServiceTime::Fixed(time) => time,
-            ServiceTime::Formula {
-                overhead,
-                per_sector,
-                positioning,
-                full_stroke,
-            } => {
-                let transfer = overhead + per_sector * command.length.as_u64();
+        match &self.rule {
+            ServiceTime::Fixed(time) => *time,
+            ServiceTime::Formula(formula) => {
+                let transfer = *formula.overhead + *formula.per_sector * command.length.as_u64();
                 if command.start == self.last_end {
                     return transfer;
                 }
                 let distance = command.start.distance(self.last_end).as_u64();
-                let share = (distance as f64 / self.capacity.as_u64() as f64).sqrt();
-                transfer + positioning + Nanos::from_millis_f64(full_stroke.as_millis_f64() * share)
+                let share = (distance as f64 / self.interface.capacity.as_u64() as f64).sqrt();
+                let full_stroke = formula.full_stroke.as_millis_f64();
+                transfer + *formula.positioning + Nanos::from_millis_f64(full_stroke * share)
             }
         }
     }
@@ -149,15 +165,15 @@ impl SimpleDisk {
 
 impl DiskModel for SimpleDisk {
     fn capacity(&self) -> Sectors {
-        self.capacity
+        self.interface.capacity
     }
 
     fn queue_depth(&self) -> usize {
-        self.queue_depth
+        self.interface.queue_depth
     }
 
     fn submit(&mut self, now: Time, command: Command) {
-        assert_on_disk(&command, self.capacity);
+        assert_on_disk(&command, self.interface.capacity);
         self.catch_up(now);
         self.admission.arrive(command);
         self.start_next(self.now);
@@ -179,6 +195,16 @@ impl DiskModel for SimpleDisk {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::{ModelOptions, build};
+
+    fn null(queue_depth: usize) -> SimpleDisk {
+        let interface = Interface {
+            capacity: Sectors::new(100),
+            queue_depth,
+            write_cache: false,
+        };
+        SimpleDisk::new(interface, ServiceTime::Fixed(Nanos::ZERO))
+    }
 
     fn read(tag: u64, start: u64, length: u64) -> Command {
         let (start, length) = (Sector::new(start), Sectors::new(length));
@@ -193,7 +219,7 @@ mod tests {
 
     #[test]
     fn the_formula_is_the_one_of_the_recordings() {
-        let mut disk = SimpleDisk::new(Sectors::new(33_554_432), HDD1, 1);
+        let mut disk = build("formula", &ModelOptions::default()).unwrap();
         let mut completed = Vec::new();
         disk.submit(Time::ZERO, read(1, 0, 8)); // where the last one "ended": no move
         disk.submit(Time::ZERO, read(2, 8 + 33_554_432 / 4, 128)); // a quarter of the disk
@@ -206,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_null_disk_answers_at_once() {
-        let mut disk = SimpleDisk::new(Sectors::new(100), ServiceTime::Zero, 32);
+        let mut disk = null(32);
         let now = Time::from_nanos(77);
         disk.submit(now, read(5, 0, 8));
         assert_eq!(disk.next_event(), Some(now));
@@ -225,7 +251,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "ends at sector 108, the disk at 100")]
     fn what_lies_beyond_the_end_is_refused() {
-        let mut disk = SimpleDisk::new(Sectors::new(100), FIX1, 1);
+        let mut disk = null(1);
         disk.submit(Time::ZERO, read(1, 100, 8));
     }
 }

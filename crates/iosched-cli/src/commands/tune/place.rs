@@ -154,10 +154,9 @@ impl RunPlace {
 
 /// What keeps an emulated disk from being measured here, each with the way out.
 fn lacks_for_emulation(host: &Host) -> Vec<(String, String)> {
-    let missing = emulate::missing(host);
+    let missing = emulate::missing(host).into_iter();
     let mut lacks: Vec<(String, String)> = missing
-        .iter()
-        .map(|missing| (missing.to_string(), missing.hint()))
+        .map(|missing| (missing.message, missing.hint.unwrap_or_default()))
         .collect();
     if let Err(error) = fio::version() {
         lacks.push((error.to_string(), error.hint().unwrap_or_default()));

@@ -91,11 +91,6 @@ pub(crate) const OPTIONS: &[(&str, &str, Takes)] = &[
     ("emulate create", "scheduler", Words),
     (
         "emulate models",
-        "from_disksim",
-        Read(&["emulate", "models", "--from-disksim", "FIFO.diskspecs"]),
-    ),
-    (
-        "emulate models",
         "toml",
         Read(&["emulate", "models", "--toml", "FIFO.toml"]),
     ),

@@ -3,13 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 
-use iosched_emulate::EmulateError;
 use iosched_facts::Problem;
 use iosched_machine::capture::CaptureError;
 use iosched_machine::command_line::Remedy;
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::lock::LockError;
-use iosched_sim::disk::ModelError;
 use iosched_switch::SwitchError;
 
 use crate::load::LoadError;
@@ -18,12 +16,9 @@ use crate::load::LoadError;
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum LiveError {
-    /// The disk model.
+    /// The scheduler, the disk model, or the emulated disk.
     #[error(transparent)]
-    Model(#[from] ModelError),
-    /// The scheduler.
-    #[error(transparent)]
-    Scheduler(#[from] Problem),
+    Problem(#[from] Problem),
     /// No kernel of today has it.
     #[error("{scheduler} cannot be compared live: this kernel ({kernel}) does not have it")]
     NoSuchKernel {
@@ -39,9 +34,6 @@ pub enum LiveError {
         #[source]
         source: io::Error,
     },
-    /// The emulated disk.
-    #[error(transparent)]
-    Emulate(#[from] EmulateError),
     /// It is locked.
     #[error(transparent)]
     Lock(#[from] LockError),
@@ -64,7 +56,7 @@ pub enum LiveError {
 }
 
 impl Failure for LiveError {
-    iosched_machine::passes_on!(LiveError: Scheduler, Emulate, Lock, Switch, Capture, Fio);
+    iosched_machine::passes_on!(LiveError: Problem, Lock, Switch, Capture, Fio);
 
     fn hint(&self) -> Option<String> {
         match self {
@@ -89,7 +81,7 @@ impl Failure for LiveError {
 
     fn exit_code(&self) -> u8 {
         match self {
-            LiveError::Model(_) | LiveError::Load { .. } => exit::USAGE,
+            LiveError::Load { .. } => exit::USAGE,
             LiveError::NoSuchKernel { .. } => exit::NOT_OFFERED,
             _ => self.passes_on().map_or(exit::FAILURE, Failure::exit_code),
         }

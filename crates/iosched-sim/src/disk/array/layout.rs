@@ -4,12 +4,12 @@
 //! parity of row r stands on member n-1-(r mod n), the data begin behind it. RAID 10 is pairs of
 //! mirrors in stripes (md's *near 2*).
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::units::{Sector, Sectors};
 
 /// How the members of an array share its data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// Stripes: each chunk on one member. One member: itself.

@@ -13,65 +13,189 @@ mod tests;
 mod write_back;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::RangeInclusive;
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 
 pub use self::layout::Level;
 use self::layout::{Layout, Span, WritePlan};
 use self::streams::{Fetch, Found, Streams};
 use self::write_back::WriteBack;
 use super::admission::{Admission, CompletionQueue};
+use super::model::File;
+use super::values::{Millis, Rate, bytes, whole};
 use super::{
-    Command, Completion, DiskModel, DiskOp, Model, ModelKind, ModelOptions, assert_on_disk,
+    Command, Completion, DiskModel, DiskOp, Interface, Model, ModelOptions, Parameters,
+    assert_on_disk,
 };
 use crate::slab::Slab;
 use crate::units::{Bytes, Nanos, Sector, Sectors, Time};
 
-/// What makes one array differ from another.
-#[derive(Debug, Clone, PartialEq)]
+/// What makes one array differ from another: `[array]` of a model's file.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ArrayParameters {
+    /// Its size is at most what the members hold ([`ArrayParameters::room`]). Their write caches are off.
+    #[serde(skip)]
+    pub interface: Interface,
     /// How its members share the data.
     pub level: Level,
     /// The drives, in order. Their own write caches are off.
+    #[serde(rename = "member", deserialize_with = "members")]
     pub members: Vec<Model>,
+    /// They may differ: the smallest decides what each holds.
+    #[serde(default)]
+    pub unequal_members: bool,
     /// What stands on one member before the next has its turn.
+    #[serde(rename = "chunk_bytes", deserialize_with = "blocks")]
     pub chunk: Sectors,
-    /// Size: at most what the members hold ([`ArrayParameters::room`]).
-    pub capacity: Sectors,
-    /// Commands taken at a time.
-    pub queue_depth: usize,
     /// What a kernel would find in `queue/rotational`: what the controller says, true or not.
     pub rotational: bool,
     /// Of each command in the controller, and on the way there and back.
-    pub command: Nanos,
+    #[serde(rename = "command_ms")]
+    pub command: Millis,
     /// Bytes a second on the way between host and controller, in each direction: data of one command after those of
     /// another. Nothing: data take no time on it.
-    pub link: Option<u64>,
+    #[serde(rename = "link_bytes_per_second")]
+    pub link: Option<Rate>,
     /// Its memory, if it has one.
     pub cache: Option<ControllerCache>,
 }
 
 /// A controller's memory.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ControllerCache {
     /// Room for writes.
+    #[serde(rename = "size_bytes", deserialize_with = "bytes::<_, 0x10_0000>")]
     pub size: Bytes,
     /// It outlives a power failure: writes may be acknowledged that are only in it. Without, it only reads
     /// ahead.
     pub battery: bool,
     /// For an answer out of it, besides [`ArrayParameters::command`].
-    pub hit: Nanos,
+    #[serde(rename = "hit_ms")]
+    pub hit: Millis,
     /// From so many thousandths of the size on it is emptied, until so many are left.
+    #[serde(deserialize_with = "whole::<_, _, 1, 1000>")]
     pub high_permille: u64,
     /// See [`ControllerCache::high_permille`].
+    #[serde(deserialize_with = "whole::<_, _, 0, 1000>")]
     pub low_permille: u64,
     /// Writes under way to the members at a time.
+    #[serde(deserialize_with = "whole::<_, _, 1, 1024>")]
     pub destage_depth: usize,
     /// What is in it for so long is put on the members although there is room.
-    pub destage_age: Nanos,
+    #[serde(rename = "destage_age_ms")]
+    pub destage_age: Millis,
     /// So much is read ahead for a reader in sequence; zero: nothing is.
+    #[serde(rename = "read_ahead_bytes", deserialize_with = "bytes::<_, 0>")]
     pub read_ahead: Bytes,
 }
 
+/// `[[array.member]]`: so many drives alike, by the name of one that comes with the program, or as its file would say.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MemberKeys {
+    #[serde(deserialize_with = "whole::<_, _, 1, MOST_MEMBERS>")]
+    count: usize,
+    model: Option<String>,
+    drive: Option<Box<File>>,
+}
+
+const MOST_MEMBERS: u64 = 256;
+
+/// What every kind of drive can be made as; 256 of the largest are still a number of bytes.
+const MEMBER_BYTES: RangeInclusive<u64> = 16 << 20..=64 << 40;
+
+impl MemberKeys {
+    fn drive(self) -> Result<Model, String> {
+        let drive = match (self.model, self.drive) {
+            (Some(name), None) => Model::named(&name).map_err(|unknown| {
+                format!("{unknown}; a drive of your own is written out as [array.member.drive]")
+            })?,
+            (None, Some(file)) => file.model().map_err(|wrong| format!("drive.{wrong}"))?,
+            _ => return Err("either model or [array.member.drive] is needed".to_owned()),
+        };
+        if matches!(drive.parameters, Parameters::Array(_)) {
+            return Err(format!(
+                "{} is an array itself: members are drives",
+                drive.name
+            ));
+        }
+        if !MEMBER_BYTES.contains(&drive.capacity().as_u64()) {
+            let has = drive.capacity();
+            return Err(format!(
+                "{} has {has}: members hold 16 MiB to 64 TiB",
+                drive.name
+            ));
+        }
+        Ok(drive)
+    }
+}
+
+fn members<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Model>, D::Error> {
+    let keys = Vec::<MemberKeys>::deserialize(from)?;
+    // Before the drives are made: there could be millions.
+    let all: usize = keys.iter().map(|keys| keys.count).sum();
+    if all as u64 > MOST_MEMBERS {
+        return Err(D::Error::custom(format!(
+            "{all} drives in all, and an array has {MOST_MEMBERS} at the most"
+        )));
+    }
+    let mut members = Vec::with_capacity(all);
+    for keys in keys {
+        let count = keys.count;
+        let drive = keys.drive().map_err(D::Error::custom)?;
+        members.extend(std::iter::repeat_n(drive, count));
+    }
+    Ok(members)
+}
+
+fn blocks<'de, D: Deserializer<'de>>(from: D) -> Result<Sectors, D::Error> {
+    let bytes = whole::<D, u64, 4096, { 16 << 20 }>(from)?;
+    if bytes.is_multiple_of(4096) {
+        Ok(Bytes::new(bytes).to_sectors())
+    } else {
+        Err(D::Error::custom(format!(
+            "{bytes} is no whole number of 4096-byte blocks"
+        )))
+    }
+}
+
 impl ArrayParameters {
+    /// What single values do not show, but for the size.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let (members, level) = (&self.members, self.level);
+        if !level.takes(members.len()) {
+            let even = if level == Level::Raid10 {
+                ", an even number"
+            } else {
+                ""
+            };
+            return Err(format!(
+                "member: {} drives in all, and this level takes {} or more{even}",
+                members.len(),
+                level.least_members()
+            ));
+        }
+        if !self.unequal_members && members.iter().any(|member| *member != members[0]) {
+            let what = "member: drives of different kinds or sizes: `unequal_members = true` says that this is meant";
+            return Err(what.to_owned());
+        }
+        match &self.cache {
+            Some(cache) if cache.low_permille > cache.high_permille => {
+                Err("cache.low_permille is above high_permille".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The controller's memory.
+    pub(crate) fn cache_size(&self) -> Bytes {
+        self.cache.as_ref().map_or(Bytes::ZERO, |cache| cache.size)
+    }
+
     /// What the members hold together, as whole rows: the smallest of them decides.
     pub fn room(&self) -> Sectors {
         let each = self.members.iter().map(Model::capacity);
@@ -186,14 +310,14 @@ impl Array {
     pub(crate) fn new(parameters: ArrayParameters, seed: u64) -> Array {
         let count = parameters.members.len();
         let layout = Layout::new(parameters.level, count, parameters.chunk);
-        let size = parameters.member_size(parameters.capacity);
+        let size = parameters.member_size(parameters.interface.capacity);
         let each = parameters.members.iter().zip(seed..);
         let members = each.map(|(model, seed)| Member::new(model, size, seed));
         let cache = parameters.cache.as_ref();
         let read_ahead = cache.map_or(Bytes::new(0), |cache| cache.read_ahead);
         Array {
             members: members.collect(),
-            admission: Admission::new(parameters.queue_depth),
+            admission: Admission::new(parameters.interface.queue_depth),
             completed_commands: CompletionQueue::default(),
             due: BTreeMap::new(),
             numbered: 0,
@@ -205,7 +329,7 @@ impl Array {
             no_room: VecDeque::new(),
             destaging: Destaging::No,
             ages: false,
-            streams: Streams::new(read_ahead.to_sectors(), parameters.capacity),
+            streams: Streams::new(read_ahead.to_sectors(), parameters.interface.capacity),
             to_host_free: Time::ZERO,
             from_host_free: Time::ZERO,
             now: Time::ZERO,
@@ -281,7 +405,7 @@ impl Array {
 
     fn take_next(&mut self) {
         while let Some(command) = self.admission.enter() {
-            let time = self.now + self.parameters.command;
+            let time = self.now + *self.parameters.command;
             self.plan(time, Due::Understood(command, self.now));
         }
     }
@@ -301,7 +425,7 @@ impl Array {
             DiskOp::Read => self.read(command, host),
             DiskOp::Write => match self.parameters.link {
                 Some(rate) => {
-                    let arrived = pass(&mut self.from_host_free, self.now, command.length, rate);
+                    let arrived = pass(&mut self.from_host_free, self.now, command.length, rate.0);
                     self.plan(arrived, Due::Arrived(*command, host));
                 }
                 None => self.write(command, host),
@@ -354,7 +478,7 @@ impl Array {
             .parameters
             .cache
             .as_ref()
-            .map_or(Nanos::ZERO, |cache| cache.hit);
+            .map_or(Nanos::ZERO, |cache| *cache.hit);
         self.plan(self.now + hit, Due::Found(host));
     }
 
@@ -362,7 +486,7 @@ impl Array {
     fn send(&mut self, host: Host) {
         match self.parameters.link {
             Some(rate) if host.data > Sectors::ZERO => {
-                let answered = pass(&mut self.to_host_free, self.now, host.data, rate);
+                let answered = pass(&mut self.to_host_free, self.now, host.data, rate.0);
                 self.plan(answered, Due::Answered(host));
             }
             _ => self.answer(host),
@@ -429,7 +553,7 @@ impl Array {
         };
         if dirty > Sectors::ZERO && !self.ages && self.destaging != Destaging::Wholly {
             self.ages = true;
-            self.plan(self.now + cache.destage_age, Due::Old);
+            self.plan(self.now + *cache.destage_age, Due::Old);
         }
         if self.destaging != Destaging::No {
             self.send_writes(cache.destage_depth);
@@ -537,7 +661,7 @@ impl Member {
     fn new(model: &Model, size: Bytes, seed: u64) -> Member {
         let options = ModelOptions {
             size: Some(size.min(model.capacity())),
-            write_cache: (model.kind() != ModelKind::Abstract).then_some(false),
+            write_cache: (!matches!(model.parameters, Parameters::Simple(_))).then_some(false),
             seed,
             ..ModelOptions::default()
         };
@@ -568,15 +692,15 @@ impl Member {
 
 impl DiskModel for Array {
     fn capacity(&self) -> Sectors {
-        self.parameters.capacity
+        self.parameters.interface.capacity
     }
 
     fn queue_depth(&self) -> usize {
-        self.parameters.queue_depth
+        self.parameters.interface.queue_depth
     }
 
     fn submit(&mut self, now: Time, command: Command) {
-        assert_on_disk(&command, self.parameters.capacity);
+        assert_on_disk(&command, self.parameters.interface.capacity);
         self.catch_up(now);
         self.admission.arrive(command);
         self.take_next();

@@ -12,8 +12,11 @@ const MS: u64 = 1_000_000;
 /// A member that takes a millisecond for anything.
 fn member(capacity: u64) -> Model {
     let parameters = Parameters::Simple(SimpleParameters {
-        capacity: Sectors::new(capacity),
-        queue_depth: 1,
+        interface: Interface {
+            capacity: Sectors::new(capacity),
+            queue_depth: 1,
+            write_cache: false,
+        },
         rotational: true,
         rule: ServiceTime::Fixed(Nanos::from_millis(1)),
     });
@@ -23,6 +26,7 @@ fn member(capacity: u64) -> Model {
         sources: Vec::new(),
         leaves_out: Vec::new(),
         parameters,
+        text: String::new(),
     }
 }
 
@@ -30,15 +34,18 @@ fn parameters(level: Level, members: usize) -> ArrayParameters {
     let mut parameters = ArrayParameters {
         level,
         members: vec![member(1 << 20); members],
+        unequal_members: false,
         chunk: Sectors::new(128),
-        capacity: Sectors::ZERO,
-        queue_depth: 64,
+        interface: Interface {
+            queue_depth: 64,
+            ..Interface::default()
+        },
         rotational: true,
-        command: Nanos::ZERO,
+        command: Millis::default(),
         link: None,
         cache: None,
     };
-    parameters.capacity = parameters.room();
+    parameters.interface.capacity = parameters.room();
     parameters
 }
 
@@ -46,11 +53,11 @@ fn cache(size: u64, battery: bool) -> ControllerCache {
     ControllerCache {
         size: Sectors::new(size).to_bytes(),
         battery,
-        hit: Nanos::from_micros(100),
+        hit: Millis(Nanos::from_micros(100)),
         high_permille: 800,
         low_permille: 200,
         destage_depth: 4,
-        destage_age: Nanos::from_secs(4),
+        destage_age: Millis(Nanos::from_secs(4)),
         read_ahead: Bytes::new(0),
     }
 }
@@ -200,7 +207,7 @@ fn a_reader_in_sequence_finds_what_was_read_ahead() {
 fn what_the_cache_answers_takes_its_size_over_the_link() {
     let mut array = parameters(Level::Raid0, 1);
     array.cache = Some(cache(1 << 16, true));
-    array.link = Some(512_000_000); // a sector in a microsecond
+    array.link = Some(Rate(512_000_000)); // a sector in a microsecond
     let mut rig = Rig::new(array);
     for sectors in [8, 2048] {
         for op in [DiskOp::Write, DiskOp::Read] {
@@ -223,7 +230,7 @@ proptest! {
             read_ahead: Sectors::new(512).to_bytes(),
             ..cache(1 << 16, battery)
         });
-        array.link = Some(512_000_000);
+        array.link = Some(Rate(512_000_000));
         let mut rig = Rig::new(array);
         let asked: Vec<_> = commands.iter().map(|&(reads, start, length)| {
             let op = if reads { DiskOp::Read } else { DiskOp::Write };
@@ -346,7 +353,7 @@ fn any_array() -> impl Strategy<Value = ArrayParameters> {
     (level, 1..64_u64, memory).prop_map(|((level, members), chunk, memory)| {
         let mut array = parameters(level, members);
         array.chunk = Sectors::new(chunk);
-        array.capacity = array.room();
+        array.interface.capacity = array.room();
         array.cache = memory.map(|(size, battery, ahead)| ControllerCache {
             read_ahead: Sectors::new(ahead).to_bytes(),
             ..cache(size, battery)

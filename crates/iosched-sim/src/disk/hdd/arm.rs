@@ -73,13 +73,13 @@ impl Hdd {
     #[inline(never)]
     fn write_back_or_rest(&mut self, now: Time) {
         let rested =
-            now.saturating_since(self.resting_since) >= self.parameters.writing.destage_delay;
+            now.saturating_since(self.resting_since) >= *self.parameters.writing.destage_delay;
         if rested || self.cache_presses(now) {
             let dirty = self.nearest_dirty(now, |_| true).expect("not empty");
             self.destage(now, dirty);
         } else if !self.rest_planned {
             self.rest_planned = true;
-            let rested = self.resting_since + self.parameters.writing.destage_delay;
+            let rested = self.resting_since + *self.parameters.writing.destage_delay;
             self.event_queue.plan(rested, HddEvent::Rested);
         }
     }
@@ -95,7 +95,7 @@ impl Hdd {
             && (full
                 || stretches
                     .iter()
-                    .any(|dirty| age(dirty) > self.parameters.writing.destage_age))
+                    .any(|dirty| age(dirty) > *self.parameters.writing.destage_age))
     }
 
     /// Flushes whose writes are all on the medium are done. For the first one that is not: the
@@ -125,7 +125,7 @@ impl Hdd {
     fn choose_command(&self, key: Key) -> Option<usize> {
         let now = key.time();
         let oldest = self.for_arm.first()?;
-        let overdue = now.saturating_since(oldest.entered) > self.parameters.age_limit;
+        let overdue = now.saturating_since(oldest.entered) > *self.parameters.age_limit;
         if self.parameters.order == DriveQueue::Fifo || overdue {
             return (oldest.ready <= key).then_some(0);
         }
@@ -170,7 +170,7 @@ impl Hdd {
         let receiving = Receiving {
             pace: self.write_pace,
             from: write.data_from,
-            threshold: self.parameters.writing.threshold.min(command.length),
+            threshold: Sectors::new(self.parameters.writing.threshold_sectors).min(command.length),
         };
         let range = (command.start, command.end());
         let done = self.mechanics.pass(
@@ -204,7 +204,7 @@ impl Hdd {
         let present = from - command.start;
         let length = (command.length, present);
         let threshold = self.read_threshold(command.length);
-        let setup = overheads.reselect + overheads.data_preparation;
+        let setup = *overheads.reselect + *overheads.data_preparation;
         let mut sending = Sending::new(self.read_pace, length, threshold, now, setup);
         let keeps_passing = self.parameters.reading.keeps_passing && continued.is_none();
         let mut kept = Sectors::ZERO;
@@ -301,7 +301,7 @@ impl Hdd {
         let command = self.slot(slot).command;
         self.keep_written(command.start, command.end());
         let overheads = &self.parameters.overheads;
-        let done = now + overheads.reselect + overheads.write_completion;
+        let done = now + *overheads.reselect + *overheads.write_completion;
         self.finish(now, done, slot);
     }
 
@@ -314,7 +314,7 @@ impl Hdd {
 
     /// When a read that the arm is at completes.
     pub(super) fn completion_of(&self, read: &Read) -> Time {
-        read.delivered + self.parameters.overheads.read_completion
+        read.delivered + *self.parameters.overheads.read_completion
     }
 
     fn keep_written(&mut self, start: Sector, end: Sector) {

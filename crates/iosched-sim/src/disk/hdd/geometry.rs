@@ -208,11 +208,9 @@ mod tests {
     use crate::disk::hdd::{HddParameters, Layout};
 
     fn geometry(mib: u64, surfaces: u32, band: u32) -> Geometry {
-        let mut parameters = HddParameters {
-            capacity: Sectors::new(mib * 2048),
-            surfaces,
-            ..presets::hdd_7200()
-        };
+        let mut parameters = presets::hdd("hdd-7200");
+        parameters.interface.capacity = Sectors::new(mib * 2048);
+        parameters.surfaces = surfaces;
         if let Layout::Proportional {
             band: cylinders, ..
         } = &mut parameters.layout
@@ -248,31 +246,31 @@ mod tests {
             first_cylinder: 0,
             last_cylinder: 2,
             sectors_per_track: 10,
-            track_skew: 2.0,
-            cylinder_skew: 5.0,
-            offset: 1.0,
-            unused: 3,
+            track_skew_sectors: 2.0,
+            cylinder_skew_sectors: 5.0,
+            offset_sectors: 1.0,
+            unused_sectors: 3,
             spares: 1,
         };
         let inner = ExactZone {
             first_cylinder: 4,
             last_cylinder: 5,
             sectors_per_track: 8,
-            unused: 0,
+            unused_sectors: 0,
             ..zone
         };
         let zones = vec![zone, inner];
         let total: u64 = zones.iter().map(|zone| zone.sectors(4, spares)).sum();
-        let parameters = HddParameters {
-            capacity: Sectors::new(capacity.unwrap_or(total)),
+        let mut parameters = HddParameters {
             surfaces: 4,
             layout: Layout::Exact {
                 zones,
                 heads,
                 spares,
             },
-            ..presets::hdd_7200()
+            ..presets::hdd("hdd-7200")
         };
+        parameters.interface.capacity = Sectors::new(capacity.unwrap_or(total));
         Geometry::new(&parameters, Spindle::new(parameters.turn(), Angle(0)))
     }
 
@@ -349,7 +347,7 @@ mod tests {
             heads in prop::sample::select(vec![HeadOrder::Rising, HeadOrder::Alternating, HeadOrder::AlternatingInZone]),
             spares in prop::sample::select(vec![
                 Spares::None, Spares::TracksPerZone, Spares::SectorsPerTrack,
-                Spares::SectorsPerCylinder, Spares::SectorsPerRange { cylinders: 1 }, Spares::SectorsPerZone,
+                Spares::SectorsPerRange { cylinders: 1 }, Spares::SectorsPerZone,
             ]),
             capacity in prop::option::of(30..120_u64),
         ) {

@@ -28,9 +28,9 @@ impl Geometry {
                 let shape = Shape {
                     nominal: u64::from(*cylinders),
                     band: u64::from(*band),
-                    track_switch: *track_switch,
+                    track_switch: **track_switch,
                 };
-                proportional(parameters, spindle, &shape, &zones.list())
+                proportional(parameters, spindle, &shape, zones)
             }
             Layout::Exact {
                 zones,
@@ -53,7 +53,7 @@ fn proportional(
         .iter()
         .map(|zone| u64::from(zone.cylinders) * u64::from(zone.sectors_per_track))
         .sum();
-    let sectors = parameters.capacity.as_u64();
+    let sectors = parameters.interface.capacity.as_u64();
     let tracks = (sectors * total_weight).div_ceil(weighted);
     // A smaller drive keeps its surfaces as long as there are some cylinders for each zone.
     let surfaces = u64::from(parameters.surfaces).min((tracks / (4 * zones.len() as u64)).max(1));
@@ -94,7 +94,7 @@ fn proportional(
         bands_done += bands;
     }
     Geometry {
-        zones: ZoneMap::new(laid, parameters.capacity),
+        zones: ZoneMap::new(laid, parameters.interface.capacity),
         surfaces,
         band: Divisor::new(band),
         band_tracks: Divisor::new(band * surfaces),
@@ -124,7 +124,7 @@ impl Skews {
         let step = if surfaces % 2 == 1 { 1 } else { band };
         let scale = Scale::new(to_u32(shape.nominal), to_u32(cylinders));
         let settle = if step > 1 {
-            Nanos::new(parameters.write_settle.nanos.max(0).unsigned_abs())
+            Nanos::new(parameters.write_settle.max(0).unsigned_abs())
         } else {
             Nanos::ZERO
         };
@@ -132,11 +132,11 @@ impl Skews {
         let between_bands = move_between_bands.max(shape.track_switch) + settle;
         let track = spindle.angle_in(shape.track_switch);
         let within_surface = track.times(band - 1);
-        let surface = within_surface.plus(spindle.angle_in(parameters.head_switch));
+        let surface = within_surface.plus(spindle.angle_in(*parameters.head_switch));
         let over_band = surface
             .times(surfaces - 1)
             .plus(within_surface)
-            .plus(spindle.angle_in(between_bands.max(parameters.head_switch)));
+            .plus(spindle.angle_in(between_bands.max(*parameters.head_switch)));
         Skews {
             track,
             surface,
@@ -155,7 +155,7 @@ fn exact(
     let surfaces = parameters.surfaces;
     let sectors = |zone: &ExactZone| zone.sectors(surfaces, spares);
     let total: u64 = zones.iter().map(sectors).sum();
-    let capacity = parameters.capacity.as_u64();
+    let capacity = parameters.interface.capacity.as_u64();
     assert!(capacity <= total, "zones of {total} sectors for {capacity}");
     let scaled = |number: u64| {
         let product = u128::from(number) * u128::from(capacity);
@@ -169,7 +169,7 @@ fn exact(
     for (index, zone) in zones.iter().enumerate() {
         let mut zone = *zone;
         if !whole {
-            zone.unused = to_u32(scaled(u64::from(zone.unused)));
+            zone.unused_sectors = to_u32(scaled(u64::from(zone.unused_sectors)));
             let mut cylinders = scaled(zone.cylinders()).max(1);
             loop {
                 zone.first_cylinder = next_cylinder;
@@ -187,7 +187,7 @@ fn exact(
         next_cylinder = zone.last_cylinder + 1;
     }
     Geometry {
-        zones: ZoneMap::new(laid, parameters.capacity),
+        zones: ZoneMap::new(laid, parameters.interface.capacity),
         surfaces: u64::from(surfaces),
         band: Divisor::new(1),
         band_tracks: Divisor::new(u64::from(surfaces)),
@@ -198,31 +198,24 @@ fn exact(
 
 fn exact_zone(zone: &ExactZone, first_sector: u64, surfaces: u32, spares: Spares) -> Zone {
     let spt = u64::from(zone.sectors_per_track);
-    let per_cylinder = spt * u64::from(surfaces);
-    let all = match spares {
-        Spares::None | Spares::TracksPerZone | Spares::SectorsPerZone => None,
-        Spares::SectorsPerTrack => Some(spt),
-        Spares::SectorsPerCylinder => Some(per_cylinder),
-        Spares::SectorsPerRange { cylinders } => Some(per_cylinder * u64::from(cylinders)),
-    };
-    let unit = all.map(|all| Unit {
+    let unit = spares.unit(spt, surfaces.into()).map(|all| Unit {
         all,
         used: Divisor::new(all - u64::from(zone.spares)),
     });
     let skew = |sectors: f64| angle_of_sectors(sectors, zone.sectors_per_track);
-    let surface_skew = skew(zone.track_skew);
+    let surface_skew = skew(zone.track_skew_sectors);
     Zone {
         first_sector,
         first_cylinder: zone.first_cylinder,
         sectors_per_track: Divisor::new(spt),
         sector_angle: part_of_turn(1, Divisor::new(spt)),
-        angle: skew(zone.offset),
+        angle: skew(zone.offset_sectors),
         track_skew: Angle::default(), // a band has one cylinder
         surface_skew,
         band_skew: surface_skew
             .times(u64::from(surfaces) - 1)
-            .plus(skew(zone.cylinder_skew)),
-        unused: u64::from(zone.unused),
+            .plus(skew(zone.cylinder_skew_sectors)),
+        unused: u64::from(zone.unused_sectors),
         unit,
     }
 }

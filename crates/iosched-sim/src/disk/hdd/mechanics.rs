@@ -66,10 +66,9 @@ impl Mechanics {
     pub(super) fn new(parameters: &HddParameters, phase: Angle) -> Mechanics {
         let spindle = Spindle::new(parameters.turn(), phase);
         let geometry = Geometry::new(parameters, spindle);
-        let settle = parameters.write_settle;
         let settle = Settle {
-            nanos: settle.nanos,
-            not_within: match settle.after {
+            nanos: parameters.write_settle,
+            not_within: match parameters.write_settle_after {
                 SettleAfter::EveryMove => 0,
                 SettleAfter::LongMoves => 1,
             },
@@ -77,11 +76,11 @@ impl Mechanics {
         let (nominal, actual) = (parameters.cylinders(), geometry.cylinders());
         let seeks = SeekTimes::new(&parameters.seek, nominal, actual);
         Mechanics {
-            reach: Reach::new(&seeks, parameters.head_switch, settle, spindle.turn()),
+            reach: Reach::new(&seeks, *parameters.head_switch, settle, spindle.turn()),
             seeks,
             geometry,
             spindle,
-            head_switch: parameters.head_switch,
+            head_switch: *parameters.head_switch,
             settle,
             zero_latency_read: parameters.reading.zero_latency,
             zero_latency_write: parameters.writing.zero_latency,
@@ -389,13 +388,11 @@ mod tests {
             near in any::<bool>(),
             waiting in prop::collection::vec((0.0..1.0_f64, any::<bool>()), 0..64),
         ) {
-            let capacity = match hdd.layout {
-                // Many cylinders share a bound.
-                Layout::Proportional { .. } if large => Sectors::new(1 << 27),
-                _ => hdd.capacity,
-            };
-            let hdd = HddParameters { capacity, ..hdd };
-            let last = hdd.capacity.as_u64() - 1;
+            let mut hdd = hdd;
+            if large && matches!(hdd.layout, Layout::Proportional { .. }) {
+                hdd.interface.capacity = Sectors::new(1 << 27); // many cylinders share a bound
+            }
+            let last = hdd.interface.capacity.as_u64() - 1;
             let mut mechanics = Mechanics::new(&hdd, Angle(phase));
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
             let place_at = |mechanics: &Mechanics, share: f64| {

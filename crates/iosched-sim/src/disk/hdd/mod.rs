@@ -45,7 +45,7 @@ use turn::Angle;
 use write_cache::WriteCache;
 
 use super::admission::{Admission, CompletionQueue};
-use super::{Command, Completion, DiskModel, DiskOp, assert_on_disk};
+use super::{Command, Completion, DiskModel, DiskOp, Millis, assert_on_disk};
 use crate::event_queue::{EventQueue, Key, Planned};
 use crate::random::Random;
 use crate::units::{Bytes, Nanos, Sector, Sectors, Time};
@@ -188,22 +188,21 @@ impl Hdd {
             parameters.surfaces > 0 && parameters.cylinders() > 0,
             "a drive without platters"
         );
-        assert!(parameters.queue_depth > 0, "a drive without a queue");
-        if let Layout::Proportional { track_switch, .. } = parameters.layout {
-            let one = parameters.seek.time(1.0);
-            assert!(
-                one <= track_switch,
-                "the skew between tracks ({track_switch}) is shorter than the seek ({one})",
-            );
+        assert!(
+            parameters.interface.queue_depth > 0,
+            "a drive without a queue"
+        );
+        if let Err(why) = parameters.check() {
+            panic!("no drive: {why}");
         }
         let phase = u32::try_from(Random::new(seed, "hdd angle").next_u64() >> 32);
-        let depth = parameters.queue_depth;
+        let depth = parameters.interface.queue_depth;
         let (reading, writing) = (&parameters.reading, &parameters.writing);
         let mechanics = Mechanics::new(&parameters, Angle(phase.expect("the upper half")));
         Hdd {
             quickest: mechanics.quickest_sector(),
-            read_pace: Pace::new(parameters.link.read),
-            write_pace: Pace::new(parameters.link.write),
+            read_pace: Pace::new(parameters.link.0),
+            write_pace: Pace::new(parameters.link_write.unwrap_or(parameters.link).0),
             admission: Admission::new(depth),
             event_queue: EventQueue::default(),
             completed_commands: CompletionQueue::default(),
@@ -273,12 +272,8 @@ impl Hdd {
     }
 
     /// A time of the electronics, which depends on the command that completed last.
-    fn overhead(&self, after: After) -> Nanos {
-        if self.wrote_last {
-            after.write
-        } else {
-            after.read
-        }
+    fn overhead(&self, time: Millis, after_write: Option<Millis>) -> Nanos {
+        *after_write.filter(|_| self.wrote_last).unwrap_or(time)
     }
 
     fn take_up(&mut self, now: Time, slot: usize, command: &Command) {
@@ -304,7 +299,7 @@ impl Hdd {
             DiskOp::Write => {
                 self.read_buffer.forget(command.start, command.end());
                 let cacheable = command.length <= self.cache.capacity();
-                if self.parameters.write_cache && cacheable && !command.fua {
+                if self.parameters.interface.write_cache && cacheable && !command.fua {
                     self.stalled.push_back(slot);
                     self.take_into_cache(now);
                 } else {
@@ -315,11 +310,13 @@ impl Hdd {
             }
             DiskOp::Flush => {
                 self.flushes.push((slot, self.cache.next_number()));
-                let ready = now + self.overhead(overheads.write_hit);
+                let ready =
+                    now + self.overhead(overheads.write_hit, overheads.write_hit_after_write);
                 self.event_queue.plan(ready, HddEvent::FlushReady(slot));
             }
             DiskOp::Discard => {
-                let done = now + self.overhead(overheads.write_hit);
+                let done =
+                    now + self.overhead(overheads.write_hit, overheads.write_hit_after_write);
                 self.event_queue.plan(done, HddEvent::Done(slot));
             }
         }
@@ -330,13 +327,15 @@ impl Hdd {
         self.settle_stream(now);
         if self.in_memory(command) {
             self.keep_reading(now, command);
-            let ready = now + self.overhead(overheads.read_hit) + overheads.data_preparation;
+            let ready = now
+                + self.overhead(overheads.read_hit, overheads.read_hit_after_write)
+                + *overheads.data_preparation;
             self.send_from_memory(ready, slot);
         } else if self.begins_in_stream(command) {
-            let ready = now + self.overhead(overheads.read_hit);
+            let ready = now + self.overhead(overheads.read_hit, overheads.read_hit_after_write);
             self.queue_for_arm(ready, slot);
         } else {
-            let ready = now + self.overhead(overheads.read_miss);
+            let ready = now + self.overhead(overheads.read_miss, overheads.read_miss_after_write);
             self.queue_for_arm(ready, slot);
         }
     }
@@ -344,12 +343,14 @@ impl Hdd {
     /// A write that goes to the medium: its data come while the arm is on its way.
     fn take_up_write(&mut self, now: Time, slot: usize, scattered: bool) {
         let overheads = self.parameters.overheads;
-        let scattered = overheads.scattered_write.filter(|_| scattered);
-        let (to_arm, to_data) = if let Some(times) = scattered {
-            (times.arm, times.data)
+        let times = overheads
+            .scattered_write_arm
+            .zip(overheads.scattered_write_data);
+        let (to_arm, to_data) = if let Some((arm, data)) = times.filter(|_| scattered) {
+            (*arm, *data)
         } else {
-            let miss = self.overhead(overheads.write_miss);
-            (miss, miss + overheads.data_preparation)
+            let miss = self.overhead(overheads.write_miss, overheads.write_miss_after_write);
+            (miss, miss + *overheads.data_preparation)
         };
         let data_from = self.link_free.max(now + to_data);
         self.link_free = data_from + self.write_pace.time(self.slot(slot).command.length);
@@ -401,7 +402,7 @@ impl Hdd {
     fn send_from_memory(&mut self, ready: Time, slot: usize) {
         let length = self.slot(slot).command.length;
         self.link_free = self.link_free.max(ready) + self.read_pace.time(length);
-        let done = self.link_free + self.parameters.overheads.read_completion;
+        let done = self.link_free + *self.parameters.overheads.read_completion;
         self.event_queue.plan(done, HddEvent::Done(slot));
     }
 
@@ -415,9 +416,11 @@ impl Hdd {
             }
             self.stalled.pop_front();
             self.slot_mut(slot).cached = true;
-            let ready = now + self.overhead(overheads.write_hit) + overheads.data_preparation;
+            let ready = now
+                + self.overhead(overheads.write_hit, overheads.write_hit_after_write)
+                + *overheads.data_preparation;
             self.link_free = self.link_free.max(ready) + self.write_pace.time(length);
-            let done = self.link_free + overheads.write_completion;
+            let done = self.link_free + *overheads.write_completion;
             self.event_queue.plan(done, HddEvent::Done(slot));
         }
     }
@@ -525,7 +528,7 @@ impl Hdd {
 
 impl DiskModel for Hdd {
     fn capacity(&self) -> Sectors {
-        self.parameters.capacity
+        self.parameters.interface.capacity
     }
 
     fn queue_depth(&self) -> usize {
@@ -533,7 +536,7 @@ impl DiskModel for Hdd {
     }
 
     fn submit(&mut self, now: Time, command: Command) {
-        assert_on_disk(&command, self.parameters.capacity);
+        assert_on_disk(&command, self.parameters.interface.capacity);
         self.catch_up(now);
         if self.admission.passes() {
             self.take_in(self.now, &command);

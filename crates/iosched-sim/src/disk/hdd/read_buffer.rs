@@ -3,6 +3,8 @@
 //! Nearly every random read looks for its data and finds none: which parts of the disk no segment
 //! touches is known by counting, so that the segments themselves are seldom looked at.
 
+use std::collections::VecDeque;
+
 use crate::units::{Sector, Sectors};
 
 /// Data in the drive's memory that were read from the medium.
@@ -10,18 +12,16 @@ use crate::units::{Sector, Sectors};
 struct Segment {
     start: Sector,
     end: Sector,
-    /// The one used next before this one, and next after it.
-    older: Option<u32>,
-    newer: Option<u32>,
+    /// Where two hold the same, the one that was made first is used.
+    made: u32,
 }
 
 /// The read segments; the least recently used one is given up for a new stream.
 #[derive(Debug)]
 pub(super) struct ReadBuffer {
-    /// In order of their making, as far as none was dropped.
-    segments: Vec<Segment>,
-    oldest: Option<u32>,
-    newest: Option<u32>,
+    /// The least recently used first.
+    segments: VecDeque<Segment>,
+    made: u32,
     count: usize,
     length: Sectors,
     touched: Touched,
@@ -30,9 +30,8 @@ pub(super) struct ReadBuffer {
 impl ReadBuffer {
     pub(super) fn new(count: usize, length: Sectors) -> ReadBuffer {
         ReadBuffer {
-            segments: Vec::with_capacity(count),
-            oldest: None,
-            newest: None,
+            segments: VecDeque::with_capacity(count),
+            made: 0,
             count,
             length,
             touched: Touched::new(length),
@@ -47,11 +46,8 @@ impl ReadBuffer {
 
     #[inline(never)]
     fn has_segment_of(&mut self, start: Sector, end: Sector) -> bool {
-        let holds = |segment: &Segment| segment.start <= start && end <= segment.end;
-        let found = self.segments.iter().position(holds);
-        if let Some(index) = found {
-            self.use_again(index);
-        }
+        let found = self.take(|segment| segment.start <= start && end <= segment.end);
+        self.segments.extend(found);
         found.is_some()
     }
 
@@ -65,39 +61,34 @@ impl ReadBuffer {
         if self.touched.may_hold(start) && self.continues_segment(start, end) {
             return;
         }
-        let index = if self.segments.len() < self.count {
-            self.add_segment(start)
+        let made = if self.segments.len() < self.count {
+            self.made += 1;
+            self.made
         } else {
-            let oldest = self.oldest.expect("there is at least one segment") as usize;
-            self.unlink(oldest);
-            oldest
+            let oldest = self.segments.pop_front();
+            let oldest = oldest.expect("there is at least one segment");
+            self.touched.remove(oldest.start, oldest.end);
+            oldest.made
         };
-        self.place(index, start, end);
-        self.link_newest(index);
+        self.put(start, end, made);
     }
 
     #[inline(never)]
     fn continues_segment(&mut self, start: Sector, end: Sector) -> bool {
-        let continues = |segment: &Segment| segment.start <= start && start <= segment.end;
-        let found = self.segments.iter().position(continues);
-        if let Some(index) = found {
-            let segment = self.segments[index];
-            self.place(index, segment.start, segment.end.max(end));
-            self.use_again(index);
+        let found = self.take(|segment| segment.start <= start && start <= segment.end);
+        if let Some(segment) = found {
+            self.touched.remove(segment.start, segment.end);
+            self.put(segment.start, segment.end.max(end), segment.made);
         }
         found.is_some()
     }
 
-    #[cold]
-    fn add_segment(&mut self, start: Sector) -> usize {
-        self.segments.push(Segment {
-            start,
-            end: start,
-            older: None,
-            newer: None,
-        });
-        self.touched.add(start, start);
-        self.segments.len() - 1
+    /// Of the segments that are wanted the one that was made first.
+    fn take(&mut self, wanted: impl Fn(&Segment) -> bool) -> Option<Segment> {
+        let each = self.segments.iter().enumerate();
+        let found = each.filter(|(_, segment)| wanted(segment));
+        let (index, _) = found.min_by_key(|(_, segment)| segment.made)?;
+        self.segments.remove(index)
     }
 
     /// Drops what a write made stale.
@@ -105,74 +96,26 @@ impl ReadBuffer {
         if !self.touched.may_overlap(start, end) {
             return;
         }
-        let mut index = 0;
-        while let Some(&segment) = self.segments.get(index) {
-            if start < segment.end && segment.start < end {
-                self.drop_segment(index);
-            } else {
-                index += 1;
+        let touched = &mut self.touched;
+        self.segments.retain(|segment| {
+            let is_stale = start < segment.end && segment.start < end;
+            if is_stale {
+                touched.remove(segment.start, segment.end);
             }
-        }
-    }
-
-    fn drop_segment(&mut self, index: usize) {
-        self.unlink(index);
-        let Segment { start, end, .. } = self.segments.remove(index);
-        self.touched.remove(start, end);
-        // Those behind it have moved.
-        let moved = |link: &mut Option<u32>| {
-            if let Some(link) = link.as_mut().filter(|link| **link as usize > index) {
-                *link -= 1;
-            }
-        };
-        for segment in &mut self.segments {
-            moved(&mut segment.older);
-            moved(&mut segment.newer);
-        }
-        moved(&mut self.oldest);
-        moved(&mut self.newest);
+            !is_stale
+        });
     }
 
     /// A segment holds the end of this stretch from now on, as much as it has room for.
     #[inline(always)]
-    fn place(&mut self, index: usize, start: Sector, end: Sector) {
+    fn put(&mut self, start: Sector, end: Sector, made: u32) {
         let start = if end - start > self.length {
             end - self.length
         } else {
             start
         };
-        let segment = &mut self.segments[index];
-        self.touched.remove(segment.start, segment.end);
         self.touched.add(start, end);
-        (segment.start, segment.end) = (start, end);
-    }
-
-    fn use_again(&mut self, index: usize) {
-        self.unlink(index);
-        self.link_newest(index);
-    }
-
-    fn unlink(&mut self, index: usize) {
-        let Segment { older, newer, .. } = self.segments[index];
-        match older {
-            Some(older) => self.segments[older as usize].newer = newer,
-            None => self.oldest = newer,
-        }
-        match newer {
-            Some(newer) => self.segments[newer as usize].older = older,
-            None => self.newest = older,
-        }
-    }
-
-    #[expect(clippy::cast_possible_truncation, reason = "a drive has few segments")]
-    fn link_newest(&mut self, index: usize) {
-        let older = self.newest.replace(index as u32);
-        self.segments[index].older = older;
-        self.segments[index].newer = None;
-        match older {
-            Some(older) => self.segments[older as usize].newer = Some(index as u32),
-            None => self.oldest = Some(index as u32),
-        }
+        self.segments.push_back(Segment { start, end, made });
     }
 }
 
@@ -316,8 +259,9 @@ mod tests {
                         plain.forget(start, end);
                     }
                 }
-                let segments = buffer.segments.iter();
-                let held: Vec<_> = segments.map(|s| (s.start.as_u64(), s.end.as_u64())).collect();
+                let mut segments: Vec<_> = buffer.segments.iter().collect();
+                segments.sort_unstable_by_key(|segment| segment.made);
+                let held: Vec<_> = segments.iter().map(|s| (s.start.as_u64(), s.end.as_u64())).collect();
                 let expected: Vec<_> = plain.segments.iter().map(|s| (s.0, s.1)).collect();
                 prop_assert_eq!(held, expected);
             }

@@ -5,29 +5,79 @@
 
 use std::ops::Range;
 
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
+use crate::disk::values::{number, some_whole};
 use crate::units::Nanos;
 
-/// Time of a read seek by distance in cylinders of the drive in its nominal size.
-#[derive(Debug, Clone, PartialEq)]
+/// The longest move that a file may give.
+const LONGEST_MS: i32 = 1_000;
+
+/// Time of a read seek by distance in cylinders of the drive in its nominal size: `[hdd.seek]` of a model's file.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum SeekCurve {
-    /// `a + b * sqrt(d)` below `knee`, `c + e * d` from there on; milliseconds.
-    Fit {
-        /// The first distances, from one cylinder on, where they were measured.
-        first: Vec<f64>,
-        /// Offset of short moves.
-        a: f64,
-        /// Factor of the root.
-        b: f64,
-        /// Where long moves begin.
-        knee: u32,
-        /// Offset of long moves.
-        c: f64,
-        /// Factor of the distance.
-        e: f64,
-    },
+    /// A function.
+    Fit(Fit),
     /// (distance, time) in rising order of distance, linear in between and, along the last piece,
     /// beyond.
+    #[serde(rename = "table_ms", deserialize_with = "table")]
     Table(Vec<(u32, Nanos)>),
+}
+
+/// `a + b * sqrt(d)` below the knee, `c + e * d` from there on.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fit {
+    /// The first distances, from one cylinder on, where they were measured.
+    #[serde(deserialize_with = "each_millis")]
+    pub first_ms: Vec<f64>,
+    /// Offset of short moves.
+    #[serde(deserialize_with = "number::<_, 0, 1000>")]
+    pub a_ms: f64,
+    /// Factor of the root.
+    #[serde(deserialize_with = "number::<_, 0, 1000>")]
+    pub b_ms: f64,
+    /// Where long moves begin, if they differ.
+    #[serde(default, deserialize_with = "some_whole::<_, _, 2, 0xffff_ffff>")]
+    pub knee_cylinders: Option<u32>,
+    /// Offset of long moves.
+    #[serde(default, deserialize_with = "number::<_, 0, 1000>")]
+    pub c_ms: f64,
+    /// Factor of the distance.
+    #[serde(default, deserialize_with = "number::<_, 0, 1000>")]
+    pub e_ms: f64,
+}
+
+fn each_millis<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<f64>, D::Error> {
+    let first = Vec::<f64>::deserialize(from)?;
+    check_millis(&first)?;
+    Ok(first)
+}
+
+fn check_millis<E: Error>(times: &[f64]) -> Result<(), E> {
+    let mut bad = times
+        .iter()
+        .filter(|time| !(0.0..=f64::from(LONGEST_MS)).contains(*time));
+    bad.next().map_or(Ok(()), |time| {
+        Err(E::custom(format!(
+            "{time} is not between 0 and {LONGEST_MS}"
+        )))
+    })
+}
+
+fn table<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(u32, Nanos)>, D::Error> {
+    let pairs = Vec::<(u32, f64)>::deserialize(from)?;
+    let (distances, times): (Vec<u32>, Vec<f64>) = pairs.into_iter().unzip();
+    check_millis(&times)?;
+    if distances.len() < 2 || distances[0] == 0 || !distances.is_sorted_by(|a, b| a < b) {
+        return Err(Error::custom(
+            "two pairs [cylinders, ms] or more are needed; cylinders rise, from 1",
+        ));
+    }
+    let times = times.into_iter().map(Nanos::from_millis_f64);
+    Ok(distances.into_iter().zip(times).collect())
 }
 
 impl SeekCurve {
@@ -37,21 +87,7 @@ impl SeekCurve {
             return Nanos::ZERO;
         }
         match self {
-            SeekCurve::Fit {
-                first,
-                a,
-                b,
-                knee,
-                c,
-                e,
-            } => {
-                let measured = (1..=first.len()).find(|&known| distance <= known as f64);
-                Nanos::from_millis_f64(match measured {
-                    Some(known) => first[known - 1],
-                    None if distance < f64::from(*knee) => a + b * distance.sqrt(),
-                    None => c + e * distance,
-                })
-            }
+            SeekCurve::Fit(fit) => Nanos::from_millis_f64(fit.millis(distance)),
             SeekCurve::Table(table) => {
                 let after = table.partition_point(|&(known, _)| f64::from(known) < distance);
                 let after = after.clamp(1, table.len() - 1);
@@ -116,17 +152,6 @@ pub(super) enum SeekTimes {
     Table(Vec<u32>),
 }
 
-/// See [`SeekCurve::Fit`].
-#[derive(Debug)]
-pub(super) struct Fit {
-    first: Vec<f64>,
-    a: f64,
-    b: f64,
-    knee: f64,
-    c: f64,
-    e: f64,
-}
-
 impl Fit {
     /// In milliseconds, for a distance above zero.
     #[inline]
@@ -136,19 +161,25 @@ impl Fit {
         reason = "a distance is below 2^32"
     )]
     fn millis(&self, distance: f64) -> f64 {
-        if distance <= self.first.len() as f64 {
-            return self.first[(distance.ceil() as usize).max(1) - 1];
+        if distance <= self.first_ms.len() as f64 {
+            return self.first_ms[(distance.ceil() as usize).max(1) - 1];
         }
-        if distance < self.knee {
-            self.a + self.b * distance.sqrt()
+        if self.is_short(distance) {
+            self.a_ms + self.b_ms * distance.sqrt()
         } else {
-            self.c + self.e * distance
+            self.c_ms + self.e_ms * distance
         }
+    }
+
+    #[inline]
+    fn is_short(&self, distance: f64) -> bool {
+        self.knee_cylinders
+            .is_none_or(|knee| distance < f64::from(knee))
     }
 
     /// True if it may bend between these two distances: elsewhere it rises or falls all the way.
     fn bends_between(&self, from: f64, to: f64) -> bool {
-        from <= self.first.len() as f64 || (from < self.knee && self.knee <= to)
+        from <= self.first_ms.len() as f64 || (self.is_short(from) && !self.is_short(to))
     }
 }
 
@@ -157,22 +188,8 @@ impl SeekTimes {
     pub(super) fn new(curve: &SeekCurve, nominal: u32, actual: u32) -> SeekTimes {
         let scale = Scale::new(nominal, actual);
         match curve {
-            &SeekCurve::Fit {
-                ref first,
-                a,
-                b,
-                knee,
-                c,
-                e,
-            } => SeekTimes::Fit {
-                fit: Fit {
-                    first: first.clone(),
-                    a,
-                    b,
-                    knee: f64::from(knee),
-                    c,
-                    e,
-                },
+            SeekCurve::Fit(fit) => SeekTimes::Fit {
+                fit: fit.clone(),
                 scale,
                 cylinders: actual,
             },
@@ -259,13 +276,15 @@ mod tests {
             0.0..8.0_f64,
             0.0..0.01_f64,
         );
-        let fit = fit.prop_map(|(first, a, b, knee, c, e)| SeekCurve::Fit {
-            first,
-            a,
-            b,
-            knee,
-            c,
-            e,
+        let fit = fit.prop_map(|(first_ms, a_ms, b_ms, knee, c_ms, e_ms)| {
+            SeekCurve::Fit(Fit {
+                first_ms,
+                a_ms,
+                b_ms,
+                knee_cylinders: Some(knee),
+                c_ms,
+                e_ms,
+            })
         });
         let steps = prop::collection::vec((1..500_u32, 0..9_000_000_u64), 2..6);
         let table = steps.prop_map(|steps| {
@@ -321,14 +340,14 @@ mod tests {
     #[test]
     fn the_mean_over_a_root_is_eight_fifteenths_of_the_way() {
         // E[sqrt(x)] for the distance of two random points is 8/15.
-        let curve = SeekCurve::Fit {
-            first: vec![0.0],
-            a: 0.0,
-            b: 1.0,
-            knee: u32::MAX,
-            c: 0.0,
-            e: 0.0,
-        };
+        let curve = SeekCurve::Fit(Fit {
+            first_ms: vec![0.0],
+            a_ms: 0.0,
+            b_ms: 1.0,
+            knee_cylinders: None,
+            c_ms: 0.0,
+            e_ms: 0.0,
+        });
         let mean = curve.mean(1_000_000).as_millis_f64();
         assert!((mean - 1000.0 * 8.0 / 15.0).abs() < 1.0, "{mean}");
     }

@@ -3,7 +3,7 @@
 use super::Access;
 use super::{Hdd, ReadAhead};
 use crate::disk::Command;
-use crate::units::{Sector, Sectors, Time};
+use crate::units::{Bytes, Sector, Sectors, Time};
 
 /// Reading on behind the last read.
 #[derive(Debug, Clone, Copy)]
@@ -22,13 +22,15 @@ impl Hdd {
     /// How far the drive reads on behind a read that ends here, of a stream that began there.
     #[inline(always)]
     pub(super) fn read_ahead_limit(&self, begin: Sector, end: Sector) -> Sector {
-        let disk_end = Sector::ZERO + self.parameters.capacity;
-        let limit = match self.parameters.reading.ahead {
-            ReadAhead::Distance(distance) => end + distance.to_sectors(),
-            ReadAhead::WithinTrack(distance) => {
+        let disk_end = Sector::ZERO + self.parameters.interface.capacity;
+        let reading = &self.parameters.reading;
+        let distance = reading.ahead_distance.unwrap_or(Bytes::ZERO).to_sectors();
+        let limit = match reading.ahead {
+            ReadAhead::Distance => end + distance,
+            ReadAhead::WithinTrack => {
                 let last = end - Sectors::new(1);
                 let track_end = last + Sectors::new(self.mechanics.place(last).left_on_track);
-                track_end.min(end + distance.to_sectors())
+                track_end.min(end + distance)
             }
             ReadAhead::TrackByTrack if end < disk_end => {
                 let place = self.mechanics.place(end);

@@ -4,29 +4,35 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::disk::{DriveQueue, ModelKind, Parameters, models};
+use crate::disk::{DriveQueue, Interface, Parameters, models};
 
 /// The parameters of all hard disks that come with the program, made small.
 pub(super) fn any_hdd() -> impl Strategy<Value = HddParameters> {
-    let all = models()
+    let parameters = models()
         .into_iter()
-        .filter(|m| m.kind() == ModelKind::HardDisk);
-    let parameters = all.filter_map(|model| match model.parameters {
-        Parameters::Hdd(hdd) => Some(HddParameters {
-            capacity: Bytes::from_mib(64).to_sectors(),
-            ..hdd
-        }),
-        _ => None,
-    });
+        .filter_map(|model| match model.parameters {
+            Parameters::Hdd(hdd) => Some(HddParameters {
+                interface: Interface {
+                    capacity: Bytes::from_mib(64).to_sectors(),
+                    ..hdd.interface
+                },
+                ..hdd
+            }),
+            _ => None,
+        });
     let measured = HddParameters {
         layout: Layout::Exact {
             zones: vec![zone(0, 99, 120), zone(101, 300, 80)],
             heads: HeadOrder::Alternating,
             spares: Spares::SectorsPerTrack,
         },
-        capacity: Sectors::new(8 * (100 * 119 + 200 * 79)),
+        interface: Interface {
+            capacity: Sectors::new(8 * (100 * 119 + 200 * 79)),
+            queue_depth: 1,
+            write_cache: false,
+        },
         surfaces: 8,
-        ..super::super::presets::hdd_10k()
+        ..super::super::presets::hdd("hdd-10k")
     };
     let all: Vec<_> = parameters.chain([measured]).collect();
     let switches = (any::<bool>(), any::<bool>(), any::<bool>(), 0..=1000_u32);
@@ -42,6 +48,7 @@ pub(super) fn any_hdd() -> impl Strategy<Value = HddParameters> {
                 } else {
                     hdd.reading.ahead
                 },
+                ahead_distance: hdd.reading.ahead_distance.filter(|_| !ahead),
                 ..hdd.reading
             },
             writing: Writing {
@@ -59,10 +66,10 @@ fn zone(first_cylinder: u32, last_cylinder: u32, sectors_per_track: u32) -> Exac
         first_cylinder,
         last_cylinder,
         sectors_per_track,
-        track_skew: 20.5,
-        cylinder_skew: 40.0,
-        offset: 3.0,
-        unused: 0,
+        track_skew_sectors: 20.5,
+        cylinder_skew_sectors: 40.0,
+        offset_sectors: 3.0,
+        unused_sectors: 0,
         spares: 1,
     }
 }
@@ -115,7 +122,7 @@ proptest! {
         hdd in any_hdd(), load in commands(), seed in any::<u64>(),
     ) {
         let overheads = hdd.overheads;
-        let (link, write_cache) = (hdd.link, hdd.write_cache);
+        let (link, write_cache) = (hdd.link, hdd.interface.write_cache);
         let mut disk = Hdd::new(hdd, seed);
         let capacity = disk.capacity().as_u64();
         let mut now = Time::ZERO;
@@ -129,11 +136,11 @@ proptest! {
             }
             prop_assert_eq!(completed.len(), 1);
             let (rate, overhead) = match command.op {
-                DiskOp::Read => (link.read, overheads.read_hit.read.min(overheads.read_miss.read)),
-                _ if write_cache => (link.write, overheads.write_hit.read.min(overheads.write_miss.read)),
-                _ => (link.write, overheads.write_miss.read),
+                DiskOp::Read => (link, overheads.read_hit.min(*overheads.read_miss)),
+                _ if write_cache => (link, overheads.write_hit.min(*overheads.write_miss)),
+                _ => (link, *overheads.write_miss),
             };
-            let least = overhead + Pace::new(rate).time(command.length);
+            let least = overhead + Pace::new(rate.0).time(command.length);
             prop_assert!(completed[0].time - now >= least, "{command:?}: {completed:?}, {least}");
             now = completed[0].time;
         }
@@ -147,8 +154,11 @@ proptest! {
         let mut disk = Hdd::new(
             HddParameters {
                 order: DriveQueue::Fifo,
-                queue_depth: depth,
-                write_cache: false,
+                interface: Interface {
+                    queue_depth: depth,
+                    write_cache: false,
+                    ..hdd.interface
+                },
                 reading: Reading { segments: 0, ..hdd.reading.clone() },
                 ..hdd
             },
@@ -167,11 +177,14 @@ proptest! {
         let limit = Nanos::from_millis(60);
         let mut disk = Hdd::new(
             HddParameters {
-                capacity: Bytes::from_mib(64).to_sectors(),
+                interface: Interface {
+                    capacity: Bytes::from_mib(64).to_sectors(),
+                    queue_depth: 32,
+                    write_cache: true,
+                },
                 order: DriveQueue::ShortestAccessFirst,
-                queue_depth: 32,
-                age_limit: limit,
-                ..super::super::presets::hdd_7200()
+                age_limit: Millis(limit),
+                ..super::super::presets::hdd("hdd-7200")
             },
             seed,
         );

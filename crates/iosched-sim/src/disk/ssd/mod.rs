@@ -5,12 +5,12 @@
 //! classes (the page types of multi-level cells). With five numbers this shape gives the measured
 //! 4 KiB random-read latencies of a Samsung 980 PRO at depths 1 to 128 within about 10 % (see
 //! `docs/disk-models.md`). Drives that are made for reads of a page put longer ones together on another way,
-//! which takes longer and passes less ([`LongReads`]). Writes go over the link into a bounded buffer, are acknowledged there if
+//! which takes longer and passes less ([`SsdParameters::long_read_rate`]). Writes go over the link into a bounded buffer, are acknowledged there if
 //! the write cache is on, and are programmed die after die in the order that they came. A flush waits for all
 //! programs, then for its own fixed cost.
 //!
 //! Reads and writes share the link and the drive's command slots, or have their own ([`Paths`]). At a
-//! die (`die`) reads go before programs that have not begun; one that has begun they wait for or suspend.
+//! die (`die`) reads go before programs that have not begun, and wait for one that has.
 //!
 //! Left out: the flash translation layer, garbage collection and erases (so a full drive's slow
 //! writes), single-level-cell caches, reads answered from the buffer.
@@ -20,38 +20,32 @@ mod durable;
 
 use std::collections::VecDeque;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::admission::{Admission, CompletionQueue};
-use super::{Command, Completion, DiskModel, DiskOp, assert_on_disk};
+use super::values::{Millis, Rate, bytes, whole};
+use super::{Command, Completion, DiskModel, DiskOp, Interface, assert_on_disk};
 use crate::event_queue::{EventQueue, Planned};
 use crate::random::Random;
 use crate::reciprocal::Divisor;
 use crate::units::{Bytes, Nanos, Sectors, Time};
-use die::{Die, Program, Programming};
+use die::{Die, Program};
 use durable::Durability;
 
 /// A shared way for data: each transfer takes `per_command + length / bytes_per_second`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Link {
-    /// Fixed part, during which nothing else passes.
-    pub per_command: Nanos,
-    /// Rate of the rest.
-    pub bytes_per_second: u64,
-}
-
-/// A link that knows what data take on it.
 #[derive(Debug, Clone, Copy)]
 struct Wire {
+    /// Fixed part, during which nothing else passes.
     per_command: Nanos,
+    /// Rate of the rest.
     bytes_per_second: Divisor,
 }
 
 impl Wire {
-    fn new(link: Link) -> Wire {
+    fn new(per_command: Millis, rate: Rate) -> Wire {
         Wire {
-            per_command: link.per_command,
-            bytes_per_second: Divisor::new(link.bytes_per_second),
+            per_command: *per_command,
+            bytes_per_second: Divisor::new(rate.0),
         }
     }
 
@@ -72,15 +66,6 @@ impl Wire {
 }
 
 /// The way of reads that are longer than a page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LongReads {
-    /// What the electronics take longer than for a page.
-    pub pipeline: Nanos,
-    /// Rate of their data on the link.
-    pub bytes_per_second: u64,
-}
-
-/// [`LongReads`], or the same as the way of a page.
 #[derive(Debug, Clone, Copy)]
 struct LongWay {
     pipeline: Nanos,
@@ -89,21 +74,19 @@ struct LongWay {
 
 impl LongWay {
     fn new(parameters: &SsdParameters) -> LongWay {
-        let mut link = parameters.read_link;
-        let mut pipeline = parameters.read_pipeline;
-        if let Some(long) = parameters.long_reads {
-            link.bytes_per_second = long.bytes_per_second;
-            pipeline += long.pipeline;
-        }
+        let longer = parameters.long_read_pipeline.unwrap_or_default();
+        let rate = parameters
+            .long_read_rate
+            .unwrap_or(parameters.read_link_rate);
         LongWay {
-            pipeline,
-            wire: Wire::new(link),
+            pipeline: *parameters.read_pipeline + *longer,
+            wire: Wire::new(parameters.read_link_per_command, rate),
         }
     }
 }
 
 /// Whether reads and writes meet before the dies.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Paths {
     /// They pass one link in turn and share the drive's command slots: SATA, which is half duplex and has 32
@@ -115,50 +98,76 @@ pub enum Paths {
     Separate,
 }
 
-/// What makes one solid-state drive differ from another.
-#[derive(Debug, Clone, PartialEq)]
+/// What makes one solid-state drive differ from another: `[ssd]` of a model's file.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SsdParameters {
-    /// Of what the host sees, without spare blocks.
-    pub capacity: Sectors,
-    /// Commands taken at a time.
-    pub queue_depth: usize,
-    /// Dies that work side by side.
+    /// Without spare blocks.
+    #[serde(skip)]
+    pub interface: Interface,
+    /// Dies that work side by side. An array has up to 256 drives, and each die has its own queue.
+    #[serde(deserialize_with = "whole::<_, _, 1, 1024>")]
     pub dies: usize,
     /// Electronics on the way of a read, without any queueing.
-    pub read_pipeline: Nanos,
+    #[serde(rename = "read_pipeline_ms")]
+    pub read_pipeline: Millis,
     /// What one page read brings.
+    #[serde(rename = "page_bytes", deserialize_with = "bytes::<_, 512>")]
     pub page: Bytes,
     /// Page read time of the fast class.
-    pub read_fast: Nanos,
+    #[serde(rename = "read_fast_ms")]
+    pub read_fast: Millis,
     /// Page read time of the slow class.
-    pub read_slow: Nanos,
+    #[serde(rename = "read_slow_ms")]
+    pub read_slow: Millis,
     /// Share of the fast class, in thousandths.
+    #[serde(deserialize_with = "whole::<_, _, 0, 1000>")]
     pub read_fast_permille: u64,
-    /// Link for data read.
-    pub read_link: Link,
-    /// If reads longer than a page differ.
-    pub long_reads: Option<LongReads>,
+    /// Of each command's data on the link, before any that is read passes.
+    #[serde(rename = "read_link_per_command_ms")]
+    pub read_link_per_command: Millis,
+    /// Rate of data read.
+    #[serde(rename = "read_link_bytes_per_second")]
+    pub read_link_rate: Rate,
+    /// What the electronics take longer for a read longer than a page, if those differ.
+    #[serde(rename = "long_read_pipeline_ms")]
+    pub long_read_pipeline: Option<Millis>,
+    /// Rate of its data on the link.
+    #[serde(rename = "long_read_bytes_per_second")]
+    pub long_read_rate: Option<Rate>,
     /// Electronics on the way of a write, a discard or a flush.
-    pub write_pipeline: Nanos,
-    /// Link for data written.
-    pub write_link: Link,
+    #[serde(rename = "write_pipeline_ms")]
+    pub write_pipeline: Millis,
+    /// Of each command's data on the link, before any that is written passes.
+    #[serde(rename = "write_link_per_command_ms")]
+    pub write_link_per_command: Millis,
+    /// Rate of data written.
+    #[serde(rename = "write_link_bytes_per_second")]
+    pub write_link_rate: Rate,
     /// Whether reads and writes share link and command slots.
+    #[serde(default)]
     pub paths: Paths,
     /// What one program operation writes.
+    #[serde(rename = "program_bytes", deserialize_with = "bytes::<_, 512>")]
     pub program: Bytes,
     /// How long it takes.
-    pub program_time: Nanos,
+    #[serde(rename = "program_ms")]
+    pub program_time: Millis,
     /// Data of several writes are programmed together. Otherwise each write has programs to itself, so that small
     /// ones keep the dies as busy as large ones: what a drive's translation layer costs them, without the layer.
+    #[serde(default = "packs")]
     pub packs_writes: bool,
-    /// How long a die takes to suspend a program for a read; nothing if reads wait for its end.
-    pub program_suspend: Option<Nanos>,
     /// Buffer for data not yet programmed.
+    #[serde(rename = "buffer_bytes", deserialize_with = "bytes::<_, 512>")]
     pub buffer: Bytes,
-    /// Writes are acknowledged in the buffer.
-    pub write_cache: bool,
     /// Fixed cost of a flush after the last program.
-    pub flush: Nanos,
+    #[serde(rename = "flush_ms")]
+    pub flush: Millis,
+}
+
+/// As files say that were written before there was a choice.
+fn packs() -> bool {
+    true
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -227,7 +236,6 @@ pub(crate) struct Ssd {
     die_random: Random,
     class_random: Random,
     dies: Vec<Die>,
-    programming: Programming,
     /// When the link is free for data read, and for all data if the paths are shared.
     link_free: Time,
     /// When it is free for data written, if the paths are separate.
@@ -252,20 +260,23 @@ impl Ssd {
     /// If a parameter that must be positive is zero.
     pub(crate) fn new(parameters: SsdParameters, seed: u64) -> Ssd {
         assert!(
-            parameters.dies > 0 && parameters.queue_depth > 0,
+            parameters.dies > 0 && parameters.interface.queue_depth > 0,
             "a drive without dies or queue"
         );
         assert!(
             parameters.page > Bytes::ZERO && parameters.program > Bytes::ZERO,
             "empty pages"
         );
-        let depth = parameters.queue_depth;
-        let quickest_page = parameters.read_fast.min(parameters.read_slow);
+        let depth = parameters.interface.queue_depth;
+        let quickest_page = parameters.read_fast.min(*parameters.read_slow);
         Ssd {
             page: Divisor::new(parameters.page.as_u64()),
-            read_wire: Wire::new(parameters.read_link),
+            read_wire: Wire::new(parameters.read_link_per_command, parameters.read_link_rate),
             long_reads: LongWay::new(&parameters),
-            write_wire: Wire::new(parameters.write_link),
+            write_wire: Wire::new(
+                parameters.write_link_per_command,
+                parameters.write_link_rate,
+            ),
             quickest_read: quickest_page,
             admission: Admission::new(depth),
             write_admission: Admission::new(depth),
@@ -276,7 +287,6 @@ impl Ssd {
             die_random: Random::new(seed, "ssd dies"),
             class_random: Random::new(seed, "ssd page classes"),
             dies: (0..parameters.dies).map(|_| Die::default()).collect(),
-            programming: Programming::new(parameters.program_time, parameters.program_suspend),
             link_free: Time::ZERO,
             write_link_free: Time::ZERO,
             flush_free: Time::ZERO,
@@ -329,10 +339,16 @@ impl Ssd {
             DiskOp::Read if self.is_long(command) => {
                 (self.long_reads.pipeline, SsdEvent::AtDies(slot))
             }
-            DiskOp::Read => (self.parameters.read_pipeline, SsdEvent::AtDies(slot)),
-            DiskOp::Write => (self.parameters.write_pipeline, SsdEvent::WriteDecoded(slot)),
-            DiskOp::Flush => (self.parameters.write_pipeline, SsdEvent::FlushDecoded(slot)),
-            DiskOp::Discard => (self.parameters.write_pipeline, SsdEvent::Done(slot)),
+            DiskOp::Read => (*self.parameters.read_pipeline, SsdEvent::AtDies(slot)),
+            DiskOp::Write => (
+                *self.parameters.write_pipeline,
+                SsdEvent::WriteDecoded(slot),
+            ),
+            DiskOp::Flush => (
+                *self.parameters.write_pipeline,
+                SsdEvent::FlushDecoded(slot),
+            ),
+            DiskOp::Discard => (*self.parameters.write_pipeline, SsdEvent::Done(slot)),
         };
         self.event_queue.plan(now + pipeline, event);
     }
@@ -378,7 +394,7 @@ impl Ssd {
             } else {
                 self.parameters.read_slow
             };
-            let done = self.dies[die].read(now, time, &self.programming);
+            let done = self.dies[die].read(now, *time, *self.parameters.program_time);
             read_by = read_by.max(done);
         }
         self.event_queue.plan(read_by, SsdEvent::PagesRead(slot));
@@ -424,7 +440,7 @@ impl Ssd {
             if !self.parameters.packs_writes {
                 self.program_rest(now);
             }
-            if self.parameters.write_cache && !command.fua {
+            if self.parameters.interface.write_cache && !command.fua {
                 self.complete(now, slot);
             } else {
                 self.program_rest(now);
@@ -442,7 +458,7 @@ impl Ssd {
             number: self.durability.begin_program(),
             bytes,
         };
-        if let Some(end) = self.dies[die].program(now, program, &self.programming) {
+        if let Some(end) = self.dies[die].program(now, program, *self.parameters.program_time) {
             self.event_queue.plan(end, SsdEvent::Programmed(die));
         }
     }
@@ -456,7 +472,7 @@ impl Ssd {
 
     /// A die's program was to end now.
     fn programmed(&mut self, now: Time, die: usize) {
-        let (programmed, next_end) = self.dies[die].ends(now, &self.programming);
+        let (programmed, next_end) = self.dies[die].ends(now, *self.parameters.program_time);
         if let Some(end) = next_end {
             self.event_queue.plan(end, SsdEvent::Programmed(die));
         }
@@ -482,7 +498,7 @@ impl Ssd {
 
     fn plan_done(&mut self, now: Time, slot: usize) {
         let done = if self.slot(slot).command.op == DiskOp::Flush {
-            self.flush_free = self.flush_free.max(now) + self.parameters.flush;
+            self.flush_free = self.flush_free.max(now) + *self.parameters.flush;
             self.flush_free
         } else {
             now
@@ -537,7 +553,7 @@ impl Ssd {
 
 impl DiskModel for Ssd {
     fn capacity(&self) -> Sectors {
-        self.parameters.capacity
+        self.parameters.interface.capacity
     }
 
     fn queue_depth(&self) -> usize {
@@ -545,7 +561,7 @@ impl DiskModel for Ssd {
     }
 
     fn submit(&mut self, now: Time, command: Command) {
-        assert_on_disk(&command, self.parameters.capacity);
+        assert_on_disk(&command, self.parameters.interface.capacity);
         self.catch_up(now);
         let admission = self.admission_of(command.op);
         if admission.passes() {
@@ -578,7 +594,7 @@ mod tests {
             length in prop_oneof![0..1_u64 << 24, any::<u64>()], rate in 1000..1_u64 << 40,
         ) {
             let per_command = Nanos::new(7);
-            let wire = Wire::new(Link { per_command, bytes_per_second: rate });
+            let wire = Wire::new(Millis(per_command), Rate(rate));
             let exact = (u128::from(length) * 1_000_000_000).div_ceil(u128::from(rate));
             prop_assume!(exact < 1 << 63);
             let time = wire.time(Bytes::new(length)) - per_command;

@@ -137,13 +137,13 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
 #[test]
 fn a_random_read_takes_mean_seek_and_half_a_turn_and_overhead() {
     for (name, parameters) in [
-        ("hdd-7200", presets::hdd_7200()),
-        ("hdd-10k", presets::hdd_10k()),
+        ("hdd-7200", presets::hdd("hdd-7200")),
+        ("hdd-10k", presets::hdd("hdd-10k")),
     ] {
         let mean_seek = parameters.seek.mean(parameters.cylinders()).as_secs_f64();
         let expected = mean_seek
             + parameters.turn().as_secs_f64() / 2.0
-            + parameters.overheads.read_miss.read.as_secs_f64();
+            + parameters.overheads.read_miss.as_secs_f64();
         let measured = 1.0 / random_read_iops(name, &ModelOptions::default(), 1);
         // Zones make outer cylinders likelier, so that moves are a little shorter than between
         // cylinders drawn evenly.
@@ -359,13 +359,10 @@ fn the_sas_model_meets_what_its_like_claim() {
 
 #[test]
 fn a_flush_of_an_ssd_waits_for_the_programs() {
-    let mut model = ssd::Ssd::new(
-        ssd::SsdParameters {
-            capacity: Sectors::new(1 << 20),
-            ..presets::ssd_sata()
-        },
-        1,
-    );
+    let Parameters::Ssd(parameters) = Model::named("ssd-sata").unwrap().parameters else {
+        panic!("a solid-state drive")
+    };
+    let mut model = ssd::Ssd::new(parameters, 1);
     let mut completed = Vec::new();
     for tag in 0..20 {
         model.submit(Time::ZERO, command(tag, DiskOp::Write, tag * 64, 8));
@@ -419,12 +416,9 @@ fn a_read_waits_for_writes_on_the_link_where_both_share_it_and_only_there() {
 #[test]
 fn a_flush_of_a_hard_disk_ends_after_every_write_acknowledged_before_it() {
     for seed in 0..10 {
-        let capacity = Bytes::from_gib(1).to_sectors();
-        let parameters = hdd::HddParameters {
-            capacity,
-            queue_depth: 32,
-            ..presets::hdd_7200()
-        };
+        let mut parameters = presets::hdd("hdd-7200");
+        parameters.interface.capacity = Bytes::from_gib(1).to_sectors();
+        parameters.interface.queue_depth = 32;
         let mut model = hdd::Hdd::new(parameters, seed);
         let mut read = random_read(&model, seed);
         let mut random = Random::new(seed, "gaps");

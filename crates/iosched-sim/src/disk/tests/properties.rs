@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use proptest::prelude::*;
 
-use super::super::*;
+use crate::disk::*;
 use crate::units::{Bytes, Nanos};
 
 /// One thing that happens to a model in a property test.
@@ -59,8 +59,7 @@ fn any_model() -> impl Strategy<Value = (Model, ModelOptions)> {
                 size: Some(Bytes::new(TEST_SECTORS * 512)),
                 queue_depth: Some(depth),
                 order: model.order().map(|_| order),
-                write_cache: [ModelKind::HardDisk, ModelKind::SolidState]
-                    .contains(&model.kind())
+                write_cache: matches!(model.parameters, Parameters::Hdd(_) | Parameters::Ssd(_))
                     .then_some(cached),
                 slow_down: slow_down.and_then(NonZeroU32::new),
                 seed,
