@@ -24,7 +24,7 @@ impl Follower<'_> {
 
     /// When the choice was begun: earlier if it first ended a slot.
     fn begins(&self, step: &Step) -> Time {
-        let ends_slot = || self.scheduler.ends_slot_first(step.time, &self.requests);
+        let ends_slot = || self.scheduler.ends_slice_first(step.time, &self.requests);
         if self.with_effects && !step.begun && ends_slot() {
             before(step.time, ENDING_A_SLOT)
         } else {

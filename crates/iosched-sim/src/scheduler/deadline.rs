@@ -72,6 +72,7 @@ impl Deadline {
     }
 
     /// The rule: which request is next. Changes what a choice changes, not the queues.
+    /// `deadline_dispatch_requests()`.
     fn next_request(&mut self, now: Time) -> Option<RequestId> {
         let batch = self.directions[WRITE].next.or(self.directions[READ].next);
         if let Some(next) = batch
@@ -93,7 +94,7 @@ impl Deadline {
         }
     }
 
-    /// Takes a request out; the batch goes on behind it.
+    /// Takes a request out; the batch goes on behind it (`deadline_move_request()`).
     fn dispatch_request(&mut self, requests: &Requests, id: RequestId) {
         let direction = data_dir(requests[id].op);
         self.batching += 1;

@@ -35,9 +35,9 @@ pub trait Followed: Elevator {
     /// recording tells of both moments.
     fn lock_taken(&mut self, _at: Time) {}
 
-    /// A dispatch now would first end the slot of the queue in service: the kernel takes longer over
+    /// A dispatch now would first end the slice of the queue in service: the kernel takes longer over
     /// that.
-    fn ends_slot_first(&self, _now: Time, _requests: &Requests) -> bool {
+    fn ends_slice_first(&self, _now: Time, _requests: &Requests) -> bool {
         false
     }
 

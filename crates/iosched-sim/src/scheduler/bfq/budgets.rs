@@ -1,6 +1,6 @@
 //! Budgets: how many sectors a queue is served before another one's turn.
 //!
-//! The largest is what the disk does in one slot at its peak rate. A queue that uses up its budget gets a
+//! The largest is what the disk does in one slice at its peak rate. A queue that uses up its budget gets a
 //! larger one, one that has too little to do a smaller one.
 
 use super::Bfq;
@@ -9,18 +9,18 @@ use super::moment::Moment;
 use super::queue::QueueId;
 use crate::request::Requests;
 
-/// The largest budget until slots have taught a better one, in sectors.
+/// The largest budget until slices have taught a better one, in sectors.
 pub(super) const FIRST_MAX_BUDGET: i64 = 16 * 1024;
 
-/// From this average of slots on (the eleventh) the largest budget is the one that was learnt.
+/// From this average of slices on (the eleventh) the largest budget is the one that was learnt.
 const ENOUGH_SLOTS: i64 = 194;
 
 impl Bfq {
     fn knows_budgets(&self) -> bool {
-        self.budgets >= ENOUGH_SLOTS
+        self.budgets_assigned >= ENOUGH_SLOTS
     }
 
-    /// The largest budget for queues that are new.
+    /// The largest budget for queues that are new (`bfq_max_budget()`).
     pub(super) fn full_budget(&self) -> i64 {
         if self.knows_budgets() {
             self.max_budget
@@ -29,12 +29,13 @@ impl Bfq {
         }
     }
 
-    /// The smallest budget.
+    /// The smallest budget (`bfq_min_budget()`).
     pub(super) fn min_budget(&self) -> i64 {
         self.full_budget() / 32
     }
 
-    /// What the disk does in one slot at this rate. It stays as it is where it was set.
+    /// What the disk does in one slice at this rate. It stays as it is where it was set.
+    /// `update_thr_responsiveness_params()`, `bfq_calc_max_budget()`.
     pub(super) fn learn_max_budget(&mut self) {
         if self.tunables.max_budget.is_none() {
             let millis = self.clock.millis(self.tunables.timeout);
@@ -50,16 +51,17 @@ impl Bfq {
         (whole + 1000 * millis - 1) / (1000 * millis)
     }
 
-    /// One slot more was given.
-    pub(super) fn count_slot(&mut self) {
-        self.budgets = (7 * self.budgets + 256) / 8;
+    /// One slice more was given.
+    pub(super) fn count_slice(&mut self) {
+        self.budgets_assigned = (7 * self.budgets_assigned + 256) / 8;
     }
 
-    /// The budget for the next slot, after one that ended for this reason. A preempted queue keeps its own.
+    /// The budget for the next slice, after one that ended for this reason. A preempted queue keeps its own.
+    /// `__bfq_bfqq_recalc_budget()`.
     pub(super) fn set_next_budget(&mut self, requests: &Requests, id: QueueId, reason: Reason) {
         let (min, max) = (self.min_budget(), self.max_budget);
         let queue = self.queue(id);
-        let plain = !queue.is_raised();
+        let plain = !queue.is_weight_raised();
         let old = queue.max_budget;
         let budget = if !queue.sync {
             max
@@ -79,15 +81,20 @@ impl Bfq {
         let capped = self.knows_budgets() && self.tunables.max_budget.is_none();
         let budget = if capped { budget.min(max) } else { budget };
         self.queue_mut(id).max_budget = budget;
-        if let Some(next) = self.queue(id).next {
+        if let Some(next) = self.queue(id).next_rq {
             let charge = self.charge(requests, id, next);
             self.queue_mut(id).entity.budget = budget.max(charge);
         }
     }
 
     /// The next request of a waiting queue has changed: so does its budget, and with it its place.
+    /// `bfq_updated_next_req()`.
     pub(super) fn adapt_budget(&mut self, at: Moment, requests: &Requests, id: QueueId) {
-        let Some(next) = self.queue(id).next.filter(|_| self.in_service != Some(id)) else {
+        let Some(next) = self
+            .queue(id)
+            .next_rq
+            .filter(|_| self.in_service_queue != Some(id))
+        else {
             return;
         };
         let charge = self.charge(requests, id, next);

@@ -1,5 +1,5 @@
 //! Bursts: many queues that begin shortly after one another belong to a service that starts, and not to
-//! someone who waits. They are not raised.
+//! someone who waits. Their weight is not raised.
 
 use super::Bfq;
 use super::moment::{LONG_AGO, Moment};
@@ -31,11 +31,11 @@ impl Default for Burst {
 }
 
 impl Bfq {
-    /// A queue that has just begun may be part of a burst.
+    /// A queue that has just begun may be part of a burst (`bfq_handle_burst()`).
     pub(super) fn note_burst(&mut self, at: Moment, id: QueueId) {
         let (interval, after_split) = (self.clock.burst, self.clock.after_split);
         let queue = self.queue(id);
-        let split_lately = queue.split + after_split >= at.tick;
+        let split_lately = queue.split_time + after_split >= at.tick;
         if self.burst.listed.contains(&id) || queue.in_large_burst || split_lately {
             return;
         }
@@ -49,6 +49,7 @@ impl Bfq {
         self.burst.last = at.tick;
     }
 
+    /// `bfq_reset_burst_list()`.
     fn begin_burst(&mut self, id: QueueId) {
         self.burst.large = false;
         self.burst.listed.clear();
@@ -59,6 +60,7 @@ impl Bfq {
         }
     }
 
+    /// `bfq_add_to_burst()`.
     fn join_burst(&mut self, id: QueueId) {
         self.burst.size += 1;
         self.burst.listed.push(id);

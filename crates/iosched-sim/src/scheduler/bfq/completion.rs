@@ -4,7 +4,7 @@ use super::Bfq;
 use super::expire::Reason;
 use super::moment::Moment;
 use super::queue::QueueId;
-use super::raising::INTERACTIVE;
+use super::weight_raising::INTERACTIVE;
 use crate::request::{RequestId, Requests};
 
 /// A disk that has more than these at a time queues them.
@@ -19,16 +19,16 @@ pub(super) struct HwTag {
     pub(super) known: Option<bool>,
     pub(super) samples: u32,
     /// The most requests that it had at a time, since this was decided last.
-    pub(super) most_in_driver: u64,
+    pub(super) max_rq_in_driver: u64,
 }
 
 impl Bfq {
-    /// The disk is done with a request.
+    /// The disk is done with a request (`bfq_completed_request()`).
     pub(super) fn complete(&mut self, at: Moment, requests: &Requests, id: RequestId) {
         let queue = self.data[id].queue();
         self.end_measurement(at, queue, id);
         self.learn_hw_tag();
-        self.in_driver -= 1;
+        self.rq_in_driver -= 1;
         self.queue_mut(queue).dispatched -= 1;
         let entry = self.queue(queue);
         if entry.dispatched == 0 && !entry.busy {
@@ -38,12 +38,12 @@ impl Bfq {
         self.queue_mut(queue).think.last_end = at.ns;
         self.observe_completion(at);
         let entry = self.queue(queue);
-        self.last_completed = (!entry.coop).then_some(queue);
+        self.last_completed_rq_bfqq = (!entry.coop).then_some(queue);
         self.update_soft_rt(at, queue);
-        if self.in_service == Some(queue) && self.goes_on(at, requests, queue) {
+        if self.in_service_queue == Some(queue) && self.goes_on(at, requests, queue) {
             return;
         }
-        if self.in_driver == 0 {
+        if self.rq_in_driver == 0 {
             self.request_run_if_queued();
         }
     }
@@ -53,7 +53,7 @@ impl Bfq {
     fn update_soft_rt(&mut self, at: Moment, id: QueueId) {
         let queue = self.queue(id);
         let is_done = queue.softrt_update && queue.dispatched == 0 && queue.is_empty();
-        if is_done && queue.raise.factor != INTERACTIVE {
+        if is_done && queue.wr.coeff != INTERACTIVE {
             let next = self.soft_rt_next_start(at, id);
             self.queue_mut(id).soft_rt_next_start = next;
         }
@@ -76,17 +76,17 @@ impl Bfq {
         false
     }
 
-    /// The request that completes still counts as being in the disk.
+    /// The request that completes still counts as being in the disk (`bfq_update_hw_tag()`).
     fn learn_hw_tag(&mut self) {
-        let in_driver = self.in_driver;
-        self.hw_tag.most_in_driver = self.hw_tag.most_in_driver.max(in_driver);
+        let in_driver = self.rq_in_driver;
+        self.hw_tag.max_rq_in_driver = self.hw_tag.max_rq_in_driver.max(in_driver);
         if self.hw_tag.known == Some(true) || in_driver + self.queued <= QUEUES {
             return;
         }
-        if let Some(served) = self.in_service {
+        if let Some(served) = self.in_service_queue {
             let queue = self.queue(served);
             let own = u64::from(queue.dispatched + queue.queued[0] + queue.queued[1]);
-            if queue.short_think && own < QUEUES && in_driver < QUEUES {
+            if queue.has_short_ttime && own < QUEUES && in_driver < QUEUES {
                 return; // it is kept from queueing
             }
         }
@@ -95,7 +95,7 @@ impl Bfq {
             return;
         }
         self.hw_tag = HwTag {
-            known: Some(self.hw_tag.most_in_driver > QUEUES),
+            known: Some(self.hw_tag.max_rq_in_driver > QUEUES),
             ..HwTag::default()
         };
     }

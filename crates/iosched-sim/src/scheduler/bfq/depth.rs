@@ -1,5 +1,5 @@
 //! How many requests may be allocated: asynchronous ones and writes fewer than reads, still fewer while
-//! a queue is raised, and none beyond the share of a queue that has it.
+//! a queue is weight-raised, and none beyond the share of a queue that has it.
 
 use super::{Bfq, LIMITS_IN_ALL};
 use crate::request::ProcessId;
@@ -10,7 +10,7 @@ impl Bfq {
     ///
     /// With more than its share of all a queue gets the first tag of each word, and since Linux 6.17 no
     /// other than the very first of all: its process may then sleep until that one is given back, while
-    /// nearly all others are free.
+    /// nearly all others are free (`bfq_limit_depth()`).
     pub(super) fn tag_limit(
         &self,
         process: ProcessId,
@@ -34,8 +34,9 @@ impl Bfq {
         depth.map(limit)
     }
 
+    /// `bfq_update_depths()`.
     fn depth_of_kind(&self, sync: bool, of: u32) -> u32 {
-        let sixteenths = match (self.raised_busy > 0, sync) {
+        let sixteenths = match (self.wr_busy_queues > 0, sync) {
             (false, false) => 8,
             (false, true) => 12,
             (true, false) => 3,
@@ -44,7 +45,7 @@ impl Bfq {
         (of * sixteenths / 16).max(1)
     }
 
-    /// The queue of the process has as many requests as its weight is worth among all.
+    /// The queue of the process has as many requests as its weight is worth among all (`bfqq_request_over_limit()`).
     fn has_its_share(&self, process: ProcessId, sync: bool, limit: u32) -> bool {
         let process = self.processes.find(process);
         let Some(id) = process.and_then(|process| self.queue_for(process, sync)) else {
@@ -54,7 +55,7 @@ impl Bfq {
         if !queue.entity.in_sum {
             return false;
         }
-        let higher = &self.trees[..=queue.class];
+        let higher = &self.service_trees[..=queue.class];
         let all = higher.iter().fold(0, |all, tree| 8 * all + tree.weights);
         let all = all.max(1);
         let share = (i64::from(limit) * queue.entity.weight + all / 2) / all;

@@ -1,4 +1,4 @@
-//! The end of a slot: what the queue is charged, which budget it gets next, and where it goes. Whether it ends is decided
+//! The end of a slice: what the queue is charged, which budget it gets next, and where it goes. Whether it ends is decided
 //! elsewhere: when a request is wanted (`dispatch`), completes (`completion`), comes (`insert`) or does not come (`idling`).
 
 use super::Bfq;
@@ -7,7 +7,7 @@ use super::queue::QueueId;
 use super::tunables::USUAL_SLICE_IDLE;
 use crate::request::Requests;
 
-/// Why a slot ends.
+/// Why a slice ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reason {
     /// No request came while the disk was kept idle.
@@ -22,7 +22,7 @@ pub(super) enum Reason {
     Preempted,
 }
 
-/// What a slot was like.
+/// What a slice was like.
 struct Pace {
     slow: bool,
     /// Whole milliseconds that count as its time.
@@ -30,7 +30,8 @@ struct Pace {
 }
 
 impl Bfq {
-    /// The slot of the queue in service ends; if its idle timer says so, it had ended when that was armed.
+    /// The slice of the queue in service ends; if its idle timer says so, it had ended when that was armed.
+    /// `bfq_bfqq_expire()`.
     pub(super) fn expire(
         &mut self,
         at: Moment,
@@ -38,13 +39,17 @@ impl Bfq {
         reason: Reason,
         from_timer: bool,
     ) {
-        let id = self.in_service.expect("a slot that ends had begun");
-        let end = if from_timer { self.idling_start } else { at.ns };
-        self.charge_slot(at, id, reason, end);
+        let id = self.in_service_queue.expect("a slice that ends had begun");
+        let end = if from_timer {
+            self.last_idling_start
+        } else {
+            at.ns
+        };
+        self.charge_time(at, id, reason, end);
         let low_latency = self.tunables.low_latency;
         let queue = self.queue_mut(id);
-        if low_latency && !queue.is_raised() {
-            queue.raise.start = at.tick;
+        if low_latency && !queue.is_weight_raised() {
+            queue.wr.last_start_finish = at.tick;
         }
         if low_latency && queue.is_empty() {
             if queue.dispatched == 0 {
@@ -54,15 +59,15 @@ impl Bfq {
                 queue.softrt_update = true;
             }
         }
-        self.injected = false;
-        self.measures_next = false;
-        self.measured = None;
+        self.rqs_injected = false;
+        self.wait_dispatch = false;
+        self.waited_rq = None;
         self.set_next_budget(requests, id, reason);
         self.leave_service(at, requests, id, reason);
         let queue = self.queue_mut(id);
         let gave_up = !matches!(reason, Reason::Timeout | Reason::Exhausted);
         if !queue.busy && gave_up {
-            queue.resumes = true;
+            queue.non_blocking_wait_rq = true;
         } else {
             queue.entity.service = 0;
         }
@@ -70,12 +75,12 @@ impl Bfq {
     }
 
     /// Slow queues, and those that ran out of time, are charged the time that they took and not what they
-    /// were served.
-    fn charge_slot(&mut self, at: Moment, id: QueueId, reason: Reason, end: i64) {
+    /// were served (`bfq_bfqq_charge_time()`).
+    fn charge_time(&mut self, at: Moment, id: QueueId, reason: Reason, end: i64) {
         let pace = self.pace(id, end);
         let queue = self.queue(id);
         let timed_out = reason == Reason::Timeout && queue.budget_left() >= queue.entity.budget / 3;
-        if queue.is_raised() || !(pace.slow || timed_out) {
+        if queue.is_weight_raised() || !(pace.slow || timed_out) {
             return;
         }
         let timeout = self.clock.millis(self.tunables.timeout).max(1);
@@ -87,8 +92,8 @@ impl Bfq {
         self.serve(at, id, more);
     }
 
-    /// Very short slots say nothing of a queue's rate, longer ones nothing reliable: there it is slow if
-    /// it seeks. Asynchronous queues are never slow.
+    /// Very short slices say nothing of a queue's rate, longer ones nothing reliable: there it is slow if
+    /// it seeks. Asynchronous queues are never slow (`bfq_bfqq_is_slow()`).
     fn pace(&self, id: QueueId, end: i64) -> Pace {
         let queue = self.queue(id);
         if !queue.sync {
@@ -97,7 +102,7 @@ impl Bfq {
                 millis: 0,
             };
         }
-        let micros = (end - self.budget_start) / 1000;
+        let micros = (end - self.last_budget_start) / 1000;
         if micros < 1000 {
             let one_seek = span(USUAL_SLICE_IDLE) / MILLI;
             let millis = if self.rotational { one_seek } else { 2 };
@@ -118,7 +123,7 @@ impl Bfq {
     }
 
     /// The queue leaves service: out of the schedule if it has nothing to do, or to wait for its next
-    /// slot.
+    /// slice (`__bfq_bfqq_expire()`).
     pub(super) fn leave_service(
         &mut self,
         at: Moment,
@@ -141,20 +146,20 @@ impl Bfq {
             self.requeue(at, id, true);
             self.file_position(at, requests, id);
         }
-        self.queue_mut(id).waiting = false;
+        self.queue_mut(id).wait_request = false;
         self.idle_timer = None;
-        self.in_service = None;
-        self.slot_is_over = false;
+        self.in_service_queue = None;
+        self.slice_is_over = false;
     }
 
-    /// The queue has no requests, or nobody waits for them.
+    /// The queue has no requests, or nobody waits for them (`bfq_del_bfqq_busy()`).
     pub(super) fn del_busy(&mut self, at: Moment, id: QueueId, expiration: bool) {
         let queue = self.queue_mut(id);
         queue.busy = false;
-        let (class, raised, dispatched) = (queue.class, queue.is_raised(), queue.dispatched);
+        let (class, raised, dispatched) = (queue.class, queue.is_weight_raised(), queue.dispatched);
         self.busy[class] -= 1;
         if raised {
-            self.raised_busy -= 1;
+            self.wr_busy_queues -= 1;
         }
         if dispatched == 0 {
             self.uncount_weight(id);

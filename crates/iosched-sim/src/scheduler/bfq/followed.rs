@@ -1,7 +1,7 @@
 //! Following a recording of bfq: what stays from one recording of a device to the next, and what can be said to have stayed.
 //!
 //! The disk's rate and the budgets that follow from it, virtual times, queues of processes that are gone
-//! but had more than their share, and where the disk's head is.
+//! but had more than their share, and the position after the last dispatch.
 
 use super::Bfq;
 use super::expire::Reason;
@@ -38,22 +38,22 @@ impl Bfq {
     fn settle(&mut self) {
         let (at, none) = (self.now, Requests::default());
         for queue in self.queues.iter_mut().filter(|queue| queue.exists) {
-            queue.sorted = crate::sorted::Sorted::default();
+            queue.sort_list = crate::sorted::Sorted::default();
             queue.fifo = crate::list::List::default();
-            (queue.next, queue.queued) = (None, [0, 0]);
+            (queue.next_rq, queue.queued) = (None, [0, 0]);
             (queue.dispatched, queue.allocated) = (0, 0);
         }
         self.links = crate::list::Links::default();
         self.data = crate::request_table::ByRequest::default();
-        self.positions = super::red_black::Tree::default();
-        (self.in_driver, self.queued, self.run_requested) = (0, 0, false);
+        self.rq_pos_tree = super::red_black::Tree::default();
+        (self.rq_in_driver, self.queued, self.run_requested) = (0, 0, false);
         self.processes.forget_requests();
         let living: Vec<_> = self.processes.living().collect();
         for id in living {
             let process = self.processes.find(id).expect("it lives");
             self.exit(at, &none, process);
         }
-        if self.in_service.is_some() {
+        if self.in_service_queue.is_some() {
             self.expire(at, &none, Reason::NoMore, false);
         }
         for id in (0..self.queues.len()).map(QueueId::at) {
@@ -76,14 +76,14 @@ impl Bfq {
             &mut rate.first_dispatch,
             &mut rate.last_dispatch,
             &mut rate.last_completion,
-            &mut self.budget_start,
-            &mut self.idling_start,
-            &mut self.measured_since,
+            &mut self.last_budget_start,
+            &mut self.last_idling_start,
+            &mut self.last_empty_occupied_ns,
         ] {
             *time += ns;
         }
         self.burst.last += ticks;
-        self.idle_class_served += ticks;
+        self.class_idle_last_service += ticks;
         for queue in &mut self.queues {
             queue.shift(ns, ticks);
         }
@@ -96,7 +96,7 @@ impl Bfq {
         }
         self.believe_hw_tag(told);
         if let Some(budgets) = told.given("budgets") {
-            self.budgets = budgets;
+            self.budgets_assigned = budgets;
         }
         if let Some(budget) = told.given("max-budget") {
             self.max_budget = budget;
@@ -123,7 +123,7 @@ impl Bfq {
             self.hw_tag.samples = u32::try_from(told.count("hw-samples")).unwrap_or(0);
         }
         if told.given("max-in-driver").is_some() {
-            self.hw_tag.most_in_driver = told.count("max-in-driver");
+            self.hw_tag.max_rq_in_driver = told.count("max-in-driver");
         }
     }
 
@@ -155,14 +155,14 @@ impl Bfq {
             tick: LONG_AGO,
         };
         let id = self.new_queue(at, true, IoPriority::default());
-        let finish = self.trees[class].vtime + ahead;
+        let finish = self.service_trees[class].vtime + ahead;
         let queue: &mut Queue = self.queue_mut(id);
         (queue.class, queue.new_class) = (class, class);
         queue.entity.weight = weight;
         queue.entity.finish = finish;
         queue.entity.place = ScheduleTree::Idle;
         queue.entity.in_sum = true;
-        let tree: &mut ServiceTree = &mut self.trees[class];
+        let tree: &mut ServiceTree = &mut self.service_trees[class];
         tree.idle.insert(finish, id);
         tree.weights += weight;
     }
@@ -173,11 +173,11 @@ impl Queue {
         for tick in [
             &mut self.budget_timeout,
             &mut self.last_idle_bklogged,
-            &mut self.first_io,
-            &mut self.creation,
-            &mut self.split,
-            &mut self.raise.start,
-            &mut self.raise.start_of_interactive,
+            &mut self.first_io_time,
+            &mut self.creation_time,
+            &mut self.split_time,
+            &mut self.wr.last_start_finish,
+            &mut self.wr.start_at_switch_to_srt,
             &mut self.soft_rt_next_start,
             &mut self.injection.decreased,
         ] {
@@ -185,7 +185,7 @@ impl Queue {
         }
         for time in [
             &mut self.think.last_end,
-            &mut self.io_start,
+            &mut self.io_start_time,
             &mut self.waking.since,
         ] {
             *time += ns;
@@ -207,7 +207,7 @@ impl Followed for Bfq {
         self.locked = Some(at);
     }
 
-    fn ends_slot_first(&self, now: Time, requests: &Requests) -> bool {
+    fn ends_slice_first(&self, now: Time, requests: &Requests) -> bool {
         let at = self.clock.moment(now, None);
         self.reason_to_expire(at, requests).is_some()
     }

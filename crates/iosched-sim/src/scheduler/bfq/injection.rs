@@ -28,7 +28,8 @@ impl Bfq {
                 return Some(other);
             }
         }
-        let tolerant = !queue.is_raised() || self.raised_busy > 1 || !queue.short_think;
+        let tolerant =
+            !queue.is_weight_raised() || self.wr_busy_queues > 1 || !queue.has_short_ttime;
         if self.idling_boosts(id) || !tolerant {
             return None;
         }
@@ -40,48 +41,48 @@ impl Bfq {
         let owner = self.queue(id).owner?;
         let other = self.processes[owner].async_queue?;
         let queue = self.queue(other);
-        let next = queue.next.filter(|_| queue.busy)?;
+        let next = queue.next_rq.filter(|_| queue.busy)?;
         let own = self.data[next].process() == owner;
         (own && self.next_fits(requests, other)).then_some(other)
     }
 
-    /// Any queue that waits, the one that began to last first.
+    /// Any queue that waits, the one that began to last first (`bfq_choose_bfqq_for_injection()`).
     fn choose_any(&mut self, requests: &Requests, id: QueueId) -> Option<QueueId> {
         let queue = self.queue(id);
         let limit = queue.injection.limit;
-        if self.in_driver >= limit {
+        if self.rq_in_driver >= limit {
             return None;
         }
-        let all = !queue.is_raised() || !queue.short_think;
+        let all = !queue.is_weight_raised() || !queue.has_short_ttime;
         let mut waiting = self.active_list.iter().rev().copied();
         let found = waiting.find(|&other| {
-            let may = all || self.queue(other).is_raised();
+            let may = all || self.queue(other).is_weight_raised();
             may && self.next_fits(requests, other)
-                && self.in_driver < self.limit_for(requests, limit, other)
+                && self.rq_in_driver < self.limit_for(requests, limit, other)
         });
-        self.injected |= found.is_some();
+        self.rqs_injected |= found.is_some();
         found
     }
 
     /// Requests in the disk with which this queue's next one may go in.
     fn limit_for(&self, requests: &Requests, limit: u64, other: QueueId) -> u64 {
-        let next = self.queue(other).next;
+        let next = self.queue(other).next_rq;
         let large = next.is_some_and(|next| requests[next].length >= LARGE);
         if self.rotational || !large {
             limit
         } else if self.version < SINCE_ACTUATORS {
             limit.min(1)
         } else {
-            u64::from(self.in_driver == 0)
+            u64::from(self.rq_in_driver == 0)
         }
     }
 
-    /// What was learnt of the queue does not hold any more.
+    /// What was learnt of the queue does not hold any more (`bfq_reset_inject_limit()`).
     pub(super) fn reset_injection(&mut self, at: Moment, id: QueueId) {
-        self.measured = None;
+        self.waited_rq = None;
         let queue = self.queue_mut(id);
         queue.injection.baseline = None;
-        queue.injection.limit = u64::from(!queue.short_think);
+        queue.injection.limit = u64::from(!queue.has_short_ttime);
         queue.injection.decreased = at.tick;
     }
 
@@ -92,25 +93,25 @@ impl Bfq {
             self.reset_injection(at, id);
         }
         let injection = &self.queue(id).injection;
-        let beside_others = injection.baseline.is_some() && self.injected;
-        if self.in_service == Some(id)
-            && (self.in_driver == 0 || beside_others)
+        let beside_others = injection.baseline.is_some() && self.rqs_injected;
+        if self.in_service_queue == Some(id)
+            && (self.rq_in_driver == 0 || beside_others)
             && injection.decreased + settles <= at.tick
         {
-            self.measured_since = at.ns;
-            self.measures_next = true;
-            self.injected &= self.in_driver > 0;
+            self.last_empty_occupied_ns = at.ns;
+            self.wait_dispatch = true;
+            self.rqs_injected &= self.rq_in_driver > 0;
         }
     }
 
-    /// The measured request has completed; it still counts as being in the disk.
+    /// The measured request has completed; it still counts as being in the disk (`bfq_update_inject_limit()`).
     pub(super) fn end_measurement(&mut self, at: Moment, id: QueueId, request: RequestId) {
-        if self.measured != Some(request) {
+        if self.waited_rq != Some(request) {
             return;
         }
-        let taken = at.ns - self.measured_since;
-        let (injected, alone) = (self.injected, self.in_driver == 1);
-        let most = self.hw_tag.most_in_driver;
+        let taken = at.ns - self.last_empty_occupied_ns;
+        let (injected, alone) = (self.rqs_injected, self.rq_in_driver == 1);
+        let most = self.hw_tag.max_rq_in_driver;
         let injection = &mut self.queue_mut(id).injection;
         let old_limit = injection.limit;
         match injection.baseline {
@@ -135,7 +136,7 @@ impl Bfq {
             }
             _ => {}
         }
-        self.measured = None;
-        self.injected = false;
+        self.waited_rq = None;
+        self.rqs_injected = false;
     }
 }

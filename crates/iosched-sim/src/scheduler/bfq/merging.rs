@@ -6,9 +6,9 @@
 
 use super::Bfq;
 use super::moment::{LONG_AGO, Moment};
-use super::queue::{Injection, ProcessIndex, QueueId, Raise, ThinkTime};
-use super::raising::INTERACTIVE;
+use super::queue::{Injection, ProcessIndex, QueueId, ThinkTime, WeightRaising};
 use super::red_black::Descent;
+use super::weight_raising::INTERACTIVE;
 use crate::scheduler::KernelVersion;
 use crate::units::{Sector, Sectors};
 
@@ -29,13 +29,13 @@ pub(super) struct Saved {
     injection: Injection,
     weight: i64,
     think: ThinkTime,
-    short_think: bool,
+    has_short_ttime: bool,
     io_bound: bool,
-    io_start: i64,
-    tot_idle: u64,
+    io_start_time: i64,
+    tot_idle_time: u64,
     in_large_burst: bool,
     was_in_burst_list: bool,
-    raise: Raise,
+    wr: WeightRaising,
 }
 
 impl Bfq {
@@ -45,13 +45,14 @@ impl Bfq {
         !self.rotational && self.hw_tag.known == Some(true) && self.version < MERGES_ON_ALL
     }
 
-    /// The queue has been served for so long that it is not to be merged.
+    /// The queue has been served for so long that it is not to be merged (`bfq_too_late_for_merging()`).
     pub(super) fn is_too_late_to_merge(&self, at: Moment, id: QueueId) -> bool {
         let queue = self.queue(id);
-        queue.service_from_backlogged > 0 && queue.first_io + self.clock.early_merge < at.tick
+        queue.service_from_backlogged > 0 && queue.first_io_time + self.clock.early_merge < at.tick
     }
 
     /// The queue to which this one's process is to move, now that it submits at this position.
+    /// `bfq_setup_cooperator()`.
     pub(super) fn cooperator(
         &mut self,
         at: Moment,
@@ -68,8 +69,8 @@ impl Bfq {
         if self.queues_in_disk() || self.is_too_late_to_merge(at, id) || self.busy_queues() == 1 {
             return None;
         }
-        if let Some(served) = self.in_service.filter(|&served| served != id)
-            && self.in_serv_pos.distance(position) <= CLOSE
+        if let Some(served) = self.in_service_queue.filter(|&served| served != id)
+            && self.in_serv_last_pos.distance(position) <= CLOSE
             && self.are_compatible(at, id, served)
             && let Some(target) = self.plan_merge(id, served)
         {
@@ -85,13 +86,14 @@ impl Bfq {
 
     /// Where a merge that is planned leads in the end.
     fn planned_target(&self, id: QueueId) -> Option<QueueId> {
-        let mut target = self.queue(id).merges_into?;
-        while let Some(next) = self.queue(target).merges_into {
+        let mut target = self.queue(id).new_bfqq?;
+        while let Some(next) = self.queue(target).new_bfqq {
             target = next;
         }
         Some(target)
     }
 
+    /// `bfq_may_be_close_cooperator()`.
     fn are_compatible(&self, at: Moment, id: QueueId, other: QueueId) -> bool {
         if self.is_too_late_to_merge(at, other) {
             return false;
@@ -105,52 +107,53 @@ impl Bfq {
             && other.sync
     }
 
-    /// The queue whose next request is at this position, or else one beside it that is close.
+    /// The queue whose next request is at this position, or else one beside it that is close (`bfqq_find_close()`).
     fn find_near(&self, position: Sector) -> Option<QueueId> {
-        let end = match self.positions.descend(position.as_u64())? {
+        let end = match self.rq_pos_tree.descend(position.as_u64())? {
             Descent::At(id) => return Some(id),
             Descent::Below(id) => id,
         };
-        let place = |id| Sector::new(self.positions.key(id));
+        let place = |id| Sector::new(self.rq_pos_tree.key(id));
         let is_close = |&id: &QueueId| place(id).distance(position) <= CLOSE;
         if is_close(&end) {
             return Some(end);
         }
         let other = if place(end) < position {
-            self.positions.successor(end)
+            self.rq_pos_tree.successor(end)
         } else {
-            self.positions.predecessor(end)
+            self.rq_pos_tree.predecessor(end)
         };
         other.filter(is_close)
     }
 
     /// Plans that the processes of one queue move to another, or to where that one's are to move.
+    /// `bfq_setup_merge()`.
     fn plan_merge(&mut self, id: QueueId, other: QueueId) -> Option<QueueId> {
-        if self.queue(other).owners == 0 {
+        if self.queue(other).process_refs == 0 {
             return None;
         }
         let mut target = other;
-        while let Some(next) = self.queue(target).merges_into {
+        while let Some(next) = self.queue(target).new_bfqq {
             if next == id {
                 return None;
             }
             target = next;
         }
-        let owners = self.queue(id).owners;
-        if owners == 0 || self.queue(target).owners == 0 || target == id {
+        let owners = self.queue(id).process_refs;
+        if owners == 0 || self.queue(target).process_refs == 0 || target == id {
             return None;
         }
-        self.queue_mut(id).merges_into = Some(target);
-        self.queue_mut(target).owners += owners;
+        self.queue_mut(id).new_bfqq = Some(target);
+        self.queue_mut(target).process_refs += owners;
         Some(target)
     }
 
-    /// The processes of this queue that have not moved yet will not do so.
+    /// The processes of this queue that have not moved yet will not do so (`bfq_put_cooperator()`).
     pub(super) fn drop_planned_merges(&mut self, id: QueueId) {
-        let mut target = self.queue(id).merges_into;
+        let mut target = self.queue(id).new_bfqq;
         while let Some(other) = target {
-            target = self.queue(other).merges_into;
-            self.queue_mut(other).owners -= 1;
+            target = self.queue(other).new_bfqq;
+            self.queue_mut(other).process_refs -= 1;
             self.release_if_unused(other);
         }
     }
@@ -159,6 +162,7 @@ impl Bfq {
 
     /// A queue has begun for a process. If another one began shortly before, they are probably of one
     /// service: on a disk that gains by it they may be merged for good after a while.
+    /// `bfq_do_or_sched_stable_merge()`.
     pub(super) fn plan_stable_merge(
         &mut self,
         at: Moment,
@@ -167,16 +171,16 @@ impl Bfq {
     ) -> QueueId {
         let (window, burst) = (self.clock.stable_merge, self.clock.burst);
         let queue = self.queue(id);
-        let last = self.last_created.filter(|&last| {
+        let last = self.last_bfqq_created.filter(|&last| {
             let last = self.queue(last);
             let alike = last.level == queue.level && last.class == queue.class;
-            alike && last.creation + window >= queue.creation
+            alike && last.creation_time + window >= queue.creation_time
         });
         let Some(last) = last else {
-            self.last_created = Some(id);
+            self.last_bfqq_created = Some(id);
             return id;
         };
-        if self.queue(last).creation + burst < self.queue(id).creation {
+        if self.queue(last).creation_time + burst < self.queue(id).creation_time {
             return id;
         }
         if !self.queues_in_disk() {
@@ -200,14 +204,14 @@ impl Bfq {
             && queue.sync
             && self.processes[process].partner.is_some()
             && !queue.just_created
-            && queue.split + window < at.tick
-            && queue.creation + window < at.tick
+            && queue.split_time + window < at.tick
+            && queue.creation_time + window < at.tick
     }
 
-    /// Merges for good, unless idling makes the disk do more.
+    /// Merges for good, unless idling makes the disk do more (`bfq_setup_stable_merge()`).
     fn merge_with_partner(&mut self, process: ProcessIndex, id: QueueId) -> Option<QueueId> {
         let partner = self.processes[process].partner.take()?;
-        let both_owned = self.queue(id).owners > 0 && self.queue(partner).owners > 0;
+        let both_owned = self.queue(id).process_refs > 0 && self.queue(partner).process_refs > 0;
         let target = if both_owned && !self.idling_boosts(id) {
             self.plan_merge(id, partner)
         } else {
@@ -245,13 +249,14 @@ impl Bfq {
     ) {
         let mut here = from;
         while here != to {
-            let next = self.queue(here).merges_into;
+            let next = self.queue(here).new_bfqq;
             let next = next.expect("a planned merge leads there");
             self.move_process(at, process, here, next);
             here = next;
         }
     }
 
+    /// `bfq_merge_bfqqs()`.
     fn move_process(&mut self, at: Moment, process: ProcessIndex, from: QueueId, to: QueueId) {
         self.save_state(at, from);
         self.save_state(at, to);
@@ -265,77 +270,77 @@ impl Bfq {
             self.queue_mut(to).waking.candidate = None;
             self.set_waker(to, waker);
         }
-        self.hand_raise_over(from, to);
+        self.hand_wr_over(from, to);
         self.processes[process].sync_queue = Some(to);
         let target = self.queue_mut(to);
         target.coop = true;
         target.owner = None;
         self.queue_mut(from).owner = None;
-        if self.last_created == Some(from) {
-            self.last_created = Some(to);
+        if self.last_bfqq_created == Some(from) {
+            self.last_bfqq_created = Some(to);
         }
         self.lose_owner(at, from);
     }
 
-    fn hand_raise_over(&mut self, from: QueueId, to: QueueId) {
-        let given = self.queue(from).raise.clone();
-        if given.factor == 1 {
+    fn hand_wr_over(&mut self, from: QueueId, to: QueueId) {
+        let given = self.queue(from).wr.clone();
+        if given.coeff == 1 {
             return;
         }
         let target = self.queue_mut(to);
-        if !target.is_raised() {
-            let service = target.raise.service;
-            target.raise = Raise { service, ..given };
+        if !target.is_weight_raised() {
+            let service = target.wr.service;
+            target.wr = WeightRaising { service, ..given };
             target.entity.prio_changed = true;
             if target.busy {
-                self.raised_busy += 1;
+                self.wr_busy_queues += 1;
             }
         }
         let source = self.queue_mut(from);
-        source.raise.factor = 1;
+        source.wr.coeff = 1;
         source.entity.prio_changed = true;
         if source.busy {
-            self.raised_busy -= 1;
+            self.wr_busy_queues -= 1;
         }
     }
 
-    /// Keeps what the queue is like, for the process that has it for itself.
+    /// Keeps what the queue is like, for the process that has it for itself (`bfq_bfqq_save_state()`).
     fn save_state(&mut self, at: Moment, id: QueueId) {
         let Some(owner) = self.queue(id).owner else {
             return;
         };
         let queue = self.queue(id);
         let never_raised = queue.just_created && !queue.in_large_burst;
-        let raise = if never_raised && self.tunables.low_latency {
+        let wr = if never_raised && self.tunables.low_latency {
             let before = self.processes[owner].saved.as_ref();
-            Raise {
-                factor: INTERACTIVE,
-                length: self.interactive_length(),
-                start: at.tick,
-                start_of_interactive: LONG_AGO,
-                service: before.map_or(0, |saved| saved.raise.service),
+            WeightRaising {
+                coeff: INTERACTIVE,
+                cur_max_time: self.interactive_length(),
+                last_start_finish: at.tick,
+                start_at_switch_to_srt: LONG_AGO,
+                service: before.map_or(0, |saved| saved.wr.service),
             }
         } else {
-            queue.raise.clone()
+            queue.wr.clone()
         };
         let saved = Saved {
             injection: queue.injection.clone(),
             weight: queue.entity.orig_weight,
             think: queue.think.clone(),
-            short_think: queue.short_think,
+            has_short_ttime: queue.has_short_ttime,
             io_bound: queue.io_bound,
-            io_start: queue.io_start,
-            tot_idle: queue.tot_idle,
+            io_start_time: queue.io_start_time,
+            tot_idle_time: queue.tot_idle_time,
             in_large_burst: queue.in_large_burst,
             was_in_burst_list: self.burst.listed.contains(&id),
-            raise,
+            wr,
         };
         self.processes[owner].saved = Some(saved);
     }
 
     // ---- splitting -----------------------------------------------------------------------
 
-    /// A process parts from those with whom it shares a queue: the last one keeps it (true).
+    /// A process parts from those with whom it shares a queue: the last one keeps it (true) (`bfq_split_bfqq()`).
     pub(super) fn split(
         &mut self,
         at: Moment,
@@ -347,7 +352,7 @@ impl Bfq {
         {
             saved.in_large_burst = true;
         }
-        if self.queue(shared).owners == 1 {
+        if self.queue(shared).process_refs == 1 {
             let queue = self.queue_mut(shared);
             (queue.coop, queue.split_coop) = (false, false);
             return (shared, true);
@@ -358,8 +363,8 @@ impl Bfq {
         let queue = self.begin_split_queue(at, process);
         self.lose_owner(at, shared);
         self.restore_burst(process, queue);
-        self.queue_mut(queue).split = at.tick;
-        let kept = |waker: &QueueId| self.since_actuators() || self.queue(*waker).owners > 0;
+        self.queue_mut(queue).split_time = at.tick;
+        let kept = |waker: &QueueId| self.since_actuators() || self.queue(*waker).process_refs > 0;
         if let Some(waker) = waker.filter(|waker| self.queue(*waker).exists).filter(kept) {
             self.set_waker(queue, waker);
         }
@@ -378,7 +383,7 @@ impl Bfq {
         }
     }
 
-    /// The queue of a process that has parted is as it was before the merge.
+    /// The queue of a process that has parted is as it was before the merge (`bfq_bfqq_resume_state()`).
     pub(super) fn restore_state(
         &mut self,
         at: Moment,
@@ -391,29 +396,29 @@ impl Bfq {
         };
         let low_latency = self.tunables.low_latency;
         let queue = self.queue_mut(id);
-        let old_factor = queue.raise.factor;
-        queue.short_think = saved.short_think;
+        let old_factor = queue.wr.coeff;
+        queue.has_short_ttime = saved.has_short_ttime;
         queue.io_bound = saved.io_bound;
         queue.injection = saved.injection;
         queue.entity.new_weight = saved.weight;
         queue.think = saved.think;
-        queue.io_start = saved.io_start;
-        queue.tot_idle = saved.tot_idle;
-        queue.raise = saved.raise;
+        queue.io_start_time = saved.io_start_time;
+        queue.tot_idle_time = saved.tot_idle_time;
+        queue.wr = saved.wr;
         if !low_latency {
-            queue.raise.factor = old_factor;
+            queue.wr.coeff = old_factor;
         }
         queue.entity.prio_changed = true;
-        self.check_restored_raise(at, id);
+        self.check_restored_wr(at, id);
         let queue = self.queue(id);
-        let (was_raised, raised) = (old_factor > 1, queue.is_raised());
+        let (was_raised, raised) = (old_factor > 1, queue.is_weight_raised());
         if existing && queue.busy {
-            self.raised_busy = self.raised_busy + u32::from(raised) - u32::from(was_raised);
+            self.wr_busy_queues = self.wr_busy_queues + u32::from(raised) - u32::from(was_raised);
         }
     }
 
     /// A bio is about to look for a request to join: its process may move to another queue first. The
-    /// queue that it would go to, if there is one.
+    /// queue that it would go to, if there is one (`bfq_allow_bio_merge()`).
     pub(super) fn queue_of_bio(
         &mut self,
         at: Moment,
@@ -429,7 +434,7 @@ impl Bfq {
         Some(target.unwrap_or(queue))
     }
 
-    /// The queue that the process has for such requests.
+    /// The queue that the process has for such requests (`bic_to_bfqq()`).
     pub(super) fn queue_for(&self, process: ProcessIndex, sync: bool) -> Option<QueueId> {
         let process = &self.processes[process];
         if sync {

@@ -6,7 +6,7 @@
 //! per priority. A queue is served until it has used up its budget of sectors, or has taken too long; the
 //! next one is chosen by virtual times (B-WF2Q+: `schedule`). The disk may be kept idle for a process's
 //! next request (`idling`), in which others may be let in (`injection`). Queues of new and of paced
-//! processes are raised (`raising`), but not those of services that start (`bursts`); queues of processes
+//! processes are weight-raised (`weight_raising`), but not those of services that start (`bursts`); queues of processes
 //! that read side by side become one (`merging`).
 //!
 //! One rule, one file: `insert`, `dispatch` and `completion` are what happens; the others are what is
@@ -30,7 +30,6 @@ mod moment;
 mod order;
 mod process;
 mod queue;
-mod raising;
 mod rate;
 mod red_black;
 mod schedule;
@@ -38,6 +37,7 @@ mod schedule;
 mod tests;
 mod tunables;
 mod wakers;
+mod weight_raising;
 mod weights;
 
 use bursts::Burst;
@@ -112,61 +112,61 @@ pub(super) struct Bfq {
     links: Links,
 
     /// By class.
-    trees: [ServiceTree; CLASSES],
-    in_service: Option<QueueId>,
+    service_trees: [ServiceTree; CLASSES],
+    in_service_queue: Option<QueueId>,
     /// The queue in service has left the schedule, and service in a moment.
-    slot_is_over: bool,
+    slice_is_over: bool,
     next_in_service: Option<QueueId>,
     /// Tick in which the idle class was looked at last.
-    idle_class_served: i64,
+    class_idle_last_service: i64,
     /// Queues that wait, the one that began to last at the end.
     active_list: Vec<QueueId>,
     /// Busy queues by class.
     busy: [u32; CLASSES],
-    raised_busy: u32,
-    /// Weights of queues that are not raised, with how many have each.
+    wr_busy_queues: u32,
+    /// Weights of queues that are not weight-raised, with how many have each.
     weights: Vec<(i64, u32)>,
 
     queued: u64,
     /// Requests from dispatch to completion.
-    in_driver: u64,
+    rq_in_driver: u64,
     /// End of the last dispatched request.
     last_position: Sector,
-    /// The same of the queue in service, in this slot.
-    in_serv_pos: Sector,
+    /// The same of the queue in service, in this slice.
+    in_serv_last_pos: Sector,
     /// Queues by the position of their next request.
-    positions: Tree,
+    rq_pos_tree: Tree,
     hw_tag: HwTag,
     rate: Rate,
-    /// Average of slots given: 256 after many.
-    budgets: i64,
+    /// Average of slices given: 256 after many.
+    budgets_assigned: i64,
     /// In sectors.
     max_budget: i64,
 
     /// Nanoseconds.
-    budget_start: i64,
-    idling_start: i64,
+    last_budget_start: i64,
+    last_idling_start: i64,
     idle_timer: Option<Time>,
     run_requested: bool,
 
     burst: Burst,
-    last_created: Option<QueueId>,
+    last_bfqq_created: Option<QueueId>,
     /// The queue whose request completed last, if it is of one process.
-    last_completed: Option<QueueId>,
+    last_completed_rq_bfqq: Option<QueueId>,
 
     /// The next request of the queue in service is to be measured.
-    measures_next: bool,
-    measured: Option<RequestId>,
-    measured_since: i64,
+    wait_dispatch: bool,
+    waited_rq: Option<RequestId>,
+    last_empty_occupied_ns: i64,
     /// Requests of others have gone in since the measurement began.
-    injected: bool,
+    rqs_injected: bool,
 }
 
 impl Bfq {
     pub(super) fn new(values: &Values, kernel: &Kernel, initial: &Values) -> Bfq {
         let clock = Clock::new(kernel);
         let tunables = Tunables::new(values, &clock);
-        let (reference, _) = raising::REFERENCES[usize::from(!kernel.rotational)];
+        let (reference, _) = weight_raising::REFERENCES[usize::from(!kernel.rotational)];
         let mut bfq = Bfq {
             slice_idle: span(tunables.slice_idle),
             clock,
@@ -180,35 +180,35 @@ impl Bfq {
             async_queues: [None; 17],
             data: ByRequest::default(),
             links: Links::default(),
-            trees: Default::default(),
-            in_service: None,
-            slot_is_over: false,
+            service_trees: Default::default(),
+            in_service_queue: None,
+            slice_is_over: false,
             next_in_service: None,
-            idle_class_served: LONG_AGO,
+            class_idle_last_service: LONG_AGO,
             active_list: Vec::new(),
             busy: [0; CLASSES],
-            raised_busy: 0,
+            wr_busy_queues: 0,
             weights: Vec::new(),
             queued: 0,
-            in_driver: 0,
+            rq_in_driver: 0,
             last_position: Sector::ZERO,
-            in_serv_pos: Sector::ZERO,
-            positions: Tree::default(),
+            in_serv_last_pos: Sector::ZERO,
+            rq_pos_tree: Tree::default(),
             hw_tag: HwTag::default(),
             rate: Rate::new(reference * 2 / 3),
-            budgets: 0,
+            budgets_assigned: 0,
             max_budget: tunables.max_budget.unwrap_or(budgets::FIRST_MAX_BUDGET),
-            budget_start: LONG_AGO,
-            idling_start: LONG_AGO,
+            last_budget_start: LONG_AGO,
+            last_idling_start: LONG_AGO,
             idle_timer: None,
             run_requested: false,
             burst: Burst::default(),
-            last_created: None,
-            last_completed: None,
-            measures_next: false,
-            measured: None,
-            measured_since: LONG_AGO,
-            injected: false,
+            last_bfqq_created: None,
+            last_completed_rq_bfqq: None,
+            wait_dispatch: false,
+            waited_rq: None,
+            last_empty_occupied_ns: LONG_AGO,
+            rqs_injected: false,
             tunables,
         };
         if bfq.tunables.timeout_changed {
@@ -260,7 +260,7 @@ impl Elevator for Bfq {
     fn dispatch(&mut self, now: Time, requests: &Requests, _hw_queue: usize) -> Option<RequestId> {
         let at = self.moment(now);
         let queue = self.select(at, requests)?;
-        let id = self.queue(queue).next?;
+        let id = self.queue(queue).next_rq?;
         self.take(at, requests, id);
         Some(id)
     }
@@ -310,17 +310,17 @@ impl Elevator for Bfq {
     fn front_merge(&self, requests: &Requests, bio: &Bio) -> Option<RequestId> {
         let process = self.processes.find(bio.process)?;
         let queue = self.queue_for(process, bio.sync)?;
-        let at_end = self.queue(queue).sorted.at(bio.end());
+        let at_end = self.queue(queue).sort_list.at(bio.end());
         at_end.filter(|&id| requests[id].op == bio.op)
     }
 
     fn former(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
-        let sorted = &self.queue(self.data[id].queue()).sorted;
+        let sorted = &self.queue(self.data[id].queue()).sort_list;
         sorted.predecessor(requests[id].start, id)
     }
 
     fn latter(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
-        let sorted = &self.queue(self.data[id].queue()).sorted;
+        let sorted = &self.queue(self.data[id].queue()).sort_list;
         sorted.successor(requests[id].start, id)
     }
 
@@ -346,8 +346,8 @@ impl Elevator for Bfq {
             fifo.replace(links, victim, survivor);
             fifo.push_back(links, victim); // taken out below like any other
         }
-        if self.queue(lasting).next == Some(victim) {
-            self.queue_mut(lasting).next = Some(survivor);
+        if self.queue(lasting).next_rq == Some(victim) {
+            self.queue_mut(lasting).next_rq = Some(survivor);
         }
         self.remove(at, requests, victim);
         self.forget_request(victim);

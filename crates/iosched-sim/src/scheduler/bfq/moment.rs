@@ -32,7 +32,7 @@ pub(super) struct Clock {
     /// 300 ms.
     pub(super) soft_rt: i64,
     /// 500 ms.
-    pub(super) between_async_raises: i64,
+    pub(super) between_async_wr: i64,
     /// 600 ms.
     pub(super) stable_merge: i64,
     /// 1000 ms.
@@ -41,8 +41,8 @@ pub(super) struct Clock {
     pub(super) idle_long: i64,
     /// 10 s.
     pub(super) burst_over: i64,
-    /// 3 s and 25 s: bounds of an interactive raise.
-    pub(super) raise: (i64, i64),
+    /// 3 s and 25 s: bounds of an interactive weight-raising.
+    pub(super) wr_duration: (i64, i64),
     /// A tenth of a second, rounded down.
     pub(super) early_merge: i64,
     /// A fifth of a second, rounded down.
@@ -74,12 +74,12 @@ impl Clock {
             inject_settles: ticks(100),
             burst: ticks(180),
             soft_rt: ticks(300),
-            between_async_raises: ticks(500),
+            between_async_wr: ticks(500),
             stable_merge: ticks(600),
             inject_renewal: ticks(1000),
             idle_long: ticks(2000),
             burst_over: ticks(10_000),
-            raise: (ticks(3000), ticks(25_000)),
+            wr_duration: (ticks(3000), ticks(25_000)),
             early_merge: hz / 10,
             idle_class: hz / 5,
         }
@@ -135,11 +135,7 @@ mod tests {
         });
         let lengths = [clock.after_split, clock.burst, clock.soft_rt];
         assert_eq!(lengths, [3, 45, 75]);
-        let lengths = [
-            clock.between_async_raises,
-            clock.stable_merge,
-            clock.idle_long,
-        ];
+        let lengths = [clock.between_async_wr, clock.stable_merge, clock.idle_long];
         assert_eq!(lengths, [125, 150, 500]);
         assert_eq!((clock.millis(31), clock.whole_ticks(8 * MILLI)), (124, 2));
     }

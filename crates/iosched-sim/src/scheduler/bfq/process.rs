@@ -116,7 +116,7 @@ impl std::ops::IndexMut<ProcessIndex> for Processes {
 }
 
 impl Bfq {
-    /// Binds a new request to a queue of its process, under the lock and before it may merge.
+    /// Binds a new request to a queue of its process, under the lock and before it may merge (`bfq_init_rq()`).
     pub(super) fn bind(&mut self, at: Moment, requests: &Requests, id: RequestId) {
         if self.data.get(id).is_some_and(|data| data.bound.is_some()) {
             return;
@@ -143,7 +143,7 @@ impl Bfq {
 
     /// A queue that one process points at is its own, and no one is to merge with it.
     fn own_alone(&mut self, at: Moment, process: ProcessIndex, id: QueueId, split: Option<bool>) {
-        let alone = self.queue(id).owners == 1;
+        let alone = self.queue(id).process_refs == 1;
         if alone {
             self.queue_mut(id).owner = Some(process);
         }
@@ -155,7 +155,7 @@ impl Bfq {
     }
 
     /// The process's queue for this request. If it just parted from those with whom it shared one: whether
-    /// it kept that one.
+    /// it kept that one (`bfq_get_bfqq_handle_split()`).
     fn queue_of(
         &mut self,
         at: Moment,
@@ -183,9 +183,10 @@ impl Bfq {
         (queue, None)
     }
 
+    /// `bfq_get_queue()`.
     fn begin_sync_queue(&mut self, at: Moment, process: ProcessIndex) -> QueueId {
         let queue = self.new_queue(at, true, self.processes[process].priority);
-        self.queue_mut(queue).owners = 1;
+        self.queue_mut(queue).process_refs = 1;
         self.processes[process].sync_queue = Some(queue);
         self.plan_stable_merge(at, process, queue)
     }
@@ -193,11 +194,12 @@ impl Bfq {
     /// A queue for a process that parted from others.
     pub(super) fn begin_split_queue(&mut self, at: Moment, process: ProcessIndex) -> QueueId {
         let queue = self.new_queue(at, true, self.processes[process].priority);
-        self.queue_mut(queue).owners = 1;
+        self.queue_mut(queue).process_refs = 1;
         self.processes[process].sync_queue = Some(queue);
         queue
     }
 
+    /// `bfq_async_queue_prio()`.
     fn join_async_queue(&mut self, at: Moment, process: ProcessIndex) -> QueueId {
         let priority = self.processes[process].priority;
         let place = match priority.class {
@@ -209,11 +211,12 @@ impl Bfq {
             None => self.new_queue(at, false, priority),
         };
         self.async_queues[place] = Some(queue);
-        self.queue_mut(queue).owners += 1;
+        self.queue_mut(queue).process_refs += 1;
         self.processes[process].async_queue = Some(queue);
         queue
     }
 
+    /// `bfq_init_bfqq()`.
     pub(super) fn new_queue(&mut self, at: Moment, sync: bool, priority: IoPriority) -> QueueId {
         let mut queue = Queue::new(at, sync, priority, self.full_budget());
         if self.since_actuators() {
@@ -228,7 +231,7 @@ impl Bfq {
     }
 
     /// A priority that has changed holds for requests from now on, and for the queue of the process from
-    /// its next turn.
+    /// its next turn (`bfq_check_ioprio_change()`).
     fn note_priority(&mut self, at: Moment, process: ProcessIndex, priority: IoPriority) {
         if self.processes[process].priority == priority {
             return;
@@ -247,18 +250,18 @@ impl Bfq {
         }
     }
 
-    /// A process does not point at the queue any more.
+    /// A process does not point at the queue any more (`bfq_release_process_ref()`).
     pub(super) fn lose_owner(&mut self, at: Moment, id: QueueId) {
         let queue = self.queue(id);
-        if queue.busy && queue.is_empty() && self.in_service != Some(id) {
+        if queue.busy && queue.is_empty() && self.in_service_queue != Some(id) {
             self.del_busy(at, id, false);
         }
-        self.last_created = self.last_created.filter(|&last| last != id);
-        self.queue_mut(id).owners -= 1;
+        self.last_bfqq_created = self.last_bfqq_created.filter(|&last| last != id);
+        self.queue_mut(id).process_refs -= 1;
         self.release_if_unused(id);
     }
 
-    /// The process has ended.
+    /// The process has ended (`bfq_exit_icq()`).
     pub(super) fn exit(&mut self, at: Moment, requests: &Requests, process: ProcessIndex) {
         if let Some(partner) = self.processes[process].partner.take() {
             self.drop_partner(partner);
@@ -270,7 +273,7 @@ impl Bfq {
         } = &mut self.processes[process];
         let queues = [sync_queue.take(), async_queue.take()];
         for queue in queues.into_iter().flatten() {
-            if self.in_service == Some(queue) {
+            if self.in_service_queue == Some(queue) {
                 self.leave_service(at, requests, queue, super::expire::Reason::Timeout);
                 self.request_run_if_queued();
             }
@@ -290,7 +293,7 @@ impl Bfq {
         self.processes.reuse_if_over(process);
     }
 
-    /// A queue to which nothing refers is no more.
+    /// A queue to which nothing refers is no more (`bfq_put_queue()`).
     pub(super) fn release_if_unused(&mut self, id: QueueId) {
         if !self.queue(id).is_unused() {
             return;
@@ -301,7 +304,7 @@ impl Bfq {
         self.leave_burst(id);
         self.leave_wakers(id);
         self.uncount_weight(id);
-        self.last_created = self.last_created.filter(|&last| last != id);
+        self.last_bfqq_created = self.last_bfqq_created.filter(|&last| last != id);
         self.queue_mut(id).exists = false;
         self.unused_queues.push(id);
     }

@@ -48,12 +48,12 @@ pub(super) fn level_of(priority: IoPriority) -> u8 {
     }
 }
 
-/// Weight of a priority: 80 at level 0, 10 at level 7.
+/// Weight of a priority: 80 at level 0, 10 at level 7 (`bfq_ioprio_to_weight()`).
 pub(super) fn weight_of(priority: IoPriority) -> i64 {
     10 * (8 - i64::from(level_of(priority)))
 }
 
-/// The weight of the usual priority (best effort, level 4): only queues of this weight are raised.
+/// The weight of the usual priority (best effort, level 4): only queues of this weight are weight-raised.
 pub(super) const USUAL_WEIGHT: i64 = 40;
 
 /// On which tree a queue stands.
@@ -75,7 +75,7 @@ pub(super) struct Entity {
     pub(super) service: i64,
     pub(super) start: u64,
     pub(super) finish: u64,
-    /// The present one: what was set, times the raise factor.
+    /// The present one: what was set, times `wr_coeff`.
     pub(super) weight: i64,
     /// As was set.
     pub(super) orig_weight: i64,
@@ -105,7 +105,7 @@ const SEEK: Sectors = Sectors::new(800);
 const SEEKY: u32 = 19;
 
 /// A seek: from one position to another, 0 being no position yet. On a disk that does not turn only
-/// small requests count.
+/// small requests count (`BFQ_RQ_SEEKY`).
 pub(super) fn is_seek(from: Sector, to: Sector, length: Sectors, rotational: bool) -> bool {
     from != Sector::ZERO && from.distance(to) > SEEK && (rotational || length < LARGE)
 }
@@ -121,17 +121,18 @@ pub(super) fn sectors_of(request: &Request) -> i64 {
 /// From this length on a request is large on a disk that does not turn.
 pub(super) const LARGE: Sectors = Sectors::new(64);
 
-/// The raise of a queue's weight.
+/// Weight-raising of a queue (`wr_coeff`, `wr_cur_max_time`, `last_wr_start_finish`, `wr_start_at_switch_to_srt`,
+/// `service_from_wr`).
 #[derive(Debug, Clone)]
-pub(super) struct Raise {
+pub(super) struct WeightRaising {
     /// 1: none. 30: interactive. 3000: soft real time.
-    pub(super) factor: i64,
+    pub(super) coeff: i64,
     /// In ticks.
-    pub(super) length: i64,
+    pub(super) cur_max_time: i64,
     /// Tick in which it began, or if there is none, in which there last was reason to note it.
-    pub(super) start: i64,
-    /// Tick in which the interactive raise had begun that soft real time replaced.
-    pub(super) start_of_interactive: i64,
+    pub(super) last_start_finish: i64,
+    /// Tick in which the interactive weight-raising had begun that soft real time replaced.
+    pub(super) start_at_switch_to_srt: i64,
     /// Sectors served since.
     pub(super) service: i64,
 }
@@ -177,7 +178,7 @@ pub(super) struct Queue {
     pub(super) shared_async: bool,
 
     /// Processes that point at it, and merges that are scheduled onto it.
-    pub(super) owners: u32,
+    pub(super) process_refs: u32,
     /// Processes that may merge with it for good.
     pub(super) partner_of: u32,
     /// Its requests, from insertion to completion.
@@ -190,48 +191,48 @@ pub(super) struct Queue {
     pub(super) counted_weight: Option<i64>,
     pub(super) busy: bool,
 
-    pub(super) sorted: Sorted<Sector, RequestId>,
+    pub(super) sort_list: Sorted<Sector, RequestId>,
     pub(super) fifo: List,
-    pub(super) next: Option<RequestId>,
+    pub(super) next_rq: Option<RequestId>,
     /// Asynchronous, synchronous.
     pub(super) queued: [u32; 2],
     pub(super) dispatched: u32,
 
     /// What it learnt to ask for, in sectors.
     pub(super) max_budget: i64,
-    /// When its slot ends; when it is out of service, when it last had nothing left in the disk.
+    /// When its slice ends; when it is out of service, when it last had nothing left in the disk.
     pub(super) budget_timeout: i64,
     pub(super) service_from_backlogged: i64,
     pub(super) last_idle_bklogged: i64,
-    pub(super) first_io: i64,
-    pub(super) creation: i64,
-    pub(super) split: i64,
+    pub(super) first_io_time: i64,
+    pub(super) creation_time: i64,
+    pub(super) split_time: i64,
 
     pub(super) think: ThinkTime,
     /// A bit per request, the last one lowest: a seek.
     pub(super) seek_history: u32,
     pub(super) last_request_pos: Sector,
-    /// Beginning of the time that `tot_idle` is a part of, in nanoseconds.
-    pub(super) io_start: i64,
+    /// Beginning of the time that `tot_idle_time` is a part of, in nanoseconds.
+    pub(super) io_start_time: i64,
     /// In nanoseconds.
     /// The kernel's unsigned number, which may have gone below zero.
-    pub(super) tot_idle: u64,
+    pub(super) tot_idle_time: u64,
 
-    pub(super) raise: Raise,
+    pub(super) wr: WeightRaising,
     pub(super) soft_rt_next_start: i64,
     pub(super) injection: Injection,
     pub(super) waking: Waking,
     /// The queue that its processes are to move to.
-    pub(super) merges_into: Option<QueueId>,
+    pub(super) new_bfqq: Option<QueueId>,
 
     pub(super) just_created: bool,
     /// The disk is kept idle for its next request.
-    pub(super) waiting: bool,
+    pub(super) wait_request: bool,
     /// Its budget goes on if its next request comes soon (the kernel's `non_blocking_wait_rq`).
-    pub(super) resumes: bool,
-    /// The age of its oldest request was looked at in this slot.
+    pub(super) non_blocking_wait_rq: bool,
+    /// The age of its oldest request was looked at in this slice.
     pub(super) fifo_checked: bool,
-    pub(super) short_think: bool,
+    pub(super) has_short_ttime: bool,
     pub(super) io_bound: bool,
     pub(super) in_large_burst: bool,
     pub(super) softrt_update: bool,
@@ -253,7 +254,7 @@ impl Queue {
             level: level_of(priority),
             exists: true,
             shared_async: !sync,
-            owners: 0,
+            process_refs: 0,
             partner_of: 0,
             allocated: 0,
             owner: None,
@@ -266,31 +267,31 @@ impl Queue {
             },
             counted_weight: None,
             busy: false,
-            sorted: Sorted::default(),
+            sort_list: Sorted::default(),
             fifo: List::default(),
-            next: None,
+            next_rq: None,
             queued: [0; 2],
             dispatched: 0,
             max_budget: 2 * full_budget / 3,
             budget_timeout: LONG_AGO,
             service_from_backlogged: 0,
             last_idle_bklogged: LONG_AGO,
-            first_io: LONG_AGO,
-            creation: at.tick,
-            split: LONG_AGO,
+            first_io_time: LONG_AGO,
+            creation_time: at.tick,
+            split_time: LONG_AGO,
             think: ThinkTime {
                 last_end: at.ns + 1,
                 ..ThinkTime::default()
             },
             seek_history: 1,
             last_request_pos: Sector::ZERO,
-            io_start: at.ns,
-            tot_idle: 0,
-            raise: Raise {
-                factor: 1,
-                length: 0,
-                start: at.tick,
-                start_of_interactive: LONG_AGO,
+            io_start_time: at.ns,
+            tot_idle_time: 0,
+            wr: WeightRaising {
+                coeff: 1,
+                cur_max_time: 0,
+                last_start_finish: at.tick,
+                start_at_switch_to_srt: LONG_AGO,
                 service: 0,
             },
             soft_rt_next_start: at.tick,
@@ -299,12 +300,12 @@ impl Queue {
                 ..Injection::default()
             },
             waking: Waking::default(),
-            merges_into: None,
+            new_bfqq: None,
             just_created: sync,
-            waiting: false,
-            resumes: false,
+            wait_request: false,
+            non_blocking_wait_rq: false,
             fifo_checked: false,
-            short_think: sync,
+            has_short_ttime: sync,
             io_bound: true,
             in_large_burst: false,
             softrt_update: false,
@@ -318,27 +319,30 @@ impl Queue {
         self.queued == [0, 0]
     }
 
-    pub(super) fn is_raised(&self) -> bool {
-        self.raise.factor > 1
+    pub(super) fn is_weight_raised(&self) -> bool {
+        self.wr.coeff > 1
     }
 
     pub(super) fn is_idle_class(&self) -> bool {
         self.class == IDLE
     }
 
+    /// `BFQQ_SEEKY`.
     pub(super) fn is_seeky(&self) -> bool {
         self.seek_history.count_ones() > SEEKY
     }
 
+    /// `BFQQ_TOTALLY_SEEKY`.
     pub(super) fn is_totally_seeky(&self) -> bool {
         self.seek_history == u32::MAX
     }
 
+    /// `bfq_bfqq_budget_left()`.
     pub(super) fn budget_left(&self) -> i64 {
         self.entity.budget - self.entity.service
     }
 
-    /// Its slot has lasted as long as it may.
+    /// Its slice has lasted as long as it may (`bfq_bfqq_budget_timeout()`).
     pub(super) fn is_out_of_time(&self, at: Moment) -> bool {
         self.budget_timeout <= at.tick
     }
@@ -347,7 +351,7 @@ impl Queue {
     pub(super) fn is_unused(&self) -> bool {
         self.exists
             && !self.shared_async
-            && self.owners == 0
+            && self.process_refs == 0
             && self.partner_of == 0
             && self.allocated == 0
             && !self.entity.in_sum

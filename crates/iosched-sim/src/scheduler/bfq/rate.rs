@@ -57,6 +57,7 @@ impl Rate {
         }
     }
 
+    /// `bfq_reset_rate_computation()`.
     fn begin(&mut self, at: Moment, first: &Request) {
         let length = sectors_of(first);
         (self.samples, self.sequential) = (1, 0);
@@ -77,7 +78,7 @@ impl Rate {
         self.interval = at.ns - self.first_dispatch;
     }
 
-    /// The observation ends. True if there is another peak rate.
+    /// The observation ends. True if there is another peak rate (`bfq_update_rate_reset()`).
     fn close(&mut self) -> bool {
         if self.samples < ENOUGH || self.interval < SHORTEST {
             return false;
@@ -104,7 +105,7 @@ impl Bfq {
         }
     }
 
-    /// A request goes to the disk; it does not count as being there yet.
+    /// A request goes to the disk; it does not count as being there yet (`bfq_update_peak_rate()`).
     pub(super) fn observe_dispatch(
         &mut self,
         at: Moment,
@@ -115,10 +116,10 @@ impl Bfq {
         let request = &requests[id];
         let seeks = self.seeks_from(self.last_position, request);
         let quick = at.ns - self.rate.last_completion < CLOSE_IN_TIME;
-        let follows = (self.in_driver > 0 || quick) && !seeks;
+        let follows = (self.rq_in_driver > 0 || quick) && !seeks;
         if self.rate.samples == 0 {
             self.rate.begin(at, request);
-        } else if at.ns - self.rate.last_dispatch > PAUSE && self.in_driver == 0 {
+        } else if at.ns - self.rate.last_dispatch > PAUSE && self.rq_in_driver == 0 {
             self.close_rate();
             self.rate.begin(at, request);
         } else {
@@ -129,8 +130,8 @@ impl Bfq {
             }
         }
         self.last_position = request.end();
-        if self.in_service == Some(queue) {
-            self.in_serv_pos = request.end();
+        if self.in_service_queue == Some(queue) {
+            self.in_serv_last_pos = request.end();
         }
         self.rate.last_dispatch = at.ns;
     }

@@ -14,7 +14,7 @@ use crate::sorted::Sorted;
 /// Bits of a virtual time behind the point.
 const SHIFT: u32 = 22;
 
-/// Virtual time that a service takes at a weight, or at a sum of weights.
+/// Virtual time that a service takes at a weight, or at a sum of weights (`bfq_delta()`).
 pub(super) fn virtual_time(service: i64, weight: i64) -> u64 {
     let service = u64::try_from(service).unwrap_or(0);
     let weight = u64::try_from(weight).unwrap_or(0).max(1);
@@ -36,17 +36,17 @@ pub(super) struct ServiceTree {
 impl Bfq {
     fn tree(&mut self, id: QueueId) -> &mut ServiceTree {
         let class = self.queue(id).class;
-        &mut self.trees[class]
+        &mut self.service_trees[class]
     }
 
-    /// The queue is served, or charged, these sectors.
+    /// The queue is served, or charged, these sectors (`bfq_bfqq_served()`).
     pub(super) fn serve(&mut self, at: Moment, id: QueueId, sectors: i64) {
         let queue = self.queue_mut(id);
         if queue.service_from_backlogged == 0 {
-            queue.first_io = at.tick;
+            queue.first_io_time = at.tick;
         }
-        if queue.is_raised() {
-            queue.raise.service += sectors;
+        if queue.is_weight_raised() {
+            queue.wr.service += sectors;
         }
         queue.service_from_backlogged += sectors;
         queue.entity.service += sectors;
@@ -57,9 +57,9 @@ impl Bfq {
     }
 
     /// The first queue with nothing to do whose finish virtual time has passed is forgotten. Where nobody
-    /// waits, virtual time goes back to the last finish that it has passed.
+    /// waits, virtual time goes back to the last finish that it has passed (`bfq_forget_idle()`).
     fn forget_idle(&mut self, class: usize) {
-        let tree = &mut self.trees[class];
+        let tree = &mut self.service_trees[class];
         if tree.active.is_empty()
             && let Some((last, _)) = tree.idle.last()
             && last <= tree.vtime
@@ -74,7 +74,7 @@ impl Bfq {
         }
     }
 
-    /// The schedule knows the queue no more.
+    /// The schedule knows the queue no more (`bfq_forget_entity()`).
     fn forget(&mut self, id: QueueId) {
         let entity = &mut self.queue_mut(id).entity;
         entity.place = ScheduleTree::Nowhere;
@@ -84,12 +84,12 @@ impl Bfq {
         self.release_if_unused(id);
     }
 
-    /// The queue has something to do: it waits to be served. Its budget is set.
+    /// The queue has something to do: it waits to be served. Its budget is set (`__bfq_activate_entity()`).
     pub(super) fn activate(&mut self, at: Moment, id: QueueId) {
         let vtime = self.tree(id).vtime;
         let queue = self.queue(id);
         let finish = queue.entity.finish;
-        let backshifted = queue.resumes && vtime > finish;
+        let backshifted = queue.non_blocking_wait_rq && vtime > finish;
         let base = if backshifted { finish } else { vtime };
         if queue.entity.place == ScheduleTree::Idle {
             self.tree(id).idle.remove(finish, id);
@@ -103,12 +103,12 @@ impl Bfq {
         }
         self.enqueue(id, backshifted);
         self.reconsider_next(at, Some(id), false);
-        self.queue_mut(id).resumes = false;
+        self.queue_mut(id).non_blocking_wait_rq = false;
     }
 
-    /// The queue goes on waiting, with another budget or after its slot.
+    /// The queue goes on waiting, with another budget or after its slice (`__bfq_requeue_entity()`).
     pub(super) fn requeue(&mut self, at: Moment, id: QueueId, expiration: bool) {
-        if self.in_service == Some(id) {
+        if self.in_service_queue == Some(id) {
             let entity = &mut self.queue_mut(id).entity;
             entity.finish = entity.start + virtual_time(entity.service, entity.weight);
             entity.start = entity.finish;
@@ -119,17 +119,19 @@ impl Bfq {
         self.reconsider_next(at, Some(id), expiration);
     }
 
+    /// `bfq_active_extract()`.
     fn extract(&mut self, id: QueueId) {
         self.tree(id).active.remove(id);
         self.queue_mut(id).entity.place = ScheduleTree::Nowhere;
         self.active_list.retain(|&other| other != id);
     }
 
+    /// `bfq_update_fin_time_enqueue()`.
     fn enqueue(&mut self, id: QueueId, backshifted: bool) {
         self.apply_priority(id, true);
         let vtime = self.tree(id).vtime;
         let queue = self.queue_mut(id);
-        let factor = u64::try_from(queue.raise.factor).unwrap_or(1);
+        let factor = u64::try_from(queue.wr.coeff).unwrap_or(1);
         let entity = &mut queue.entity;
         entity.finish = entity.start + virtual_time(entity.budget, entity.weight);
         if backshifted && vtime > entity.finish {
@@ -143,8 +145,8 @@ impl Bfq {
         self.active_list.push(id);
     }
 
-    /// A change of weight, raise or class that was asked for holds from now on; that of the class only
-    /// where the queue enters a tree.
+    /// A change of weight, weight-raising or class that was asked for holds from now on; that of the class only
+    /// where the queue enters a tree (`__bfq_entity_update_weight_prio()`).
     pub(super) fn apply_priority(&mut self, id: QueueId, class_too: bool) {
         if !self.queue(id).entity.prio_changed {
             return;
@@ -157,9 +159,9 @@ impl Bfq {
             queue.class = queue.new_class;
         }
         queue.entity.prio_changed = queue.class != queue.new_class;
-        let (class, factor, busy) = (queue.class, queue.raise.factor, queue.busy);
+        let (class, factor, busy) = (queue.class, queue.wr.coeff, queue.busy);
         let weight = queue.entity.orig_weight * factor;
-        self.trees[old_class].weights -= old_weight;
+        self.service_trees[old_class].weights -= old_weight;
         if weight != old_weight {
             self.uncount_weight(id);
         }
@@ -167,9 +169,9 @@ impl Bfq {
         if weight != old_weight && factor == 1 {
             self.count_weight(id);
         }
-        self.trees[class].weights += weight;
+        self.service_trees[class].weights += weight;
         if class != old_class {
-            self.queue_mut(id).entity.start = self.trees[class].vtime;
+            self.queue_mut(id).entity.start = self.service_trees[class].vtime;
             if busy {
                 self.busy[old_class] -= 1;
                 self.busy[class] += 1;
@@ -178,19 +180,20 @@ impl Bfq {
     }
 
     /// The queue has nothing to do any more, and stands on no tree but perhaps that of the idle.
+    /// `__bfq_deactivate_entity()`.
     pub(super) fn deactivate(&mut self, at: Moment, id: QueueId, expiration: bool) {
         if !self.queue(id).entity.in_sum {
             return;
         }
-        let in_service = self.in_service == Some(id);
+        let in_service_queue = self.in_service_queue == Some(id);
         let entity = &mut self.queue_mut(id).entity;
         entity.finish = entity.start + virtual_time(entity.service, entity.weight);
         let finish = entity.finish;
-        if !in_service {
+        if !in_service_queue {
             entity.service = 0;
         }
         let waits = entity.place == ScheduleTree::Active;
-        self.slot_is_over |= in_service;
+        self.slice_is_over |= in_service_queue;
         if waits {
             self.extract(id);
         }
@@ -214,7 +217,7 @@ impl Bfq {
         self.tree(id).weights -= weight;
     }
 
-    /// Who is next, now that this queue has come, or one has gone.
+    /// Who is next, now that this queue has come, or one has gone (`bfq_update_next_in_service()`).
     fn reconsider_next(&mut self, at: Moment, new: Option<QueueId>, expiration: bool) {
         if let Some(new) = new.filter(|&new| self.next_in_service != Some(new))
             && self.comes_before_next(new)
@@ -232,41 +235,42 @@ impl Bfq {
         };
         let (new, next) = (self.queue(new), self.queue(next));
         new.class == next.class
-            && new.entity.start <= self.trees[new.class].vtime
+            && new.entity.start <= self.service_trees[new.class].vtime
             && new.entity.finish < next.entity.finish
     }
 
     /// Looks the next queue up. The idle class comes first if it was not looked at for a fifth of a second.
+    /// `bfq_lookup_next_entity()`.
     fn look_up_next(&mut self, at: Moment, expiration: bool) -> Option<QueueId> {
         let mut classes = 0..CLASSES;
-        if self.idle_class_served + self.clock.idle_class < at.tick {
-            self.idle_class_served = at.tick;
-            if !self.trees[IDLE].active.is_empty() {
+        if self.class_idle_last_service + self.clock.idle_class < at.tick {
+            self.class_idle_last_service = at.tick;
+            if !self.service_trees[IDLE].active.is_empty() {
                 classes = IDLE..CLASSES;
             }
         }
-        let serves = self.in_service.is_some() && !self.slot_is_over;
+        let serves = self.in_service_queue.is_some() && !self.slice_is_over;
         let jumps = !serves || expiration;
         classes.into_iter().find_map(|class| {
-            let tree = &mut self.trees[class];
+            let tree = &mut self.service_trees[class];
             let vtime = tree.vtime.max(tree.active.least_start()?);
             if jumps && vtime > tree.vtime {
                 tree.vtime = vtime;
                 self.forget_idle(class);
             }
-            self.trees[class].active.eligible(vtime)
+            self.service_trees[class].active.eligible(vtime)
         })
     }
 
-    /// Puts the queue that is next in service.
+    /// Puts the queue that is next in service (`bfq_get_next_queue()`).
     pub(super) fn put_next_in_service(&mut self, at: Moment) -> Option<QueueId> {
         if self.busy_queues() == 0 {
             return None;
         }
         let next = self.next_in_service?;
         self.extract(next);
-        self.in_service = Some(next);
-        self.slot_is_over = false;
+        self.in_service_queue = Some(next);
+        self.slice_is_over = false;
         self.reconsider_next(at, None, false);
         Some(next)
     }

@@ -147,7 +147,7 @@ struct Backlog {
 }
 
 impl Backlog {
-    /// Budgets are as large as is set from the first slot on (`budgets=249`).
+    /// Budgets are as large as is set from the first slice on (`budgets=249`).
     fn new(max_budget: i64, levels: Vec<u8>, sizes: &[u64]) -> Backlog {
         let lab = Lab::told(
             &format!("low_latency=0,max_budget={max_budget}"),
@@ -256,8 +256,8 @@ proptest! {
     }
 }
 
-/// Every fifth of a second it is chosen as next. Where that falls on the beginning of a slot of best effort, the end
-/// of that slot takes the choice back, so that it comes a fifth of a second later.
+/// Every fifth of a second it is chosen as next. Where that falls on the beginning of a slice of best effort, the end
+/// of that slice takes the choice back, so that it comes a fifth of a second later.
 #[test]
 fn best_effort_does_not_starve_the_idle_class() {
     let mut backlog = Backlog::new(2000, vec![0, 4], &[16]);
@@ -297,9 +297,9 @@ fn what_is_next_is_decided_when_a_queue_comes_and_not_when_others_are_served() {
     lab.dispatch().unwrap();
     lab.read(2, 1 << 30);
     assert_eq!(lab.bfq.next_in_service, Some(lab.queue_id(2)));
-    let before = lab.bfq.trees[1].vtime;
+    let before = lab.bfq.service_trees[1].vtime;
     lab.dispatch();
-    assert!(lab.bfq.trees[1].vtime > before);
+    assert!(lab.bfq.service_trees[1].vtime > before);
     assert_eq!(lab.bfq.next_in_service, Some(lab.queue_id(2)));
 }
 
@@ -308,9 +308,9 @@ fn weights_of_queues_in_service_and_with_nothing_to_do_count_too() {
     let mut lab = Lab::new("low_latency=0");
     lab.read(1, 0);
     lab.read_at_level(2, 1 << 30, 0);
-    assert_eq!(lab.bfq.trees[1].weights, 40 + 80);
+    assert_eq!(lab.bfq.service_trees[1].weights, 40 + 80);
     lab.serve(MS);
-    assert_eq!(lab.bfq.trees[1].weights, 40 + 80);
+    assert_eq!(lab.bfq.service_trees[1].weights, 40 + 80);
 }
 
 #[test]
@@ -323,9 +323,12 @@ fn the_idle_class_gives_one_request_of_a_slot_where_others_wait() {
     lab.insert(&Lab::bio(1, Op::Read, 0, 8, idle));
     lab.insert(&Lab::bio(1, Op::Read, 8, 8, idle));
     lab.dispatch().unwrap();
-    assert!(lab.bfq.in_service.is_some(), "alone it keeps its slot");
+    assert!(
+        lab.bfq.in_service_queue.is_some(),
+        "alone it keeps its slot"
+    );
     lab.read(2, 1 << 30);
-    assert_eq!(lab.bfq.in_service, None, "best effort goes first");
+    assert_eq!(lab.bfq.in_service_queue, None, "best effort goes first");
 }
 
 #[test]
@@ -389,13 +392,13 @@ fn budgets_are_trusted_from_the_eleventh_slot_on() {
     lab.bfq.max_budget = 999;
     for slot in 1..=11 {
         assert_eq!(lab.bfq.full_budget(), 16_384, "slot {slot}");
-        lab.bfq.count_slot();
+        lab.bfq.count_slice();
     }
     assert_eq!((lab.bfq.full_budget(), lab.bfq.min_budget()), (999, 31));
     for _ in 0..100 {
-        lab.bfq.count_slot();
+        lab.bfq.count_slice();
     }
-    assert_eq!(lab.bfq.budgets, 249);
+    assert_eq!(lab.bfq.budgets_assigned, 249);
 }
 
 #[test]
@@ -429,7 +432,7 @@ fn a_new_reader_is_raised_thirty_times_for_ten_and_a_half_seconds() {
     let mut lab = Lab::new("");
     lab.read(1, 0);
     let queue = lab.queue(1);
-    assert_eq!((queue.entity.weight, queue.raise.length), (1200, 2625));
+    assert_eq!((queue.entity.weight, queue.wr.cur_max_time), (1200, 2625));
     assert_eq!(queue.entity.budget, 2 * 512, "in small slots");
     lab.read_at_level(2, 1 << 30, 3);
     assert_eq!(lab.queue(2).entity.weight, 50, "not at another level");
@@ -439,15 +442,11 @@ fn a_new_reader_is_raised_thirty_times_for_ten_and_a_half_seconds() {
 fn an_interactive_raise_ends_after_120_000_sectors() {
     let mut lab = Lab::new("");
     lab.read(1, 0);
-    lab.queue_mut(1).raise.service = 120_000;
+    lab.queue_mut(1).wr.service = 120_000;
     lab.dispatch().unwrap();
     let queue = lab.queue(1);
-    assert_eq!(
-        (queue.raise.factor, queue.entity.weight),
-        (1, 40),
-        "at once"
-    );
-    assert_eq!(lab.bfq.raised_busy, 0);
+    assert_eq!((queue.wr.coeff, queue.entity.weight), (1, 40), "at once");
+    assert_eq!(lab.bfq.wr_busy_queues, 0);
 }
 
 #[test]
@@ -461,7 +460,7 @@ fn a_process_that_keeps_a_pace_is_raised_as_soft_real_time() {
         lab.pass(Nanos::from_millis(40)); // more than the time after which it is early enough
     }
     assert_eq!(
-        lab.queue(1).raise.factor,
+        lab.queue(1).wr.coeff,
         3000,
         "when the interactive raise was over"
     );
@@ -471,7 +470,7 @@ fn a_process_that_keeps_a_pace_is_raised_as_soft_real_time() {
         lab.serve(MS);
         lab.pass(Nanos::from_millis(10));
     }
-    assert_eq!(lab.queue(1).raise.factor, 1, "now it does more");
+    assert_eq!(lab.queue(1).wr.coeff, 1, "now it does more");
 }
 
 #[test]
@@ -484,7 +483,7 @@ fn the_eighth_queue_of_a_burst_makes_it_large_and_none_of_them_is_raised() {
     assert!(lab.bfq.burst.large);
     assert!((1..=8).all(|process| lab.queue(process).in_large_burst));
     lab.read(9, 9 << 24);
-    assert_eq!(lab.queue(9).raise.factor, 1);
+    assert_eq!(lab.queue(9).wr.coeff, 1);
     lab.pass(Nanos::from_millis(200));
     lab.read(10, 10 << 24);
     assert!(!lab.queue(10).in_large_burst, "180 ms later it is over");
@@ -511,7 +510,7 @@ fn the_disk_is_kept_idle_8_ms_or_20_for_a_raised_queue_or_2_for_one_that_seeks()
     lab.serve(MS);
     assert_eq!(armed_for(&lab), Nanos::from_millis(2));
     lab.pass(Nanos::from_millis(3));
-    assert_eq!(lab.bfq.in_service, None, "then others may come");
+    assert_eq!(lab.bfq.in_service_queue, None, "then others may come");
 }
 
 #[test]
@@ -545,13 +544,13 @@ fn a_small_request_that_was_waited_for_may_be_followed_by_its_neighbours() {
     lab.read(1, 0);
     lab.serve(MS);
     lab.read(1, 8);
-    assert!(lab.queue(1).waiting, "8 sectors");
+    assert!(lab.queue(1).wait_request, "8 sectors");
     assert!(lab.dispatch().is_some() && lab.bfq.idle_timer.is_none());
     let mut lab = Lab::new("low_latency=0");
     lab.read(1, 0);
     lab.serve(MS);
     lab.insert(&Lab::bio(1, Op::Read, 8, 32, USUAL));
-    assert!(!lab.queue(1).waiting, "32 sectors");
+    assert!(!lab.queue(1).wait_request, "32 sectors");
 }
 
 #[test]
@@ -560,7 +559,7 @@ fn a_request_in_time_goes_on_with_the_budget_that_was_left() {
     lab.read(1, 0);
     lab.serve(MS);
     lab.pass(Nanos::from_millis(9));
-    assert!(lab.queue(1).resumes, "too idle");
+    assert!(lab.queue(1).non_blocking_wait_rq, "too idle");
     let left = lab.queue(1).budget_left();
     lab.read(1, 8);
     assert_eq!(
@@ -604,8 +603,8 @@ fn a_measured_time_half_as_long_again_takes_an_injected_request_away() {
     lab.queue_mut(1).injection.limit = 2;
     let end = |lab: &mut Lab, taken: i64| {
         let at = lab.bfq.moment(lab.now);
-        (lab.bfq.measured, lab.bfq.injected) = (Some(id), true);
-        lab.bfq.measured_since = at.ns - taken;
+        (lab.bfq.waited_rq, lab.bfq.rqs_injected) = (Some(id), true);
+        lab.bfq.last_empty_occupied_ns = at.ns - taken;
         lab.bfq.end_measurement(at, queue, id);
         lab.queue(1).injection.limit
     };
@@ -615,7 +614,7 @@ fn a_measured_time_half_as_long_again_takes_an_injected_request_away() {
         1,
         "more than the disk ever had is not tried"
     );
-    lab.bfq.hw_tag.most_in_driver = 1;
+    lab.bfq.hw_tag.max_rq_in_driver = 1;
     assert_eq!(end(&mut lab, 3 * MILLI - 1), 2);
 }
 
@@ -649,9 +648,9 @@ fn on_a_disk_that_does_not_turn_6_12_passes_a_large_request_over_while_the_disk_
         lab.dispatch();
         lab.insert(&Lab::bio(2, Op::Read, 1 << 30, 64, USUAL));
         lab.queue_mut(1).injection.limit = 2;
-        lab.bfq.in_driver = in_driver;
+        lab.bfq.rq_in_driver = in_driver;
         let served = lab.queue_id(1);
-        lab.bfq.in_service = Some(served);
+        lab.bfq.in_service_queue = Some(served);
         let found = lab.bfq.choose_injected(&lab.requests, served);
         assert_eq!(
             found.is_some(),
@@ -673,7 +672,7 @@ fn readers_that_are_close_share_a_queue_and_part_when_it_seeks() {
     lab.read(2, 1500);
     assert_eq!(lab.queue_id(2), lab.queue_id(1));
     assert!(lab.queue(1).coop && lab.queue(1).owner.is_none());
-    assert_eq!(lab.queue(1).owners, 2);
+    assert_eq!(lab.queue(1).process_refs, 2);
     let queue = lab.queue_mut(1);
     queue.split_coop = true;
     lab.read(2, 90_000_000);
@@ -709,9 +708,9 @@ fn a_process_that_ends_takes_its_queue_out_of_service_and_wants_a_run() {
     lab.read(1, 0);
     lab.serve(MS);
     lab.read(2, 1 << 30);
-    assert!(lab.queue(1).waiting && lab.bfq.idle_timer.is_some());
+    assert!(lab.queue(1).wait_request && lab.bfq.idle_timer.is_some());
     lab.bfq.process_exited(lab.now, &lab.requests, ProcessId(1));
-    assert_eq!((lab.bfq.in_service, lab.bfq.idle_timer), (None, None));
+    assert_eq!((lab.bfq.in_service_queue, lab.bfq.idle_timer), (None, None));
     assert_eq!(lab.bfq.take_queue_run_request(), Some(0));
 }
 
@@ -729,7 +728,7 @@ fn queues_of_processes_that_ended_are_used_again() {
     let idle = |queue: &&Queue| queue.exists && queue.entity.place == ScheduleTree::Idle;
     assert_eq!(
         lab.bfq.queues.iter().filter(idle).count(),
-        lab.bfq.trees[1].idle.len()
+        lab.bfq.service_trees[1].idle.len()
     );
 }
 

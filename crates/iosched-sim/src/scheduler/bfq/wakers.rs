@@ -15,15 +15,15 @@ const BELIEVED: u32 = 3;
 const SPREAD: i64 = 128;
 
 impl Bfq {
-    /// A request has come for a process that had none.
+    /// A request has come for a process that had none (`bfq_check_waker()`).
     pub(super) fn check_waker(&mut self, at: Moment, id: QueueId) {
-        let Some(last) = self.last_completed.filter(|&last| last != id) else {
+        let Some(last) = self.last_completed_rq_bfqq.filter(|&last| last != id) else {
             return;
         };
         let spread = SPREAD * self.slice_idle;
         let is_late = at.ns - self.rate.last_completion >= SOON;
         let queue = self.queue_mut(id);
-        if queue.short_think || is_late {
+        if queue.has_short_ttime || is_late {
             return;
         }
         let waking = &mut queue.waking;
@@ -75,6 +75,6 @@ impl Bfq {
                 queue.waking.candidate = None;
             }
         }
-        self.last_completed = self.last_completed.filter(|&last| last != id);
+        self.last_completed_rq_bfqq = self.last_completed_rq_bfqq.filter(|&last| last != id);
     }
 }

@@ -1,7 +1,7 @@
 //! Are all queues treated alike? What a request is charged, and whether guarantees need idling, depend
 //! on that.
 //!
-//! Queues are counted by weight while they have requests here or in the disk, those that are raised are
+//! Queues are counted by weight while they have requests here or in the disk, those that are weight-raised are
 //! not.
 
 use super::Bfq;
@@ -12,7 +12,7 @@ use crate::request::{RequestId, Requests};
 const ASYNC_CHARGE: i64 = 3;
 
 impl Bfq {
-    /// The queue is counted under its present weight, if it is not counted yet.
+    /// The queue is counted under its present weight, if it is not counted yet (`bfq_weights_tree_add()`).
     pub(super) fn count_weight(&mut self, id: QueueId) {
         let queue = self.queue_mut(id);
         if queue.counted_weight.is_some() {
@@ -29,7 +29,7 @@ impl Bfq {
         }
     }
 
-    /// It is not counted any more.
+    /// It is not counted any more (`bfq_weights_tree_remove()`).
     pub(super) fn uncount_weight(&mut self, id: QueueId) {
         let Some(weight) = self.queue_mut(id).counted_weight.take() else {
             return;
@@ -43,7 +43,7 @@ impl Bfq {
     }
 
     /// Queues have different weights or classes, seen from this one. One of the smallest weight sees no
-    /// difference of weights.
+    /// difference of weights (`bfq_asymmetric_scenario()`).
     pub(super) fn is_asymmetric(&self, id: QueueId) -> bool {
         let smallest = self.weights.first().map(|&(weight, _)| weight);
         let is_smallest = smallest.is_some() && self.queue(id).counted_weight == smallest;
@@ -52,26 +52,26 @@ impl Bfq {
     }
 
     /// Sectors that a request takes of its queue's budget. Asynchronous ones cost more where all queues
-    /// are alike.
+    /// are alike (`bfq_serv_to_charge()`).
     pub(super) fn charge(&self, requests: &Requests, id: QueueId, request: RequestId) -> i64 {
         let length = sectors_of(&requests[request]);
         let queue = self.queue(id);
-        if queue.sync || queue.is_raised() || self.is_asymmetric(id) {
+        if queue.sync || queue.is_weight_raised() || self.is_asymmetric(id) {
             length
         } else {
             length * ASYNC_CHARGE
         }
     }
 
-    /// What the next request takes, and whether the budget has it.
+    /// What the next request takes, and whether the budget has it (`bfq_bfqq_budget_left()`).
     pub(super) fn next_fits(&self, requests: &Requests, id: QueueId) -> bool {
         let queue = self.queue(id);
         queue
-            .next
+            .next_rq
             .is_some_and(|next| self.charge(requests, id, next) <= queue.budget_left())
     }
 
-    /// Queues that have requests, or are kept as if they had.
+    /// Queues that have requests, or are kept as if they had (`bfq_tot_busy_queues()`).
     pub(super) fn busy_queues(&self) -> u32 {
         self.busy.iter().sum()
     }

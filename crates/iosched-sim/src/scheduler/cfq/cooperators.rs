@@ -9,6 +9,7 @@ use crate::units::{Sector, Sectors};
 const CLOSE: Sectors = Sectors::new(8192);
 
 impl Cfq {
+    /// `cfq_prio_tree_add()`.
     pub(super) fn place_among_cooperators(&mut self, requests: &Requests, id: QueueId) {
         self.leave_cooperators(id);
         let queue = self.queue(id);
@@ -32,11 +33,13 @@ impl Cfq {
         }
     }
 
+    /// `cfq_rq_close()`.
     pub(super) fn is_close(&self, position: Sector) -> bool {
         position.distance(self.last_position) <= CLOSE
     }
 
     /// Another queue whose next request lies where the last one ended, or near it.
+    /// `cfq_close_cooperator()`, `cfqq_close()`.
     pub(super) fn close_cooperator(&self, requests: &Requests, id: QueueId) -> Option<QueueId> {
         let queue = self.queue(id);
         let alone = self.group_of(id).queues == 1;
@@ -60,7 +63,7 @@ impl Cfq {
         same_kind.then_some(found)
     }
 
-    /// Decides that two queues become one, toward the one with more processes.
+    /// Decides that two queues become one, toward the one with more processes (`cfq_setup_merge()`).
     pub(super) fn set_up_merge(&mut self, queue: QueueId, other: QueueId) {
         let mut target = other;
         if self.queue(target).process_refs == 0 {

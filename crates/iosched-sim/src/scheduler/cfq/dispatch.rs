@@ -14,6 +14,7 @@ impl Cfq {
     }
 
     /// May this queue put one more request into the drive?
+    /// (`cfq_may_dispatch()`)
     pub(super) fn may_dispatch(&self, now: Time, id: QueueId) -> bool {
         let queue = self.queue(id);
         if queue.must_dispatch {
@@ -64,6 +65,7 @@ impl Cfq {
         }
     }
 
+    /// `cfq_slice_used_soon()`.
     #[expect(clippy::cast_possible_wrap, reason = "requests in the drive")]
     pub(super) fn slice_used_soon(&self, now: Time, id: QueueId) -> bool {
         let queue = self.queue(id);
@@ -71,7 +73,7 @@ impl Cfq {
         queue.slice_new || signed(now) + idle > queue.slice_end
     }
 
-    /// The oldest request of the queue if it has expired; looked at once in a slice.
+    /// The oldest request of the queue if it has expired; looked at once in a slice (`cfq_check_fifo()`).
     pub(super) fn expired_head(&mut self, now: Time, id: QueueId) -> Option<RequestId> {
         if std::mem::replace(&mut self.queue_mut(id).fifo_checked, true) {
             return None;
@@ -80,6 +82,7 @@ impl Cfq {
         (now >= self.data_of(head).expires).then_some(head)
     }
 
+    /// `cfq_dispatch_insert()`.
     pub(super) fn dispatch_request(&mut self, requests: &Requests, id: RequestId) {
         let RequestData { queue, context, .. } = self.data_of(id);
         let next = self.find_next(requests, id);
@@ -95,6 +98,7 @@ impl Cfq {
         self.active_context.get_or_insert(context);
     }
 
+    /// `cfq_dispatch_requests()`.
     pub(super) fn after_dispatch(&mut self, now: Time, requests: &Requests, id: QueueId) {
         let most = 2 * self.tunables.slice_async_rq * (8 - u64::from(self.queue(id).level));
         let queue = self.queue_mut(id);

@@ -39,7 +39,7 @@ impl Cfq {
         (WHOLE * group.weight / (others + group.weight)).max(1)
     }
 
-    /// A group's part of the latency aimed at.
+    /// A group's part of the latency aimed at (`cfq_group_slice()`).
     pub(super) fn group_slice(&self, group: GroupId) -> i64 {
         let target = span(self.tunables.target_latency);
         target * i64::try_from(self.share(group)).expect("at most 4096") / 4096
@@ -52,6 +52,7 @@ impl Cfq {
     }
 
     /// A queue of the group is to be served now. The first one brings the group in, at the end.
+    /// `cfq_group_notify_queue_add()`.
     pub(super) fn queue_entered(&mut self, id: GroupId) {
         self.group_mut(id).queues += 1;
         if self.group(id).queues > 1 {
@@ -69,7 +70,7 @@ impl Cfq {
         self.active_weight += self.group(id).weight;
     }
 
-    /// A queue of the group is no longer to be served.
+    /// A queue of the group is no longer to be served (`cfq_group_notify_queue_del()`).
     pub(super) fn queue_left(&mut self, id: GroupId) {
         self.group_mut(id).queues -= 1;
         if self.group(id).queues > 0 {
@@ -80,14 +81,14 @@ impl Cfq {
         self.active_weight -= self.group(id).weight;
     }
 
-    /// The group that got least for its weight.
+    /// The group that got least for its weight (`cfq_get_next_cfqg()`).
     pub(super) fn least_served_group(&mut self) -> Option<GroupId> {
         let (served, id) = self.group_order.first()?;
         self.least_served = self.least_served.max(served);
         Some(id)
     }
 
-    /// The active queue's slice ends: its group is charged for what it used.
+    /// The active queue's slice ends: its group is charged for what it used (`cfq_group_served()`).
     pub(super) fn charge(&mut self, now: Time, queue: QueueId) {
         let id = self.queue(queue).group;
         if self.group(id).queues == 0 {
@@ -102,6 +103,7 @@ impl Cfq {
         self.group_order.insert(served, id);
     }
 
+    /// `cfq_cfqq_slice_usage()`.
     fn charge_of(&self, now: Time, id: QueueId) -> u64 {
         let queue = self.queue(id);
         if self.counts_requests() {

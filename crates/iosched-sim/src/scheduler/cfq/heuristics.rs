@@ -14,6 +14,7 @@ const SMALL_REQUEST: Sectors = Sectors::new(64);
 const HW_QUEUE_MIN: u64 = 5;
 
 impl Cfq {
+    /// `cfq_update_io_thinktime()`, `cfq_update_io_seektime()`.
     pub(super) fn update_think_and_seek(&mut self, now: Time, requests: &Requests, id: RequestId) {
         let RequestData { queue, context, .. } = self.data_of(id);
         let request = &requests[id];
@@ -71,6 +72,7 @@ impl Cfq {
     }
 
     /// Does the drive queue commands? Learned from how many it holds when there is enough to do.
+    /// `cfq_update_hw_tag()`.
     pub(super) fn learn_hw_tag(&mut self) {
         self.hw_tag_depth = self.hw_tag_depth.max(self.rq_in_driver);
         if self.hw_tag == Some(true) {

@@ -70,7 +70,7 @@ impl Cfq {
     }
 
     /// The queue is alone in its group, empty, and its slice will be over before the next request
-    /// comes: wait for it all the same, so that the group is not lost.
+    /// comes: wait for it all the same, so that the group is not lost (`cfq_should_wait_busy()`).
     pub(super) fn should_wait_busy(&self, now: Time, id: QueueId) -> bool {
         if !self.queue(id).is_empty() || self.group_of(id).queues > 1 {
             return false;
@@ -99,7 +99,7 @@ impl Cfq {
 
     /// A request of the active queue came. If it was waited for, a large one, or any while others
     /// wait too, ends the wait at once (true); a small one may be followed by its neighbours, and
-    /// ends it when the queue is run next.
+    /// ends it when the queue is run next (`cfq_rq_enqueued()`).
     pub(super) fn end_wait(&mut self, request: &Request, id: QueueId) -> bool {
         if !self.queue(id).wait_request {
             return false;
@@ -114,7 +114,7 @@ impl Cfq {
     }
 
     /// The disk stays idle until this process's next request: once in a slice it is not to wait for
-    /// a place among `nr_requests`.
+    /// a place among `nr_requests` (`cfq_may_queue()`).
     pub(super) fn claim_must_allocate(&mut self, process: ProcessId, sync: bool) -> bool {
         let context = self.contexts.find(process);
         let queue = context.and_then(|context| {

@@ -5,13 +5,14 @@ use crate::request::{RequestId, Requests};
 use crate::units::{Sector, Time};
 
 impl Cfq {
-    /// The best request after this one has gone.
+    /// The best request after this one has gone (`cfq_find_next_rq()`).
     pub(super) fn find_next(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
         let sorted = &self.queue(self.data_of(id).queue).sorted;
         let back_seek = self.tunables.back_seek;
         back_seek.choose_beside(requests, sorted, id)
     }
 
+    /// `cfq_add_rq_rb()`.
     pub(super) fn sort_in(&mut self, now: Time, requests: &Requests, id: RequestId) {
         let queue = self.data_of(id).queue;
         let request = &requests[id];
@@ -32,6 +33,7 @@ impl Cfq {
         }
     }
 
+    /// `cfq_del_rq_rb()`.
     pub(super) fn sort_out(&mut self, requests: &Requests, id: RequestId, start: Sector) {
         let queue = self.data_of(id).queue;
         let entry = self.queue_mut(queue);
@@ -42,7 +44,7 @@ impl Cfq {
         }
     }
 
-    /// Takes a request out of its queue altogether.
+    /// Takes a request out of its queue altogether (`cfq_remove_request()`).
     pub(super) fn remove(&mut self, requests: &Requests, id: RequestId) {
         let queue = self.data_of(id).queue;
         if self.queue(queue).next == Some(id) {

@@ -8,6 +8,7 @@ use crate::units::Time;
 
 impl Cfq {
     /// May this request's queue take the disk from the active one?
+    /// (`cfq_should_preempt()`)
     pub(super) fn should_preempt(&self, now: Time, requests: &Requests, id: RequestId) -> bool {
         let Some(active_id) = self.active else {
             return false;
@@ -53,6 +54,7 @@ impl Cfq {
         self.is_close(request.start)
     }
 
+    /// `cfq_preempt_queue()`.
     pub(super) fn preempt(&mut self, now: Time, requests: &Requests, id: QueueId) {
         let old = self
             .queue(self.active.expect("only an active queue is preempted"))

@@ -130,7 +130,7 @@ impl Cfq {
         (context, queue)
     }
 
-    /// Asynchronous requests of one priority share a queue.
+    /// Asynchronous requests of one priority share a queue (`cfq_async_queue_prio()`, `cfq_get_queue()`).
     fn async_queue(&mut self, context: ContextId) -> QueueId {
         let Context {
             group, priority, ..
@@ -147,7 +147,7 @@ impl Cfq {
         queue
     }
 
-    /// Splits what no longer belongs together, then joins what does.
+    /// Splits what no longer belongs together, then joins what does (`cfq_set_request()`).
     fn sync_queue(&mut self, context: ContextId) -> QueueId {
         let mut queue = self.contexts[context].sync_queue;
         if let Some(id) = queue
@@ -180,7 +180,7 @@ impl Cfq {
         id
     }
 
-    /// The place of a queue that no process and no request needs any more may be used again.
+    /// The place of a queue that no process and no request needs any more may be used again (`cfq_put_queue()`).
     pub(super) fn release_if_unused(&mut self, id: QueueId) {
         let queue = self.queue(id);
         let needed = queue.process_refs > 0 || queue.requests > 0 || queue.on_rr;
@@ -190,7 +190,7 @@ impl Cfq {
         }
     }
 
-    /// The queue to which this bio would go as things stand.
+    /// The queue to which this bio would go as things stand (`cfq_allow_bio_merge()`).
     pub(super) fn queue_of_bio(&self, bio: &Bio) -> Option<QueueId> {
         let context = &self.contexts[self.contexts.find(bio.process)?];
         if bio.sync {
@@ -200,6 +200,7 @@ impl Cfq {
         }
     }
 
+    /// `check_ioprio_changed()`.
     fn note_priority(&mut self, id: ContextId, priority: IoPriority) {
         let context = &mut self.contexts[id];
         if context.priority == priority {
@@ -211,6 +212,7 @@ impl Cfq {
         }
     }
 
+    /// `cfq_init_prio_data()`.
     pub(super) fn take_new_priority(&mut self, id: QueueId, priority: IoPriority) {
         if !std::mem::take(&mut self.queue_mut(id).priority_changed) {
             return;
@@ -225,7 +227,7 @@ impl Cfq {
         }
     }
 
-    /// A queue that was to be merged loses its process: so does the target.
+    /// A queue that was to be merged loses its process: so does the target (`cfq_put_cooperator()`).
     pub(super) fn drop_merge_reference(&mut self, queue: QueueId) {
         let mut next = self.queue(queue).merge_into;
         while let Some(target) = next.filter(|&target| target != queue) {

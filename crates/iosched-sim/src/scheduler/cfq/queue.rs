@@ -153,6 +153,7 @@ impl Queue {
         };
     }
 
+    /// `CFQQ_SEEKY`.
     pub(super) fn is_seeky(&self) -> bool {
         self.seeks.is_seeky()
     }
@@ -161,6 +162,7 @@ impl Queue {
         self.sorted.is_empty()
     }
 
+    /// `cfqq_type()`.
     pub(super) fn kind(&self) -> Type {
         match (self.sync, self.idle_window) {
             (false, _) => Type::Async,

@@ -11,6 +11,7 @@ const IDLE_DELAY: i64 = 200_000_000;
 const FRONT: i64 = 1_000_000_000;
 
 impl Cfq {
+    /// `cfq_add_cfqq_rr()`.
     pub(super) fn add_to_rr(&mut self, now: Time, requests: &Requests, queue: QueueId) {
         self.queue_mut(queue).on_rr = true;
         self.busy_queues += 1;
@@ -20,6 +21,7 @@ impl Cfq {
         self.resort(now, requests, queue);
     }
 
+    /// `cfq_del_cfqq_rr()`.
     pub(super) fn remove_from_rr(&mut self, queue: QueueId) {
         self.queue_mut(queue).on_rr = false;
         if let Some((tree, key)) = self.queue_mut(queue).tree.take() {
@@ -33,7 +35,7 @@ impl Cfq {
         }
     }
 
-    /// Gives a queue that is to be served a fresh place.
+    /// Gives a queue that is to be served a fresh place (`cfq_resort_rr_list()`).
     pub(super) fn resort(&mut self, now: Time, requests: &Requests, queue: QueueId) {
         if self.queue(queue).on_rr {
             self.place_in_tree(now, queue, false);
@@ -41,6 +43,7 @@ impl Cfq {
         }
     }
 
+    /// `cfq_service_tree_add()`.
     pub(super) fn place_in_tree(&mut self, now: Time, id: QueueId, front: bool) {
         let tree = self.queue(id).tree_by_flags();
         let key = if self.queue(id).class == PriorityClass::Idle {
@@ -68,7 +71,7 @@ impl Cfq {
         self.queue_mut(id).tree = Some((tree, key));
     }
 
-    /// How much later than the best level this one comes: more, the more queues there are.
+    /// How much later than the best level this one comes: more, the more queues there are (`cfq_slice_offset()`).
     #[expect(clippy::cast_possible_wrap, reason = "a count of queues")]
     pub(super) fn slice_offset(&self, id: QueueId) -> i64 {
         let queue = self.queue(id);

@@ -80,6 +80,7 @@ impl Cfq {
         }
     }
 
+    /// `cfq_get_next_queue()`.
     pub(super) fn next_queue(&mut self, now: Time) -> Option<QueueId> {
         self.choose_workload(now);
         let first = if self.rq_queued == 0 {
@@ -95,6 +96,7 @@ impl Cfq {
         first
     }
 
+    /// `__cfq_set_active_queue()`.
     pub(super) fn set_active_queue(&mut self, now: Time, id: Option<QueueId>) {
         if let Some(id) = id {
             let queue = self.queue_mut(id);
@@ -114,6 +116,7 @@ impl Cfq {
     }
 
     /// Which group, class and type is served: the one that was, while its workload slice lasts.
+    /// `choose_wl_class_and_type()`.
     pub(super) fn choose_workload(&mut self, now: Time) {
         if let Some(group) = self.least_served_group() {
             self.serving = group;
@@ -148,7 +151,7 @@ impl Cfq {
         self.workload_expires = signed(now) + self.workload_slice();
     }
 
-    /// The type whose first queue is due soonest.
+    /// The type whose first queue is due soonest (`cfq_choose_wl_type()`).
     pub(super) fn choose_type(&self) -> Type {
         let firsts = TYPES.iter().filter_map(|&kind| {
             let group = self.group(self.serving);
@@ -160,7 +163,7 @@ impl Cfq {
             .map_or(Type::Async, |(_, kind)| kind)
     }
 
-    /// A type's share of the latency aimed at, by its number of queues.
+    /// A type's share of the latency aimed at, by its number of queues (`choose_wl_class_and_type()`).
     #[expect(clippy::cast_possible_wrap, reason = "counts of queues")]
     pub(super) fn workload_slice(&self) -> i64 {
         let class = self.serving_class;

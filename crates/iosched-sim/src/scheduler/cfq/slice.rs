@@ -6,12 +6,13 @@ use crate::request::{PriorityClass, Requests};
 use crate::units::Time;
 
 impl Cfq {
+    /// `cfq_prio_to_slice()`.
     pub(super) fn priority_slice(&self, sync: bool, level: u8) -> i64 {
         let base = span(self.tunables.slice[usize::from(sync)]);
         base + base / 5 * (4 - i64::from(level))
     }
 
-    /// Average number of busy queues in a class: rises fast, falls slowly.
+    /// Average number of busy queues in a class: rises fast, falls slowly (`cfq_group_get_avg_queues()`).
     pub(super) fn average_busy(&mut self, group: GroupId, class: PriorityClass) -> u64 {
         let index = usize::from(class == PriorityClass::RealTime);
         let counted = if index == 1 {
@@ -27,7 +28,7 @@ impl Cfq {
         *average
     }
 
-    /// A queue's slice, cut where all slices together would exceed the latency aimed at.
+    /// A queue's slice, cut where all slices together would exceed the latency aimed at (`cfq_scaled_cfqq_slice()`).
     #[expect(clippy::cast_possible_wrap, reason = "a count of queues")]
     pub(super) fn scaled_slice(&mut self, id: QueueId) -> i64 {
         let &Queue {
@@ -52,6 +53,7 @@ impl Cfq {
         share_of(slice, group_slice, expected).max(low)
     }
 
+    /// `cfq_set_prio_slice()`.
     pub(super) fn set_slice(&mut self, now: Time, id: QueueId) {
         let slice = self.scaled_slice(id);
         let queue = self.queue_mut(id);
@@ -61,12 +63,13 @@ impl Cfq {
         queue.slice_new = false;
     }
 
+    /// `cfq_slice_used()`.
     pub(super) fn slice_used(&self, now: Time, id: QueueId) -> bool {
         let queue = self.queue(id);
         !queue.slice_new && signed(now) >= queue.slice_end
     }
 
-    /// Ends the active queue's slice. `timed_out`: it keeps what is left of it.
+    /// Ends the active queue's slice. `timed_out`: it keeps what is left of it (`__cfq_slice_expired()`).
     pub(super) fn expire(&mut self, now: Time, requests: &Requests, timed_out: bool) {
         let Some(id) = self.active else {
             return;

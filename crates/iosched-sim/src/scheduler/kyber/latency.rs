@@ -27,6 +27,7 @@ pub(super) struct Latencies {
 }
 
 impl Latencies {
+    /// `add_latency_sample()`.
     pub(super) fn add(&mut self, latency: Nanos, quarter_of_target: Divisor) {
         let (bucket, _) = quarter_of_target.divide(latency.as_nanos().saturating_sub(1));
         let bucket = usize::try_from(bucket).unwrap_or(BUCKETS).min(BUCKETS - 1);
@@ -40,6 +41,7 @@ impl Latencies {
     /// The bucket in which this percentile lies, once there are samples enough or the domain's time
     /// has come; the counts then begin anew. `deadline` is the domain's: a tick, shared by its
     /// kinds of latency, set by the first that lacks samples and cleared by the first that is due.
+    /// `calculate_percentile()`.
     pub(super) fn percentile(
         &mut self,
         percent: u64,

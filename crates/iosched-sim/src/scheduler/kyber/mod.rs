@@ -144,6 +144,7 @@ pub(super) struct Kyber {
     due: Option<Time>,
 }
 
+/// `kyber_sched_domain()`.
 fn domain_of(op: Op) -> usize {
     match op {
         Op::Read => READ,
@@ -181,7 +182,7 @@ impl Kyber {
         }
     }
 
-    /// The request that goes next, with all that the choice changes but taking it out.
+    /// The request that goes next, with all that the choice changes but taking it out (`kyber_dispatch_request()`).
     fn choose(&mut self, queue: usize) -> Option<RequestId> {
         let Queue {
             current, batching, ..
@@ -203,7 +204,7 @@ impl Kyber {
     }
 
     /// The oldest request of a domain, if there is a token for it. Without a token the requests stay
-    /// where bios can merge with them.
+    /// where bios can merge with them (`kyber_dispatch_cur_domain()`).
     fn first_of(&mut self, queue: usize, domain: usize) -> Option<RequestId> {
         let lists = &mut self.queues[queue].domains[domain];
         if !lists.has_work() {
@@ -239,7 +240,7 @@ impl Kyber {
     }
 
     /// Looks at the latencies and sets the depths. Where a recording tells what the kernel found,
-    /// that holds: it knows latencies of requests that were not recorded.
+    /// that holds: it knows latencies of requests that were not recorded (`kyber_timer_fn()`).
     fn adjust(&mut self, now: Time, said: Option<&[KyberEvent]>) {
         let clock = Clock {
             tick: self.kernel.tick(now),

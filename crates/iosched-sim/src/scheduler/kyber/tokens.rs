@@ -36,12 +36,12 @@ impl Tokens {
         self.tags.depth()
     }
 
-    /// From now on there are so many; who has one above that keeps it.
+    /// From now on there are so many; who has one above that keeps it (`sbitmap_queue_resize()`).
     pub(super) fn resize(&mut self, depth: u32) {
         self.tags.resize(depth);
     }
 
-    /// True if there is one. If not, the hardware queue waits.
+    /// True if there is one. If not, the hardware queue waits (`kyber_get_domain_token()`).
     pub(super) fn ask(&mut self, hardware_queue: usize) -> bool {
         let free = self.tags.ask();
         if !free && !self.waiting.contains(&hardware_queue) {
@@ -59,7 +59,7 @@ impl Tokens {
         token
     }
 
-    /// Gives one back: says which hardware queues are to be run.
+    /// Gives one back: says which hardware queues are to be run (`rq_clear_domain_token()`).
     pub(super) fn free(&mut self, token: u32) -> impl Iterator<Item = usize> {
         self.tags.free(token);
         let mut wakes = false;

@@ -35,7 +35,7 @@ impl Direction {
         self.fifo.push_back(links, id);
     }
 
-    /// The request with which a batch goes on.
+    /// The request with which a batch goes on (`deadline_next_request()`).
     #[inline]
     pub(super) fn batch_next(&self, rules: Rules) -> Option<RequestId> {
         match rules {
@@ -47,7 +47,7 @@ impl Direction {
         }
     }
 
-    /// Takes out a request that goes to the disk: the batch goes on behind it.
+    /// Takes out a request that goes to the disk: the batch goes on behind it (`deadline_move_request()`).
     #[inline]
     pub(super) fn dispatch_request(
         &mut self,

@@ -148,7 +148,7 @@ impl MqDeadline {
         &mut self.levels[level_of(request)].directions[data_dir(request.op)]
     }
 
-    /// Which request goes next, with all that the choice changes.
+    /// Which request goes next, with all that the choice changes (`dd_dispatch_request()`).
     #[inline]
     fn next_request(&mut self, now: Time) -> Option<RequestId> {
         let tick = self.kernel.tick(now);
@@ -169,6 +169,7 @@ impl MqDeadline {
     }
 
     /// The request that a level would dispatch, if it was inserted at tick `latest_start` or before.
+    /// `__dd_dispatch_request()`.
     fn pick(&mut self, level: usize, tick: u64, latest_start: Option<u64>) -> Option<RequestId> {
         if !self.levels[level].has_work() {
             return None;
@@ -202,7 +203,7 @@ impl MqDeadline {
         self.levels[level].directions[direction].batch_next(self.rules)
     }
 
-    /// Takes a request out; its direction goes on behind it.
+    /// Takes a request out; its direction goes on behind it (`dd_dispatch_request()`, `deadline_move_request()`).
     fn dispatch_request(&mut self, requests: &Requests, id: RequestId) {
         let request = &requests[id];
         self.batching += 1;
