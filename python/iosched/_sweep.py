@@ -1,4 +1,4 @@
-"""Thousands of recordings under schedulers over disk models: on this machine's processors, or on a Ray cluster.
+"""Thousands of recordings under schedulers over disk models, on this machine's processors.
 
 A task is one recording under one scheduler over one disk. Its result is one Parquet file of one row group, whose name is the
 task's digest and which appears as a whole: so a task that was interrupted, or done twice by a worker that was taken for dead,
@@ -24,7 +24,6 @@ import pickle
 import re
 import shutil
 import signal
-import socket
 import stat
 import sys
 import tempfile
@@ -43,9 +42,6 @@ from ._iosched import __version__
 _AHEAD = 4
 #: How often a task is given to another worker here before it is called failed: its worker was killed each time.
 _MOST_DEATHS = 5
-#: The same on a cluster, where a lost node counts, too.
-_MOST_LOSSES = 20
-
 
 #: What rows were made of, in the metadata of their file.
 _CONTENTS = b"iosched.contents"
@@ -111,7 +107,6 @@ def sweep(
     disks: Iterable[Disk | Path] | Disk | Path = ("hdd-7200",),
     *,
     out: Path,
-    address: str | None = None,
     workers: int | None = None,
     progress: bool = False,
     **options: Any,
@@ -120,9 +115,8 @@ def sweep(
 
     Recordings and `out` are paths or addresses that fsspec knows (`s3://...`); what is not a local file is copied to the
     worker while it is needed. A directory stands for the recordings in it and below (of an object store where its address
-    ends with `/`, or is all that is given), of blktrace's files for each CPU the first. `address` is a Ray cluster's ("auto" for
-    the one that this machine belongs to); without one the tasks run in `workers` processes here. `options` are those of
-    `simulate`, as `until` and `seed`.
+    ends with `/`, or is all that is given), of blktrace's files for each CPU the first. The tasks run in `workers`
+    processes. `options` are those of `simulate`, as `until` and `seed`.
 
     Begun again with the same arguments it goes on where it was: what is in a recording and in a disk's `.toml` file counts,
     and where that has changed, its tasks are done again and take the place of the old. A task that is named twice is done
@@ -137,8 +131,6 @@ def sweep(
             raise IoschedError(f"{of}: none is named")
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
         raise IoschedError(f"workers: a number from 1 on, not {workers!r}")
-    if address is not None and not isinstance(address, str):
-        raise IoschedError(f"address is a text, not {address!r}")
     asked = _checked(options, arms)
     for model in models:
         # One that no task can have is said before any, too.
@@ -172,11 +164,7 @@ def sweep(
             running.add(name)
             yield task
 
-    run = _on_ray(address, out) if address is not None else _here(workers, out)
-    for task, error in run(missing()):
-        # Rows of older contents may be there.
-        if error is None and _made_of(files, _file_of(place, task)) != task.contents:
-            error = f"its rows did not come to {out}: workers on other machines need a place that all share"
+    for task, error in _here(workers, out)(missing()):
         running.discard(task.digest)
         if error is None:
             done += 1
@@ -528,72 +516,6 @@ def _at_work(task: Task, out: str) -> str | None:
             _is_at_work = False
     except KeyboardInterrupt:
         os._exit(1)
-
-
-def _on_ray(address: str, out: str) -> Callable[[Iterator[Task]], _Results]:
-    """Does tasks on a cluster, which gives those of a node that is lost to another one."""
-    try:
-        ray: Any = importlib.import_module("ray")
-    except ImportError:
-        raise IoschedError("a cluster needs Ray, which is not installed: pip install 'ray[default]'") from None
-
-    def run(tasks: Iterator[Task]) -> _Results:
-        if ray.is_initialized():
-            _check_cluster(ray, address)
-        else:
-            try:
-                _reach(address)
-                ray.init(address=address, log_to_driver=False)
-            except Exception as cause:
-                raise IoschedError(f"no Ray cluster answers at {address}: {cause}") from None
-        work = ray.remote(max_retries=_MOST_LOSSES)(_carry_out)
-        waiting: dict[Any, Task] = {}
-        most = _AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
-        for task in tasks:
-            waiting[work.remote(task, out)] = task
-            while len(waiting) >= most:
-                yield _next_of(ray, waiting)
-        while waiting:
-            yield _next_of(ray, waiting)
-
-    return run
-
-
-def _check_cluster(ray: Any, address: str) -> None:
-    """Fails if this process belongs to another cluster already: Ray has one at a time."""
-    if address == "auto":
-        return
-    there = str(ray.get_runtime_context().gcs_address)
-    if _socket_of(address.rpartition("://")[2]) != _socket_of(there):
-        raise IoschedError(
-            f"this process is connected to the Ray cluster at {there} already, and not to {address}",
-            'call ray.shutdown() before, or give address="auto" for the cluster that it is connected to',
-        )
-
-
-def _socket_of(address: str) -> tuple[str, str]:
-    """A host by its number, and the port."""
-    host, _, port = address.rpartition(":")
-    with contextlib.suppress(OSError):
-        host = socket.gethostbyname(host)
-    return host, port
-
-
-def _reach(address: str) -> None:
-    """Fails if nobody listens there, of which Ray itself says nothing for minutes."""
-    host, _, port = address.rpartition("://")[2].rpartition(":")
-    if port.isdecimal():
-        socket.create_connection((host or "127.0.0.1", int(port)), timeout=30).close()
-
-
-def _next_of(ray: Any, waiting: dict[Any, Task]) -> tuple[Task, str | None]:
-    [reference], _ = ray.wait(list(waiting), num_returns=1)
-    task = waiting.pop(reference)
-    try:
-        return task, ray.get(reference)
-    except ray.exceptions.RayError as cause:
-        # What went wrong in the task itself, and not the way that it came.
-        return task, str(getattr(cause, "cause", None) or cause)
 
 
 def _carry_out(task: Task, out: str) -> str | None:

@@ -14,7 +14,6 @@ import sys
 import threading
 import time
 import tracemalloc
-import types
 from datetime import timedelta
 from pathlib import Path
 
@@ -333,20 +332,6 @@ def test_a_recording_that_is_edited_while_it_is_simulated_gives_no_rows(traces, 
     assert not (tmp_path / "out").exists()
 
 
-def test_rows_of_older_contents_are_none_of_the_new(traces, tmp_path, monkeypatch):
-    """As on a cluster of which a worker has another `out` than who gave it the task."""
-    from iosched import _sweep
-
-    trace = tmp_path / "trace.txt"
-    shutil.copy(traces[0].path, trace)
-    given = iosched.Trace(trace, wrap=True)
-    assert iosched.sweep(given, "noop", out=tmp_path / "out", workers=1).done == 1
-    shutil.copy(traces[1].path, trace)
-    monkeypatch.setattr(_sweep, "_here", lambda _workers, _out: lambda tasks: ((task, None) for task in tasks))
-    swept = iosched.sweep(given, "noop", out=tmp_path / "out", workers=1)
-    assert swept.done == 0 and "its rows did not come" in swept.failed[0][1]
-
-
 def test_what_is_asked_for_in_several_ways_is_one_task(traces, tmp_path):
     from iosched import _sweep
 
@@ -503,18 +488,6 @@ def test_a_recording_that_cannot_be_given_to_a_process_fails_by_name(traces, tmp
     assert all("another process" in error for _, error in swept.failed)
 
 
-def test_a_process_of_one_cluster_says_so_when_another_is_named():
-    from iosched._sweep import _check_cluster
-
-    context = types.SimpleNamespace(gcs_address="127.0.0.1:6379")
-    ray = types.SimpleNamespace(get_runtime_context=lambda: context)
-    for same in ("auto", "127.0.0.1:6379", "localhost:6379"):
-        _check_cluster(ray, same)
-    with pytest.raises(iosched.IoschedError, match="at 127.0.0.1:6379 already, and not to 10.0.0.1:6379") as failed:
-        _check_cluster(ray, "10.0.0.1:6379")
-    assert "ray.shutdown()" in failed.value.hint
-
-
 def test_a_tunable_is_a_whole_number():
     with pytest.raises(iosched.IoschedError, match="fifo_batch is a whole number, not 1.9"):
         iosched.Scheduler("deadline", fifo_batch=1.9)
@@ -632,61 +605,6 @@ def test_memory_is_a_place_like_any_other_and_options_count(traces):
     assert set(iosched.Sweep(out, 1, 0, []).read()["seed"].to_pylist()) == {7}
     missing = dataclasses.replace(task, trace=iosched.Trace("memory://iosched-sweep/none"))
     assert _sweep._carry_out(missing, out) == "there is no memory:///iosched-sweep/none"
-
-
-@pytest.mark.cluster
-def test_a_cluster_whose_nodes_die_gives_the_same(traces, tmp_path):
-    import ray
-    from ray import cluster_utils
-
-    whole = iosched.sweep(traces, SCHEDULERS, out=str(tmp_path / "whole"), workers=2)
-    cluster = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-    try:
-        nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
-        ray.init(address=cluster.address, log_to_driver=False)
-        steps = iter(range(3))
-        begun = threading.Event()
-
-        def slowly(found):
-            """Nodes die once some of the tasks are given out."""
-            for index, trace in enumerate(found):
-                if index == 6:
-                    begun.set()
-                yield trace
-
-        def kill():
-            begun.wait()
-            for node in nodes:
-                cluster.remove_node(node, allow_graceful=False)
-                next(steps)
-
-        thread = threading.Thread(target=kill)
-        thread.start()
-        beset = iosched.sweep(slowly(traces), SCHEDULERS, out=str(tmp_path / "beset"), address=cluster.address)
-        begun.set()
-        thread.join()
-        assert next(steps) == 2, "both nodes died"
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
-    assert (beset.done, beset.failed) == (whole.done, [])
-    assert rows(beset) == rows(whole)
-
-
-def test_a_cluster_that_does_not_answer_is_one_clear_error_with_any_ray(traces, tmp_path, monkeypatch):
-    """Ray itself tries for minutes: it is not asked where nobody listens."""
-    monkeypatch.setitem(sys.modules, "ray", types.SimpleNamespace(is_initialized=lambda: False))
-    with pytest.raises(iosched.IoschedError, match="no Ray cluster answers at 127.0.0.1:1: .*refused"):
-        iosched.sweep(traces, ["noop"], out=str(tmp_path / "out"), address="127.0.0.1:1")
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(iosched.IoschedError, match=r"not installed: pip install 'ray\[default\]'"):
-        iosched.sweep(traces, ["noop"], out=str(tmp_path / "out"), address="127.0.0.1:1")
-
-
-@pytest.mark.cluster
-def test_no_cluster_is_one_clear_error(traces, tmp_path):
-    with pytest.raises(iosched.IoschedError, match="no Ray cluster answers at 127.0.0.1:1"):
-        iosched.sweep(traces, ["noop"], out=str(tmp_path / "out"), address="127.0.0.1:1")
 
 
 def test_a_search_finds_what_a_grid_finds_and_tells_it_from_luck():
