@@ -11,22 +11,18 @@ use iosched_testing::lacks;
 use iosched_testing::world::DEBUGFS;
 use serde_json::Value;
 
-use crate::common::lab::{Lab, Served, attribute, stderr, stdout, stored};
-use crate::common::{CopyForEverybody, iosched_process, processes_with, run, wait_until};
+use crate::common::lab::{Lab, Served, attribute, stored};
+use crate::common::{
+    CopyForEverybody, assert_refused, iosched_process, processes_with, run, stderr, stdout,
+    wait_until,
+};
 
 #[test]
 fn a_disk_is_made_listed_and_removed() {
     let Some(lab) = Lab::new(&[]) else {
         return;
     };
-    let device = lab.create(&[
-        "ssd-sata",
-        "--size",
-        "64M",
-        "--queue-depth",
-        "8",
-        "--rotational",
-    ]);
+    let device = lab.create("ssd-sata --size 64M --queue-depth 8 --rotational");
     let disk = lab.only_disk();
     assert_eq!(disk["condition"], "running");
     assert_eq!(disk["device"], device[5..]);
@@ -34,14 +30,14 @@ fn a_disk_is_made_listed_and_removed() {
     assert_eq!(disk["queue_depth"], 8);
     assert_eq!(attribute(&device, "size"), "131072");
     assert_eq!(attribute(&device, "queue/rotational"), "1");
-    let text = stdout(&lab.emulate(&["list"]));
+    let text = stdout(&lab.emulate("list"));
     assert!(
         text.contains("ssd-sata-1") && text.contains(&device),
         "{text}"
     );
-    lab.remove(&[&device]);
+    lab.remove(&device);
     lab.assert_clean();
-    lab.remove(&["--all"]); // again: nothing to do
+    lab.remove("--all"); // again: nothing to do
 }
 
 #[test]
@@ -49,7 +45,7 @@ fn the_model_has_as_many_requests_at_once_as_it_has_tags_whatever_the_scheduler_
     let Some(lab) = Lab::new(&["fio"]) else {
         return;
     };
-    let device = lab.create(&["hdd-7200", "--size", "64M", "--queue-depth", "5"]);
+    let device = lab.create("hdd-7200 --size 64M --queue-depth 5");
     let tags = format!("{DEBUGFS}/block/{}/hctx0/tags", &device[5..]);
     match fs::read_to_string(tags) {
         Ok(tags) => assert!(tags.contains("depth=5\n"), "{tags}"),
@@ -88,7 +84,7 @@ fn data_are_kept_on_the_whole_disk() {
     let Some(lab) = Lab::new(&["fio"]) else {
         return;
     };
-    let device = lab.create(&["ssd-sata", "--size", "64M"]);
+    let device = lab.create("ssd-sata --size 64M");
     let filename = format!("--filename={device}");
     let common = [
         "--name=verify",
@@ -111,23 +107,12 @@ fn data_are_kept_on_the_whole_disk() {
 }
 
 #[test]
-fn what_was_never_written_reads_as_zeros_to_the_last_byte() {
-    let Some(lab) = Lab::new(&[]) else {
-        return;
-    };
-    let device = lab.create(&["null", "--size", "8M"]);
-    let data = fs::read(&device).unwrap();
-    assert_eq!(data.len(), 8 << 20);
-    assert!(data.iter().all(|&byte| byte == 0));
-}
-
-#[test]
 fn file_systems_live_on_it() {
     let tools = ["mkfs.ext4", "fsck.ext4", "mkfs.xfs", "xfs_repair", "mount"];
     let Some(lab) = Lab::new(&tools) else {
         return;
     };
-    let device = lab.create(&["ssd-sata", "--size", "512M"]);
+    let device = lab.create("ssd-sata --size 512M");
     let mount_point = lab.mount_point();
     let at = mount_point.to_str().unwrap();
     let contents: Vec<u8> = (0..3_000_000_u32).flat_map(u32::to_le_bytes).collect();
@@ -167,7 +152,7 @@ fn a_flush_reaches_the_model_and_a_block_request_is_one_command() {
     let Some(lab) = Lab::new(&["dd"]) else {
         return;
     };
-    let device = lab.create(&["null", "--size", "16M"]);
+    let device = lab.create("null --size 16M");
     assert_eq!(attribute(&device, "queue/max_sectors_kb"), "1024");
     // 512 KiB are at most 128 pages: a loop device takes no more pieces of memory in one request.
     let (to, from) = (format!("of={device}"), format!("if={device}"));
@@ -204,7 +189,7 @@ fn discarded_data_give_their_space_back() {
     let Some(lab) = Lab::new(&["blkdiscard"]) else {
         return;
     };
-    let device = lab.create(&["null", "--size", "32M"]);
+    let device = lab.create("null --size 32M");
     let mut file = fs::OpenOptions::new().write(true).open(&device).unwrap();
     file.write_all(&vec![7; 16 << 20]).unwrap();
     file.sync_all().unwrap();
@@ -227,59 +212,18 @@ fn discarded_data_give_their_space_back() {
 }
 
 #[test]
-fn two_disks_do_not_know_of_each_other() {
-    let Some(lab) = Lab::new(&[]) else {
-        return;
-    };
-    let devices = [(); 2].map(|()| lab.create(&["null", "--size", "8M"]));
-    for (device, byte) in devices.iter().zip(1_u8..) {
-        let mut file = fs::OpenOptions::new().write(true).open(device).unwrap();
-        file.write_all(&vec![byte; 8 << 20]).unwrap();
-    }
-    for (device, byte) in devices.iter().zip(1_u8..) {
-        let data = fs::read(device).unwrap();
-        assert!(data.iter().all(|&found| found == byte), "{device}");
-    }
-    lab.remove(&[&devices[0]]);
-    assert_eq!(lab.only_disk()["device"], devices[1][5..]);
-    lab.remove(&[&devices[1]]);
-    lab.assert_clean();
-}
-
-/// The reads and what they took are kept until the end.
-#[test]
-fn a_check_of_no_reads_or_of_more_than_can_be_kept_is_refused() {
-    for reads in ["0", "1000001", "1000000000000", "18446744073709551615"] {
-        let mut command = iosched_process();
-        command.args(["emulate", "check", "no-disk", "--reads", reads]);
-        let output = command.output().unwrap();
-        assert_eq!(
-            output.status.code(),
-            Some(2),
-            "{reads}: {}",
-            stderr(&output)
-        );
-        assert!(
-            stderr(&output).contains("1..=1000000"),
-            "{}",
-            stderr(&output)
-        );
-    }
-}
-
-#[test]
 fn no_read_is_faster_than_the_model_but_for_the_way_to_it() {
     let Some(lab) = Lab::new(&[]) else {
         return;
     };
-    lab.create(&["hdd-7200", "--size", "1G"]);
+    lab.create("hdd-7200 --size 1G");
     let id = lab.only_disk()["id"].as_str().unwrap().to_owned();
-    let mut output = lab.emulate(&["check", &id, "--reads", "60", "--json"]);
+    let mut output = lab.emulate(&format!("check {id} --reads 60 --json"));
     // `restore` in a test beside this one looks at all disks: then it was refused.
     let was_alone = wait_until(|| {
         output.status.success() || {
             assert!(stdout(&output).contains("others use it"), "{output:?}");
-            output = lab.emulate(&["check", &id, "--reads", "60", "--json"]);
+            output = lab.emulate(&format!("check {id} --reads 60 --json"));
             false
         }
     });
@@ -313,11 +257,8 @@ fn a_server_that_is_killed_while_it_waits_for_its_own_disk_ends_and_leaves_nothi
     };
     // Whatever the disk does takes a quarter of an hour. A kernel that does not tell when it is waited for lets
     // `create` kill the server, which is not ready in time.
-    let mut create = iosched_process();
-    create.args(["emulate", "create", "hdd-7200", "--size", "64M"]);
-    create.args(["--slow-down", "100000", "--state-dir"]);
-    let create = create.arg(lab.state_dir()).stderr(Stdio::piped());
-    let mut create = create.spawn().unwrap();
+    let mut create = lab.command("create hdd-7200 --size 64M --slow-down 100000");
+    let mut create = create.stderr(Stdio::piped()).spawn().unwrap();
     let place = format!("{}/hdd-7200-1", lab.state_dir().display());
     let mut server = None;
     assert!(wait_until(|| {
@@ -331,43 +272,7 @@ fn a_server_that_is_killed_while_it_waits_for_its_own_disk_ends_and_leaves_nothi
     let ended = create.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(1), "{}", stderr(&ended));
     assert!(wait_until(|| processes_with(&place).is_empty()));
-    lab.remove(&["--all"]);
-    lab.assert_clean();
-}
-
-#[test]
-fn a_disk_whose_reads_take_seconds_gets_ready() {
-    let Some(lab) = Lab::new(&[]) else {
-        return;
-    };
-    lab.create(&["fixed", "--size", "8M", "--slow-down", "2000"]);
-    assert_eq!(lab.only_disk()["condition"], "running");
-    lab.remove(&["--all"]);
-    lab.assert_clean();
-}
-
-/// Whoever waits for the end of a pipe that a shell has open does not wait for the disk.
-#[test]
-fn the_server_has_no_descriptor_of_whoever_made_the_disk() {
-    let Some(lab) = Lab::new(&["sh"]) else {
-        return;
-    };
-    let mut shell = Command::new("sh");
-    shell.args(["-c", "exec 9</dev/null; exec \"$0\" \"$@\""]);
-    shell.arg(env!("CARGO_BIN_EXE_iosched"));
-    shell.args(["emulate", "create", "null", "--size", "8M", "--state-dir"]);
-    let made = shell.arg(lab.state_dir()).output().unwrap();
-    assert!(made.status.success(), "{}", stderr(&made));
-    let descriptors = format!("/proc/{}/fd", lab.server_pid());
-    let of_null = fs::read_dir(descriptors)
-        .unwrap()
-        .flatten()
-        .filter(|entry| {
-            let number = entry.file_name().to_string_lossy().parse::<u32>().unwrap();
-            number > 2 && fs::read_link(entry.path()).is_ok_and(|at| at == Path::new("/dev/null"))
-        });
-    assert_eq!(of_null.count(), 0);
-    lab.remove(&["--all"]);
+    lab.remove("--all");
     lab.assert_clean();
 }
 
@@ -377,13 +282,13 @@ fn all_disks_but_those_in_use_are_removed_and_one_that_is_starting_by_force() {
     let Some(lab) = Lab::new(&[]) else {
         return;
     };
-    let used = lab.create(&["fixed", "--size", "8M"]);
-    lab.create(&["null", "--size", "8M"]);
+    let used = lab.create("fixed --size 8M");
+    lab.create("null --size 8M");
     let file = fs::File::open(&used).unwrap();
     let mut told = Value::Null;
     // Another test, or udev, may look into the other one for a moment.
     assert!(wait_until(|| {
-        let refused = lab.emulate(&["remove", "--all", "--json"]);
+        let refused = lab.emulate("remove --all --json");
         assert_eq!(refused.status.code(), Some(9), "{}", stderr(&refused));
         told = serde_json::from_slice(&refused.stdout).unwrap();
         told["removed"] == serde_json::json!(["null-1"])
@@ -394,33 +299,12 @@ fn all_disks_but_those_in_use_are_removed_and_one_that_is_starting_by_force() {
     drop(file);
 
     // Whatever this disk does takes a quarter of an hour; it sorts before the others.
-    let mut create = iosched_process();
-    create.args(["emulate", "create", "fixed", "--size", "64M", "--slow-down"]);
-    create.args(["1000000", "--state-dir"]).arg(lab.state_dir());
+    let mut create = lab.command("create fixed --size 64M --slow-down 1000000");
     let mut create = create.stderr(Stdio::piped()).spawn().unwrap();
     assert!(wait_until(|| lab.list().len() == 2));
-    lab.create(&["null", "--size", "8M"]);
-    lab.remove(&["--all", "--force"]);
+    lab.create("null --size 8M");
+    lab.remove("--all --force");
     assert_eq!(create.wait().unwrap().code(), Some(1));
-    lab.assert_clean();
-}
-
-#[test]
-fn the_directory_for_the_data_is_named_from_where_one_is() {
-    let Some(lab) = Lab::new(&[]) else {
-        return;
-    };
-    let dir = tempfile::tempdir_in("/var/tmp").unwrap();
-    fs::create_dir(dir.path().join("data")).unwrap();
-    let mut create = iosched_process();
-    create.current_dir(dir.path());
-    create.args(["emulate", "create", "null", "--size", "8M", "--backing-dir"]);
-    create.args(["data", "--state-dir"]).arg(lab.state_dir());
-    let output = create.output().unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
-    let data = dir.path().join("data");
-    assert_eq!(lab.only_disk()["backing_dir"], data.to_str().unwrap());
-    lab.remove(&["--all"]);
     lab.assert_clean();
 }
 
@@ -429,51 +313,26 @@ fn what_cannot_be_made_is_refused_with_one_clear_error() {
     let Some(lab) = Lab::new(&[]) else {
         return;
     };
-    let no_dir = "cannot make a data file in /no/such/dir";
-    for (args, code, message) in [
-        (&["floppy"][..], 2, "no disk model is called `floppy`"),
-        (&["null", "--size", "12Q"], 2, "is no size"),
-        (&["null", "--size", "1"], 2, "null cannot be"),
-        (&["null", "--queue-depth", "0"], 2, "queue depth"),
+    for (words, code, says) in [
+        ("floppy", 2, "no disk model is called `floppy`"),
+        ("null --size 12Q", 2, "is no size"),
+        ("null --size 1", 2, "null cannot be"),
+        ("null --queue-depth 0", 2, "queue depth"),
+        ("hdd-7200 --order random", 2, "is no order"),
         (
-            &["null", "--write-cache", "maybe"],
-            2,
-            "neither `on` nor `off`",
-        ),
-        (&["hdd-7200", "--order", "random"], 2, "is no order"),
-        (&["null", "--backing-dir", "/no/such/dir"], 1, no_dir),
-        (
-            &["null", "--backing-dir", "/proc"],
+            "null --backing-dir /proc",
             1,
             "hint: `--backing-dir` names another",
         ),
         (
-            &["null", "--owner-pid", "2147483647"],
+            "null --owner-pid 2147483647",
             2,
             "cannot watch process 2147483647",
         ),
     ] {
-        let output = lab.emulate(&[&["create"], args].concat());
-        assert_eq!(
-            output.status.code(),
-            Some(code),
-            "{args:?}: {}",
-            stderr(&output)
-        );
-        assert!(
-            stderr(&output).contains(message),
-            "{args:?}: {}",
-            stderr(&output)
-        );
-        assert_eq!(stdout(&output), "");
+        lab.refuses(&format!("create {words}"), code, says);
     }
-    let output = lab.emulate(&["remove", "/dev/loop4711"]);
-    assert_eq!(output.status.code(), Some(3));
-    assert!(
-        stderr(&output).contains("no emulated disk /dev/loop4711"),
-        "{}",
-        stderr(&output)
-    );
+    lab.refuses("remove /dev/loop4711", 3, "no emulated disk /dev/loop4711");
     lab.assert_clean();
 }
 
@@ -498,18 +357,8 @@ fn without_root_it_says_that_root_is_missing() {
     ];
     for args in refused {
         let output = as_nobody(args);
-        assert_eq!(
-            output.status.code(),
-            Some(8),
-            "{args:?}: {}",
-            stderr(&output)
-        );
-        assert!(stderr(&output).contains("need root"), "{}", stderr(&output));
-        assert!(
-            stderr(&output).contains("hint: run it as root"),
-            "{}",
-            stderr(&output)
-        );
+        assert_refused(&output, 8, "need root");
+        assert!(stderr(&output).contains("hint: run it as root"));
     }
     let models = as_nobody(&["models"]);
     assert!(models.status.success(), "the models are no secret");

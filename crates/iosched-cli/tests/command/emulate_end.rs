@@ -11,80 +11,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::common::lab::{Lab, stderr, wait_for};
-use crate::common::{LoopDevice, can_emulate, iosched_process, lossy, run, wait_until};
-
-/// Processes that read a lab's disk of 1 GiB here and there, past the page cache, from when there is one:
-/// as programs do that look for file systems on all disks, but without end.
-struct Onlookers {
-    processes: Vec<Child>,
-}
-
-impl Onlookers {
-    fn new(lab: &Lab, count: usize) -> Onlookers {
-        let look = format!(
-            "n=$$; while :; do for file in $(grep -ls '^{}/' /sys/block/loop*/loop/backing_file); do \
-             disk=${{file#/sys/block/}}; n=$(((n * 69069 + 1) % 262144)); \
-             dd if=/dev/${{disk%%/*}} of=/dev/null bs=4k skip=$n count=1 iflag=direct; done; done",
-            lab.state_dir().display()
-        );
-        let start = |_| {
-            let mut command = Command::new("sh");
-            command.args(["-c", &look]).stderr(Stdio::null());
-            command.process_group(0).spawn().unwrap()
-        };
-        Onlookers {
-            processes: (0..count).map(start).collect(),
-        }
-    }
-}
-
-impl Drop for Onlookers {
-    fn drop(&mut self) {
-        for process in &mut self.processes {
-            run("kill", &["-KILL", "--", &format!("-{}", process.id())]);
-            let _ = process.wait();
-        }
-    }
-}
-
-#[test]
-fn a_disk_is_made_while_others_read_it() {
-    let Some(lab) = Lab::new(&["dd"]) else {
-        return;
-    };
-    for _ in 0..2 {
-        let onlookers = Onlookers::new(&lab, 4);
-        let device = lab.create(&["hdd-7200", "--size", "1G"]);
-        drop(onlookers);
-        assert!(lab.only_disk()["device"].as_str().unwrap().contains("loop"));
-        run("dd", &[&format!("if={device}"), "of=/dev/null", "count=1"]);
-        wait_for("the last reader's end", || {
-            lab.emulate(&["remove", "--all"]).status.success()
-        });
-    }
-    lab.assert_clean();
-}
+use crate::common::lab::{Lab, wait_for};
+use crate::common::{
+    LoopDevice, assert_done, assert_refused, can_emulate, iosched_process, lossy, run, stderr,
+    wait_until,
+};
 
 #[test]
 fn a_mounted_disk_is_removed_only_by_force() {
     let Some(lab) = Lab::new(&["mkfs.ext4", "mount"]) else {
         return;
     };
-    let device = lab.create(&["null", "--size", "32M"]);
+    let device = lab.create("null --size 32M");
     let mount_point = lab.mount_point();
     let at = mount_point.to_str().unwrap();
     run("mkfs.ext4", &["-q", &device]);
     run("mount", &[&device, at]);
-    let refused = lab.emulate(&["remove", &device]);
-    assert_eq!(refused.status.code(), Some(9), "{}", stderr(&refused));
-    assert!(
-        stderr(&refused).contains(&format!("is mounted at {at}")),
-        "{}",
-        stderr(&refused)
-    );
+    let refused = lab.emulate(&format!("remove {device}"));
+    assert_refused(&refused, 9, &format!("is mounted at {at}"));
     fs::write(mount_point.join("still"), "works").unwrap();
-    lab.remove(&["--force", &device]);
+    lab.remove(&format!("--force {device}"));
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     assert!(!mounts.contains(at), "{mounts}");
     lab.assert_clean();
@@ -95,13 +41,11 @@ fn an_open_disk_is_removed_only_by_force_and_its_device_goes_when_it_is_closed()
     let Some(lab) = Lab::new(&[]) else {
         return;
     };
-    let device = lab.create(&["null", "--size", "8M"]);
+    let device = lab.create("null --size 8M");
     let file = fs::File::open(&device).unwrap();
-    let refused = lab.emulate(&["remove", &device]);
-    assert_eq!(refused.status.code(), Some(9), "{}", stderr(&refused));
     let pid = format!("(pid {})", std::process::id());
-    assert!(stderr(&refused).contains(&pid), "{}", stderr(&refused));
-    lab.remove(&["--force", &device]);
+    lab.refuses(&format!("remove {device}"), 9, &pid);
+    lab.remove(&format!("--force {device}"));
     // All of it: some may be in the page cache, if somebody else has looked at the disk.
     let mut blocks = vec![0; 8 << 20];
     assert!(
@@ -110,7 +54,7 @@ fn an_open_disk_is_removed_only_by_force_and_its_device_goes_when_it_is_closed()
     );
     assert_eq!(lab.only_disk()["condition"], "remains");
     drop(file);
-    lab.remove(&["--all"]);
+    lab.remove("--all");
     lab.assert_clean();
 }
 
@@ -135,7 +79,7 @@ fn a_killed_server_fails_its_requests_and_its_remains_are_cleared() {
     let Some(lab) = Lab::new(&["dd"]) else {
         return;
     };
-    let device = lab.create(&["fixed", "--size", "256M"]); // 1 ms for each read: a minute and more
+    let device = lab.create("fixed --size 256M"); // 1 ms for each read: a minute and more
     let mut reader = reader(&device);
     wait_for("reads", || lab.served().len() > 10);
     lab.kill_server();
@@ -148,22 +92,7 @@ fn a_killed_server_fails_its_requests_and_its_remains_are_cleared() {
     for part in ["loop device", "mount", "directory"] {
         assert!(remains.contains(part), "{remains}");
     }
-    lab.remove(&["--all"]);
-    lab.assert_clean();
-}
-
-#[test]
-fn a_mounted_disk_whose_server_was_killed_is_cleared() {
-    let Some(lab) = Lab::new(&["mkfs.ext4", "mount"]) else {
-        return;
-    };
-    let device = lab.create(&["null", "--size", "32M"]);
-    let mount_point = lab.mount_point();
-    run("mkfs.ext4", &["-q", &device]);
-    run("mount", &[&device, mount_point.to_str().unwrap()]);
-    fs::write(mount_point.join("dirty"), vec![1; 1 << 20]).unwrap();
-    lab.kill_server();
-    lab.remove(&["--all"]);
+    lab.remove("--all");
     lab.assert_clean();
 }
 
@@ -172,7 +101,7 @@ fn a_terminated_server_takes_everything_down_itself() {
     let Some(lab) = Lab::new(&[]) else {
         return;
     };
-    lab.create(&["null", "--size", "8M"]);
+    lab.create("null --size 8M");
     let pid = lab.server_pid();
     run("kill", &["-TERM", &pid]);
     wait_for("the server's end", || lab.list().is_empty());
@@ -189,42 +118,14 @@ fn a_disk_ends_with_its_owner() {
     };
     let mut owner = Command::new("sleep").arg("1000").spawn().unwrap();
     let pid = owner.id().to_string();
-    lab.create(&["null", "--size", "8M", "--owner-pid", &pid]);
+    lab.create(&format!("null --size 8M --owner-pid {pid}"));
     assert_eq!(lab.only_disk()["owner_pid"], owner.id());
     owner.kill().unwrap(); // SIGKILL
     owner.wait().unwrap();
     wait_for("the disk's end", || lab.list().is_empty());
     // The owner is gone already: no disk, and a reason.
-    let output = lab.emulate(&["create", "null", "--size", "8M", "--owner-pid", &pid]);
-    assert!(!output.status.success());
-    assert!(
-        stderr(&output).contains(&format!("cannot watch process {pid}")),
-        "{}",
-        stderr(&output)
-    );
-    lab.assert_clean();
-}
-
-#[test]
-fn a_disk_of_the_same_name_in_another_mount_namespace_is_left_alone() {
-    let Some(lab) = Lab::new(&[]) else {
-        return;
-    };
-    let device = lab.create(&["null", "--size", "8M"]);
-    // Elsewhere everything has the same path, down to the mount that serves the disk.
-    let state_dir = lab.state_dir().display().to_string();
-    let iosched = iosched_process().get_program().to_owned();
-    let script = "mount -t tmpfs none \"$1\" && \"$2\" emulate create null --size 16M --state-dir \"$1\" && \
-                  \"$2\" emulate remove --all --state-dir \"$1\"";
-    let elsewhere = Command::new("unshare")
-        .args(["--mount", "sh", "-c", script, "sh", &state_dir])
-        .arg(iosched)
-        .output()
-        .unwrap();
-    assert!(elsewhere.status.success(), "{}", stderr(&elsewhere));
-    assert_eq!(fs::read(&device).unwrap().len(), 8 << 20);
-    assert_eq!(lab.only_disk()["condition"], "running");
-    lab.remove(&[&device]);
+    let create = format!("create null --size 8M --owner-pid {pid}");
+    lab.refuses(&create, 2, &format!("cannot watch process {pid}"));
     lab.assert_clean();
 }
 
@@ -235,7 +136,7 @@ fn a_disk_with_another_mounted_below_it_stays_also_by_force_and_without_its_serv
     }
     let at = tempfile::tempdir().unwrap();
     let (above, below) = (at.path().join("above"), at.path().join("above/be low"));
-    let created = run_iosched(&["emulate", "create", "null", "--size", "64M"]);
+    let created = run_iosched("emulate create null --size 64M");
     let device = String::from_utf8(created.stdout).unwrap().trim().to_owned();
     run("mkfs.ext4", &["-q", &device]);
     fs::create_dir(&above).unwrap();
@@ -246,11 +147,11 @@ fn a_disk_with_another_mounted_below_it_stays_also_by_force_and_without_its_serv
     fs::create_dir(&below).unwrap();
     run("mount", &[&other, below.to_str().unwrap()]);
     fs::write(below.join("precious"), "text").unwrap();
-    let listed = run_iosched(&["emulate", "list", "--json"]);
+    let listed = run_iosched("emulate list --json");
     let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
     let server = i32::try_from(listed[0]["server_pid"].as_i64().unwrap()).unwrap();
-    let is_refused = |arguments: &[&str], code: i32| {
-        let refused = run_iosched(arguments);
+    let is_refused = |words: &str, code: i32| {
+        let refused = run_iosched(words);
         let said = lossy(&refused.stdout) + &lossy(&refused.stderr);
         assert_eq!(refused.status.code(), Some(code), "{said}");
         let says = format!("{} is mounted at {}", other, below.display());
@@ -258,26 +159,26 @@ fn a_disk_with_another_mounted_below_it_stays_also_by_force_and_without_its_serv
         assert!(said.contains(&says) && said.contains(&way), "{said}");
         assert_eq!(fs::read_to_string(below.join("precious")).unwrap(), "text");
     };
-    is_refused(&["emulate", "remove", "--all", "--force"], 9);
+    is_refused("emulate remove --all --force", 9);
     kill_process(Pid::from_raw(server).unwrap(), Signal::KILL).unwrap();
     // The lock goes with the last of its threads.
     let is_running = || {
-        let listed = run_iosched(&["emulate", "list", "--json"]);
+        let listed = run_iosched("emulate list --json");
         let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
         listed[0]["condition"] == "running"
     };
     assert!(wait_until(|| !is_running()));
-    is_refused(&["emulate", "remove", "--all"], 9);
-    is_refused(&["restore"], 1);
+    is_refused("emulate remove --all", 9);
+    is_refused("restore", 1);
     run("umount", &[below.to_str().unwrap()]);
-    let restored = run_iosched(&["restore"]);
-    assert!(restored.status.success(), "{}", stderr(&restored));
+    let restored = run_iosched("restore");
+    assert_done(&restored);
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     assert!(!mounts.contains(above.to_str().unwrap()), "{mounts}");
 }
 
-fn run_iosched(arguments: &[&str]) -> Output {
-    iosched_process().args(arguments).output().unwrap()
+fn run_iosched(words: &str) -> Output {
+    iosched_process().args(words.split(' ')).output().unwrap()
 }
 
 /// Exchanges two names until it is dropped.
@@ -326,11 +227,11 @@ fn a_disk_takes_no_other_mount_with_it_whoever_moves_directories_about() {
     let another = another.to_str().unwrap();
     run("mount", &["-t", "tmpfs", "another", another]);
     for _ in 0..3 {
-        let device = lab.create(&["null", "--size", "64M"]);
+        let device = lab.create("null --size 64M");
         run("mkfs.ext4", &["-q", &device]);
         run("mount", &[&device, theirs.join("m").to_str().unwrap()]);
         let exchanger = Exchanger::of(&theirs, &link);
-        let removed = lab.emulate(&["remove", "--all", "--force"]);
+        let removed = lab.emulate("remove --all --force");
         drop(exchanger);
         if !fs::symlink_metadata(&theirs).unwrap().is_dir() {
             renameat_with(CWD, &theirs, CWD, &link, RenameFlags::EXCHANGE).unwrap();
@@ -338,7 +239,7 @@ fn a_disk_takes_no_other_mount_with_it_whoever_moves_directories_about() {
         let mounts = fs::read("/proc/self/mounts").unwrap();
         let mounts = String::from_utf8_lossy(&mounts);
         assert!(mounts.contains(another), "{}", stderr(&removed));
-        assert!(removed.status.success(), "{}", stderr(&removed));
+        assert_done(&removed);
         assert!(!mounts.contains(&format!("{device} ")), "{mounts}");
     }
     run("umount", &[another]);

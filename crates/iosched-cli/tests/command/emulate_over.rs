@@ -15,8 +15,8 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::common::chance::{Chance, seed};
-use crate::common::lab::{Lab, attribute, stderr, wait_for};
-use crate::common::{LoopDevice, Mounted, run};
+use crate::common::lab::{Lab, attribute, wait_for};
+use crate::common::{LoopDevice, Mounted, assert_done, assert_refused, run, stderr};
 
 const BLOCK: usize = 4096;
 
@@ -60,12 +60,13 @@ impl Place {
         Place(dir.unwrap())
     }
 
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.path().canonicalize().unwrap().join(name)
+    fn file(&self, name: &str) -> String {
+        let path = self.0.path().canonicalize().unwrap().join(name);
+        path.to_str().unwrap().to_owned()
     }
 
     /// A file of zeros.
-    fn zeros(&self, name: &str, mebibytes: u64) -> PathBuf {
+    fn zeros(&self, name: &str, mebibytes: u64) -> String {
         let path = self.file(name);
         File::create(&path)
             .unwrap()
@@ -79,11 +80,6 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// `--destroy-data=…`.
-fn destroy(path: &Path) -> String {
-    format!("--destroy-data={}", path.display())
-}
-
 #[test]
 fn what_is_written_is_in_the_file_whichever_scheduler_comes_meanwhile() {
     let Some(lab) = Lab::new(&[]) else {
@@ -91,18 +87,11 @@ fn what_is_written_is_in_the_file_whichever_scheduler_comes_meanwhile() {
     };
     let place = Place::new();
     let file = place.file("disk");
-    let device = lab.create(&[
-        "--over",
-        text(&file),
-        "--size",
-        "64M",
-        "--scheduler",
-        "cfq:slice_idle=0",
-        "--depth",
-        "3",
-    ]);
+    let device = lab.create(&format!(
+        "--over {file} --size 64M --scheduler cfq:slice_idle=0 --depth 3"
+    ));
     let disk = lab.only_disk();
-    assert_eq!(disk["over"], text(&file));
+    assert_eq!(disk["over"], file);
     assert_eq!(
         (&disk["queue_depth"], &disk["scheduler"]),
         (&3.into(), &"cfq:slice_idle=0".into())
@@ -142,14 +131,8 @@ fn what_is_written_is_in_the_file_whichever_scheduler_comes_meanwhile() {
         assert_eq!(number_in(data), block as u64 + 1);
     }
     assert!(below[1600 * BLOCK..].iter().all(|&byte| byte == 0));
-    let check = lab.emulate(&["check", &device]);
-    assert_eq!(check.status.code(), Some(1));
-    assert!(
-        stderr(&check).contains("has no model"),
-        "{}",
-        stderr(&check)
-    );
-    lab.remove(&[&device]);
+    lab.refuses(&format!("check {device}"), 1, "has no model");
+    lab.remove(&device);
     lab.assert_clean();
     assert_eq!(
         fs::metadata(&file).unwrap().len(),
@@ -165,15 +148,12 @@ fn blocks_and_discards_are_those_of_the_device_below() {
     };
     let place = Place::new();
     let file = place.zeros("disk", 32);
-    let name = loop_device::attach(&file, &["--sector-size", "4096"]);
+    let name = loop_device::attach(file.as_ref(), &["--sector-size", "4096"]);
     let below = Detached(format!("/dev/{name}"));
-    let device = lab.create(&[
-        "--over",
-        &below.0,
-        "--scheduler",
-        "deadline",
-        "--destroy-data",
-    ]);
+    let device = lab.create(&format!(
+        "--over {} --scheduler deadline --destroy-data",
+        below.0
+    ));
     assert_eq!(lab.only_disk()["id"], format!("over-{name}-1"));
     assert_eq!(attribute(&device, "queue/logical_block_size"), "4096");
     let disk = open_with(&device, OFlags::DIRECT);
@@ -203,7 +183,7 @@ fn blocks_and_discards_are_those_of_the_device_below() {
     let exclusive = OFlags::RDONLY | OFlags::EXCL;
     let open = || rustix::fs::open(&below.0, exclusive, rustix::fs::Mode::empty());
     assert_eq!(open().unwrap_err(), Errno::BUSY);
-    lab.remove(&[&device]);
+    lab.remove(&device);
     open().unwrap();
     lab.assert_clean();
 }
@@ -215,41 +195,6 @@ impl Drop for Detached {
     fn drop(&mut self) {
         let _ = Command::new("losetup").args(["--detach", &self.0]).output();
     }
-}
-
-#[test]
-fn discards_are_not_offered_where_they_cannot_be_done_below() {
-    let Some(lab) = Lab::new(&["blkdiscard", "mount"]) else {
-        return;
-    };
-    let place = Place::new();
-    let memory = place.file("ramfs");
-    fs::create_dir(&memory).unwrap();
-    run("mount", &["-t", "ramfs", "none", text(&memory)]);
-    let _mounted = Unmounted(memory.clone());
-    let file = memory.join("disk");
-    File::create(&file).unwrap().set_len(8 << 20).unwrap();
-    let refused = lab.emulate(&["create", "--over", text(&file), "--scheduler", "noop"]);
-    assert_eq!(refused.status.code(), Some(15), "{}", stderr(&refused));
-    assert!(
-        stderr(&refused).contains("cannot be opened for direct I/O"),
-        "{}",
-        stderr(&refused)
-    );
-    let below = Detached(format!("/dev/{}", loop_device::attach(&file, &[])));
-    assert_eq!(attribute(&below.0, "queue/write_zeroes_max_bytes"), "0");
-    let device = lab.create(&["--over", &below.0, "--scheduler", "noop", "--destroy-data"]);
-    assert_eq!(attribute(&device, "queue/discard_max_bytes"), "0");
-    let discard = Command::new("blkdiscard").arg(&device).output().unwrap();
-    assert!(!discard.status.success());
-    // Zeros are written where they cannot be made otherwise.
-    let disk = open_with(&device, OFlags::DIRECT);
-    disk.write_all_at(&Block::holding(9).0, 0).unwrap();
-    drop(disk);
-    run("blkdiscard", &["--zeroout", &device]);
-    assert!(fs::read(&file).unwrap().iter().all(|&byte| byte == 0));
-    lab.remove(&[&device]);
-    lab.assert_clean();
 }
 
 /// A mount that goes in the end.
@@ -270,8 +215,8 @@ fn each_flush_above_is_one_below_after_what_was_written_before() {
     let Some(below) = Lab::new(&[]) else {
         return;
     };
-    let disk = below.create(&["null", "--size", "16M"]);
-    let device = lab.create(&["--over", &disk, "--scheduler", "cfq", "--destroy-data"]);
+    let disk = below.create("null --size 16M");
+    let device = lab.create(&format!("--over {disk} --scheduler cfq --destroy-data"));
     let file = open_with(&device, OFlags::DIRECT);
     for block in 0..WRITES {
         file.write_all_at(&Block::holding(block).0, block * BLOCK as u64)
@@ -289,50 +234,9 @@ fn each_flush_above_is_one_below_after_what_was_written_before() {
         .collect();
     assert_eq!(deeds.split_off(first), expected);
     drop(file);
-    lab.remove(&[&device]);
+    lab.remove(&device);
     lab.assert_clean();
-    below.remove(&[&disk]);
-}
-
-/// Every access to a file that became shorter fails; the log is in memory.
-#[test]
-fn of_many_accesses_that_fail_the_log_names_some_and_counts_the_others() {
-    const READS: u64 = 1000;
-    let Some(lab) = Lab::new(&[]) else {
-        return;
-    };
-    let place = Place::new();
-    let file = place.zeros("disk", 64);
-    let device = lab.create(&["--over", text(&file), "--scheduler", "noop"]);
-    let disk = open_with(&device, OFlags::DIRECT);
-    File::options()
-        .write(true)
-        .open(&file)
-        .unwrap()
-        .set_len(BLOCK as u64)
-        .unwrap();
-    for block in 1..=READS {
-        let mut data = Block([0; BLOCK]);
-        disk.read_exact_at(&mut data.0, block * BLOCK as u64)
-            .unwrap_err();
-    }
-    // What is not about an access comes after the count.
-    let set = lab.emulate(&["set", &device, "deadline"]);
-    assert!(set.status.success(), "{}", stderr(&set));
-    let log = fs::read_to_string(lab.only_dir().join("server.log")).unwrap();
-    let named = log
-        .lines()
-        .filter(|line| line.contains("cannot read"))
-        .count() as u64;
-    let counts = log.lines().filter_map(|line| {
-        let (_, text) = line.split_once("] ")?;
-        text.strip_suffix(" more lines about accesses are left out")
-    });
-    let counted: u64 = counts.map(|count| count.parse::<u64>().unwrap()).sum();
-    assert!(named < READS / 2 && named + counted >= READS, "{log}");
-    drop(disk);
-    lab.remove(&[&device]);
-    lab.assert_clean();
+    below.remove(&disk);
 }
 
 #[test]
@@ -343,24 +247,14 @@ fn an_error_below_is_an_error_above_and_of_nothing_else() {
     let place = Place::new();
     let small = place.file("small");
     fs::create_dir(&small).unwrap();
-    run(
-        "mount",
-        &["-t", "tmpfs", "-o", "size=4m", "none", text(&small)],
-    );
-    let _mounted = Unmounted(small.clone());
-    if !loop_device::takes_direct_io(&small) {
+    run("mount", &["-t", "tmpfs", "-o", "size=4m", "none", &small]);
+    let _mounted = Unmounted(small.clone().into());
+    if !loop_device::takes_direct_io(small.as_ref()) {
         lacks("direct I/O on tmpfs (Linux 6.6)");
         return;
     }
-    let file = small.join("disk");
-    let device = lab.create(&[
-        "--over",
-        text(&file),
-        "--size",
-        "64M",
-        "--scheduler",
-        "noop",
-    ]);
+    let file = format!("{small}/disk");
+    let device = lab.create(&format!("--over {file} --size 64M --scheduler noop"));
     let disk = open_with(&device, OFlags::DIRECT);
     let mut errors = 0;
     let mut written = Vec::new();
@@ -388,7 +282,7 @@ fn an_error_below_is_an_error_above_and_of_nothing_else() {
         assert_eq!(number_in(&data.0), block + 1);
     }
     drop(disk);
-    lab.remove(&[&device]);
+    lab.remove(&device);
     lab.assert_clean();
 }
 
@@ -446,15 +340,12 @@ fn what_was_acknowledged_is_in_the_file_whenever_the_server_is_killed() {
     let mut known = BTreeMap::<u64, u64>::new();
     let mut killed = 0;
     for scheduler in ["cfq", "deadline", "noop", "bfq", "cfq:slice_idle=0", "none"] {
-        let device = lab.create(&[
-            "--over",
-            text(&file),
-            "--scheduler",
-            scheduler,
-            "--depth",
-            &(1 + chance.below(32)).to_string(),
-            &destroy(&file),
-        ]);
+        let device = lab.create(&format!(
+            "--over {} --scheduler {scheduler} --depth {} --destroy-data={}",
+            file,
+            (1 + chance.below(32)),
+            file
+        ));
         let count = Mutex::new(0);
         let enough = 1 + chance.below(60);
         let histories: Vec<_> = thread::scope(|threads| {
@@ -479,9 +370,7 @@ fn what_was_acknowledged_is_in_the_file_whenever_the_server_is_killed() {
                 .map(|writer| writer.join().unwrap())
                 .collect()
         });
-        wait_for("the end of whoever else looks at the disk", || {
-            lab.emulate(&["remove", "--all"]).status.success() && lab.remains().is_empty()
-        });
+        lab.remove_all();
         let below = fs::read(&file).unwrap();
         let read =
             |block: u64| number_in(&below[usize::try_from(block).unwrap() * BLOCK..][..BLOCK]);
@@ -519,28 +408,19 @@ fn a_file_system_on_it_is_clean_after_its_journal_is_replayed_whenever_the_serve
     };
     let place = Place::new();
     let file = place.file("disk");
-    let device = lab.create(&["--over", text(&file), "--size", "64M", "--scheduler", "cfq"]);
+    let device = lab.create(&format!("--over {file} --size 64M --scheduler cfq"));
     run("mkfs.ext4", &["-q", &device]);
-    lab.remove(&[&device]);
+    lab.remove(&device);
     let at = lab.mount_point();
     let mut chance = Chance::new(seed());
     for round in 0..KILLS {
-        let device = lab.create(&[
-            "--over",
-            text(&file),
-            "--scheduler",
-            "deadline",
-            &destroy(&file),
-        ]);
+        let device = lab.create(&format!(
+            "--over {file} --scheduler deadline --destroy-data={file}"
+        ));
         run("mount", &[&device, text(&at)]);
         if round == 0 {
-            let remove = lab.emulate(&["remove", &device]);
-            assert_eq!(remove.status.code(), Some(9), "{}", stderr(&remove));
-            assert!(
-                stderr(&remove).contains("is mounted at"),
-                "{}",
-                stderr(&remove)
-            );
+            let remove = lab.emulate(&format!("remove {device}"));
+            assert_refused(&remove, 9, "is mounted at");
         }
         let enough = 1 + chance.below(40);
         let count = Mutex::new(0);
@@ -568,23 +448,18 @@ fn a_file_system_on_it_is_clean_after_its_journal_is_replayed_whenever_the_serve
             writer.join().unwrap()
         });
         run("umount", &["--lazy", text(&at)]);
-        wait_for("the end of whoever else looks at the disk", || {
-            lab.emulate(&["remove", "--all"]).status.success() && lab.remains().is_empty()
-        });
-        let replay = Command::new("e2fsck")
-            .args(["-p", text(&file)])
-            .output()
-            .unwrap();
+        lab.remove_all();
+        let replay = Command::new("e2fsck").args(["-p", &file]).output().unwrap();
         assert!(
             replay.status.code().is_some_and(|code| code <= 1),
             "{replay:?}"
         );
         let check = Command::new("e2fsck")
-            .args(["-fn", text(&file)])
+            .args(["-fn", &file])
             .output()
             .unwrap();
         assert_eq!(check.status.code(), Some(0), "{check:?}");
-        run("mount", &["-o", "loop,ro", text(&file), text(&at)]);
+        run("mount", &["-o", "loop,ro", &file, text(&at)]);
         for number in safe.saturating_sub(4).max(1)..=safe {
             let found = fs::read(at.join(format!("file-{}", number % 5))).unwrap();
             let found = number_in(&found);
@@ -605,7 +480,7 @@ fn what_is_dirty_above_is_in_the_file_when_the_server_ends_in_order_whoever_has_
     };
     let place = Place::new();
     let file = place.file("disk");
-    let device = lab.create(&["--over", text(&file), "--size", "64M", "--scheduler", "cfq"]);
+    let device = lab.create(&format!("--over {file} --size 64M --scheduler cfq"));
     run("mkfs.ext4", &["-q", "-b", "4096", &device]);
     let at = lab.mount_point();
     run("mount", &[&device, text(&at)]);
@@ -625,9 +500,7 @@ fn what_is_dirty_above_is_in_the_file_when_the_server_ends_in_order_whoever_has_
         .count();
     assert_eq!(found, 256, "blocks that were written and not flushed");
     drop(held);
-    wait_for("the end of whoever else looks at the disk", || {
-        lab.emulate(&["remove", "--all"]).status.success() && lab.remains().is_empty()
-    });
+    lab.remove_all();
 }
 
 #[test]
@@ -637,10 +510,10 @@ fn what_is_only_to_be_read_takes_no_writes_and_stays_as_it_is() {
     };
     let place = Place::new();
     let file = place.zeros("disk", 16);
-    run("mkfs.ext4", &["-q", "-F", text(&file)]);
+    run("mkfs.ext4", &["-q", "-F", &file]);
     let before = fs::read(&file).unwrap();
     let written = fs::metadata(&file).unwrap().modified().unwrap();
-    let device = lab.create(&["--over", text(&file), "--scheduler", "cfq", "--read-only"]);
+    let device = lab.create(&format!("--over {file} --scheduler cfq --read-only"));
     assert_eq!(lab.only_disk()["read_only"], true);
     assert_eq!(attribute(&device, "ro"), "1");
     assert!(
@@ -652,7 +525,7 @@ fn what_is_only_to_be_read_takes_no_writes_and_stays_as_it_is() {
     drop(disk);
     run("mount", &["-o", "ro", &device, text(&lab.mount_point())]);
     run("umount", &[text(&lab.mount_point())]);
-    lab.remove(&[&device]);
+    lab.remove(&device);
     assert!(fs::read(&file).unwrap() == before, "it was changed");
     assert_eq!(fs::metadata(&file).unwrap().modified().unwrap(), written);
     lab.assert_clean();
@@ -671,7 +544,7 @@ impl Drop for WritableAgain {
 struct Case {
     /// As it is named.
     target: String,
-    options: Vec<&'static str>,
+    size: &'static str,
     /// Dropped with it, the first first.
     keeps: Vec<Box<dyn std::any::Any>>,
 }
@@ -680,7 +553,7 @@ impl Case {
     fn of(target: &str, keeps: Vec<Box<dyn std::any::Any>>) -> Case {
         Case {
             target: target.to_owned(),
-            options: Vec::new(),
+            size: "",
             keeps,
         }
     }
@@ -689,8 +562,8 @@ impl Case {
         Case::of(&disk.path().display().to_string(), vec![Box::new(disk)])
     }
 
-    fn file(path: &Path) -> Case {
-        Case::of(text(path), Vec::new())
+    fn file(path: &str) -> Case {
+        Case::of(path, Vec::new())
     }
 
     fn with(mut self, keeps: impl std::any::Any) -> Case {
@@ -703,7 +576,7 @@ impl Case {
         let disk = || LoopDevice::new(16 << 20);
         let new = || place.zeros("disk", 16);
         let serve = |target: &str| {
-            other.create(&["--over", target, "--scheduler", "noop", "--destroy-data"]);
+            other.create(&format!("--over {target} --scheduler noop --destroy-data"));
         };
         match target {
             Target::Device => Case::device(disk()),
@@ -746,12 +619,12 @@ impl Case {
                 Case::device(disk).with(writable_again)
             }
             Target::FileNew => Case {
-                options: vec!["--size", "16M"],
+                size: " --size 16M",
                 ..Case::file(&place.file("new"))
             },
             Target::File => Case::file(&new()),
             Target::FileSignature => {
-                run("mkfs.ext4", &["-q", "-F", text(&new())]);
+                run("mkfs.ext4", &["-q", "-F", &new()]);
                 Case::file(&place.file("disk"))
             }
             Target::FileData => {
@@ -761,18 +634,18 @@ impl Case {
                 Case::file(&place.file("disk"))
             }
             Target::FileLoop => {
-                let name = loop_device::attach(&new(), &[]);
+                let name = loop_device::attach(new().as_ref(), &[]);
                 Case::file(&place.file("disk")).with(Detached(format!("/dev/{name}")))
             }
             Target::FileOpen => {
                 Case::file(&new()).with(open_with(place.file("disk"), OFlags::empty()))
             }
             Target::FileServed => {
-                serve(text(&new()));
+                serve(&new());
                 Case::file(&place.file("disk"))
             }
             Target::FileOfEmulated => {
-                serve(text(&new()));
+                serve(&new());
                 let id = other.only_disk()["id"].as_str().unwrap().to_owned();
                 let mount = other
                     .state_dir()
@@ -785,7 +658,7 @@ impl Case {
                     .flatten()
                     .map(|entry| entry.path());
                 let is_disk = |path: &PathBuf| text(path).contains("/disk-");
-                Case::file(&names.into_iter().find(is_disk).unwrap())
+                Case::file(&names.into_iter().find(is_disk).unwrap().to_str().unwrap())
             }
             Target::FileOfTwoNames => {
                 fs::hard_link(new(), place.file("other")).unwrap();
@@ -810,23 +683,23 @@ fn what_a_disk_may_stand_over_is_what_the_document_says() {
         let case = Case::new(target, &place, &other);
         for said in Said::ALL {
             let expected = served(target, said);
-            let named = format!("--destroy-data={}", case.target);
-            let mut args = vec!["create", "--over", &case.target, "--scheduler", "noop"];
-            args.extend(&case.options);
-            match said {
-                Said::Nothing => {}
-                Said::Destroy => args.push("--destroy-data"),
-                Said::DestroyNamed => args.push(&named),
-                Said::ReadOnly => args.push("--read-only"),
-            }
+            let option = match said {
+                Said::Nothing => String::new(),
+                Said::Destroy => " --destroy-data".into(),
+                Said::DestroyNamed => format!(" --destroy-data={}", case.target),
+                Said::ReadOnly => " --read-only".into(),
+            };
             if matches!(expected, Answer::Impossible(_)) {
                 continue;
             }
-            let output = lab.emulate(&args);
+            let (target_name, size) = (&case.target, case.size);
+            let output = lab.emulate(&format!(
+                "create --over {target_name} --scheduler noop{size}{option}"
+            ));
             let words = stderr(&output);
             let case_is = format!("{target:?}, {said:?}: {words}");
             match (expected, output.status.code()) {
-                (Answer::Allowed, Some(0)) => lab.remove(&["--all"]),
+                (Answer::Allowed, Some(0)) => lab.remove("--all"),
                 (Answer::UntilNamed, Some(11)) => {
                     assert!(words.contains("--destroy-data="), "{case_is}");
                 }
@@ -841,7 +714,7 @@ fn what_a_disk_may_stand_over_is_what_the_document_says() {
             }
             lab.assert_clean();
         }
-        other.remove(&["--all"]);
+        other.remove("--all");
     }
 }
 
@@ -851,17 +724,13 @@ fn all_disks_of_a_stack_are_removed_at_once() {
     let Some(lab) = Lab::new(&[]) else {
         return;
     };
-    for force in [&[][..], &["--force"]] {
+    for remove in ["remove --all", "remove --all --force"] {
         // By their names the lowest would be first, the top last but one.
-        let mut device = lab.create(&["fixed", "--size", "16M", "--scheduler", "noop"]);
+        let mut device = lab.create("fixed --size 16M --scheduler noop");
         for scheduler in ["deadline", "cfq"] {
-            device = lab.create(&[
-                "--over",
-                &device,
-                "--scheduler",
-                scheduler,
-                "--destroy-data",
-            ]);
+            device = lab.create(&format!(
+                "--over {device} --scheduler {scheduler} --destroy-data"
+            ));
         }
         let top = OpenOptions::new().write(true).open(&device).unwrap();
         top.write_all_at(&[7; BLOCK], 0).unwrap();
@@ -873,7 +742,7 @@ fn all_disks_of_a_stack_are_removed_at_once() {
             .collect();
         // udev may look into one for a moment, but none is kept by another's server.
         wait_for("the end of whoever else looks at a disk", || {
-            let removed = lab.emulate(&[&["remove", "--all"], force].concat());
+            let removed = lab.emulate(remove);
             let words = stderr(&removed);
             assert!(!words.contains("may not be on the medium"), "{words}");
             let kept = servers.iter().find(|server| words.contains(*server));
@@ -891,179 +760,40 @@ fn what_makes_no_sense_is_refused_in_one_sentence() {
     };
     let place = Place::new();
     let file = place.zeros("disk", 16);
-    let over = ["create", "--over", text(&file)];
-    let noop = ["--scheduler", "noop"];
-    let tiny = place.file("tiny");
-    fs::write(&tiny, b"").unwrap();
     let missing = place.file("missing");
-    for (args, code, says) in [
+    let proc = "/proc/sys/vm/swappiness";
+    for (words, code, says) in [
         (
-            [&over[..], &noop, &["--depth", "0"]].concat(),
-            2,
-            "`0` is no depth",
-        ),
-        (
-            [&over[..], &noop, &["--depth", "33"]].concat(),
+            format!("{file} --scheduler noop --depth 33"),
             2,
             "`33` is no depth",
         ),
-        (over.to_vec(), 2, "--scheduler"),
+        (file.clone(), 2, "--scheduler"),
         (
-            [&over[..], &["--scheduler", "anticipatory"]].concat(),
-            5,
-            "no scheduler is called `anticipatory`",
-        ),
-        (
-            [&over[..], &noop, &["hdd-7200"]].concat(),
+            format!("{file} --scheduler noop hdd-7200"),
             2,
             "cannot be used with",
         ),
         (
-            [&over[..], &noop, &["--size", "16M"]].concat(),
+            format!("{file} --scheduler noop --size 16M"),
             11,
             "is there already",
         ),
         (
-            [&over[..], &noop, &["--read-only", "--destroy-data"]].concat(),
+            format!("{file} --scheduler cfq:slice_idle"),
             2,
-            "cannot be used with",
+            "hint: tunables stand",
         ),
+        (format!("{missing} --scheduler noop"), 3, "does not exist"),
         (
-            [&["create", "--over", text(&missing)][..], &noop].concat(),
+            "/dev/null --scheduler noop".into(),
             3,
-            "does not exist",
+            "neither a block device",
         ),
-        (
-            [&["create", "--over", "/dev/no-such-disk"][..], &noop].concat(),
-            3,
-            "hint: `iosched list` shows the disks",
-        ),
-        (
-            [&["create", "--over", "/dev/shm/no-such-file"][..], &noop].concat(),
-            3,
-            "hint: with --size a file of zeros is made",
-        ),
-        (
-            [&["create", "--over", text(&tiny)][..], &noop].concat(),
-            3,
-            "has no room for a block",
-        ),
-        (
-            [&["create", "--over", "/dev/null"][..], &noop].concat(),
-            3,
-            "neither a block device nor a regular file",
-        ),
-        (
-            [&["create", "--over", "/proc/sys/vm/swappiness"][..], &noop].concat(),
-            3,
-            "is on proc, where the kernel shows its own state",
-        ),
-        (
-            [&["create", "--over", "/sys/new", "--size", "1M"][..], &noop].concat(),
-            3,
-            "is on sysfs, where the kernel shows its own state",
-        ),
-        (
-            [&over[..], &["--scheduler", "cfq:slice_idle"]].concat(),
-            2,
-            "hint: tunables stand behind the scheduler's name",
-        ),
-        (
-            [&["create", "--over", "no-such-disk"][..], &noop].concat(),
-            3,
-            "there is no block device no-such-disk",
-        ),
-        (vec!["create"], 2, "MODEL|FILE"),
+        (format!("{proc} --scheduler noop"), 3, "is on proc, where"),
     ] {
-        let output = lab.emulate(&args);
-        let words = stderr(&output);
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {words}");
-        assert!(words.contains(says), "{args:?}: {words}");
-        assert_eq!(words.matches("error: ").count(), 1, "{args:?}: {words}");
-        assert!(!missing.exists());
+        lab.refuses(&format!("create --over {words}"), code, says);
+        assert!(!Path::new(&missing).exists());
         lab.assert_clean();
     }
-}
-
-#[test]
-fn a_path_that_leads_to_no_disk_says_what_is_wrong_with_it() {
-    let Some(lab) = Lab::new(&[]) else {
-        return;
-    };
-    let place = Place::new();
-    let disk = LoopDevice::new(16 << 20);
-    let file = place.zeros("disk", 16);
-    let circle = place.file("circle");
-    std::os::unix::fs::symlink(&circle, &circle).unwrap();
-    let with_slash = |path: &Path| format!("{}/", path.display());
-    let without_slash = "hint: leave out the / at its end: /dev/loop";
-    for (path, size, code, says) in [
-        (with_slash(&disk.path()), None, 3, without_slash),
-        (with_slash(&file), None, 3, "is not a directory"),
-        (with_slash(&file), Some("1M"), 11, "is there already"),
-        (with_slash(&file) + "disk", None, 3, "is not a directory"),
-        (text(&circle).to_owned(), None, 11, "is reached by a link"),
-        (
-            with_slash(&place.file("")) + &"l".repeat(300),
-            None,
-            3,
-            "File name too long",
-        ),
-    ] {
-        let mut args = vec!["create", "--scheduler", "noop", "--over", &path];
-        args.extend(size.map(|size| ["--size", size]).into_iter().flatten());
-        let output = lab.emulate(&args);
-        let words = stderr(&output);
-        assert_eq!(output.status.code(), Some(code), "{path}: {words}");
-        assert!(words.contains(says), "{path}: {words}");
-        lab.assert_clean();
-    }
-}
-
-/// Also where a scheduler is to stand inside, which both take.
-#[test]
-fn what_is_for_a_disk_below_is_refused_with_a_model() {
-    let Some(lab) = Lab::new(&[]) else {
-        return;
-    };
-    for option in [&["--depth", "3"][..], &["--read-only"], &["--destroy-data"]] {
-        for scheduler in [&[][..], &["--scheduler", "noop"]] {
-            let output = lab.emulate(&[&["create", "null"], option, scheduler].concat());
-            let words = stderr(&output);
-            assert_eq!(output.status.code(), Some(2), "{option:?}: {words}");
-            assert!(words.contains(option[0]), "{words}");
-            lab.assert_clean();
-        }
-    }
-    let twice = ["--scheduler", "cfq:slice_idle=0,slice_idle=8"];
-    let output = lab.emulate(&[&["create", "null"], &twice[..]].concat());
-    let words = stderr(&output);
-    assert_eq!(output.status.code(), Some(2), "{words}");
-    assert!(words.contains("`slice_idle` is set twice"), "{words}");
-    lab.assert_clean();
-}
-
-#[test]
-fn a_new_file_goes_with_a_disk_that_does_not_come() {
-    let Some(lab) = Lab::new(&["mount"]) else {
-        return;
-    };
-    let place = Place::new();
-    let dir = place.file("dir");
-    fs::create_dir(&dir).unwrap();
-    run("mount", &["-t", "ramfs", "none", text(&dir)]);
-    let _mounted = Unmounted(dir.clone());
-    let new = dir.join("new");
-    let output = lab.emulate(&[
-        "create",
-        "--over",
-        text(&new),
-        "--size",
-        "1M",
-        "--scheduler",
-        "noop",
-    ]);
-    assert_eq!(output.status.code(), Some(15), "{}", stderr(&output));
-    assert!(!new.exists());
-    lab.assert_clean();
 }

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use iosched_testing::lacks;
 
-use super::{iosched_process, remove_emulated, run, wait_until};
+use super::{assert_done, assert_refused, iosched_process, remove_emulated, run, wait_until};
+pub(crate) use super::{stderr, stdout};
 
 /// A state directory, and a mount point beside it.
 pub(crate) struct Lab {
@@ -42,21 +43,29 @@ impl Lab {
         self.dir.path().join("mnt")
     }
 
-    /// `iosched emulate ...` with our state directory.
-    pub(crate) fn emulate(&self, args: &[&str]) -> Output {
+    /// `iosched emulate ...` with our state directory: words between blanks.
+    pub(crate) fn emulate(&self, words: &str) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    /// The same, to be started otherwise.
+    pub(crate) fn command(&self, words: &str) -> Command {
         let mut command = iosched_process();
-        command.arg("emulate").args(args);
+        command.arg("emulate").args(words.split(' '));
+        command.arg("--state-dir").arg(self.state_dir());
         command
-            .arg("--state-dir")
-            .arg(self.state_dir())
-            .output()
-            .unwrap()
+    }
+
+    /// See [`assert_refused`].
+    #[track_caller]
+    pub(crate) fn refuses(&self, words: &str, code: i32, says: &str) {
+        assert_refused(&self.emulate(words), code, says);
     }
 
     /// Makes a disk and returns its device.
-    pub(crate) fn create(&self, args: &[&str]) -> String {
-        let output = self.emulate(&[&["create"], args].concat());
-        assert!(output.status.success(), "{}", stderr(&output));
+    pub(crate) fn create(&self, words: &str) -> String {
+        let output = self.emulate(&format!("create {words}"));
+        assert_done(&output);
         let device = stdout(&output);
         assert!(
             device.starts_with("/dev/loop") && device.ends_with('\n'),
@@ -66,14 +75,21 @@ impl Lab {
     }
 
     /// Removes a disk once nobody looks into it any more: another test, or udev.
-    pub(crate) fn remove(&self, args: &[&str]) {
+    pub(crate) fn remove(&self, words: &str) {
         let state_dir = self.state_dir();
-        let place = ["--state-dir", state_dir.to_str().unwrap()];
-        remove_emulated(&[args, &place].concat());
+        let mut words: Vec<&str> = words.split(' ').collect();
+        words.extend(["--state-dir", state_dir.to_str().unwrap()]);
+        remove_emulated(&words);
+    }
+
+    /// Removes all disks once nobody looks into them any more, after which nothing of them is left.
+    pub(crate) fn remove_all(&self) {
+        self.remove("--all");
+        wait_for("the end of all", || self.remains().is_empty());
     }
 
     pub(crate) fn list(&self) -> Vec<Value> {
-        let output = self.emulate(&["list", "--json"]);
+        let output = self.emulate("list --json");
         let disks: Value = serde_json::from_slice(&output.stdout).unwrap();
         disks.as_array().unwrap().clone()
     }
@@ -113,8 +129,8 @@ impl Lab {
             "none",
             "cfq",
         ] {
-            let set = self.emulate(&["set", device, scheduler]);
-            assert!(set.status.success(), "{}", stderr(&set));
+            let set = self.emulate(&format!("set {device} {scheduler}"));
+            assert_done(&set);
             assert_eq!(self.only_disk()["scheduler"], scheduler);
         }
     }
@@ -168,7 +184,7 @@ impl Drop for Lab {
     fn drop(&mut self) {
         let mut unmount = Command::new("umount");
         let _ = unmount.arg("-l").arg(self.mount_point()).output();
-        self.emulate(&["remove", "--all", "--force"]);
+        self.emulate("remove --all --force");
     }
 }
 
@@ -200,14 +216,6 @@ pub(crate) fn is_installed(tool: &str) -> bool {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut dirs = path.split(':').chain(["/usr/sbin", "/sbin"]);
     dirs.any(|dir| Path::new(dir).join(tool).is_file())
-}
-
-pub(crate) fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-pub(crate) fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 pub(crate) fn attribute(device: &str, file: &str) -> String {

@@ -27,6 +27,30 @@ pub(crate) fn answer(arguments: &[&str]) -> Output {
     iosched().args(arguments).output().unwrap()
 }
 
+/// What a command printed.
+pub(crate) fn stdout(output: &Output) -> String {
+    lossy(&output.stdout)
+}
+
+/// What a command said besides.
+pub(crate) fn stderr(output: &Output) -> String {
+    lossy(&output.stderr)
+}
+
+#[track_caller]
+pub(crate) fn assert_done(output: &Output) {
+    assert!(output.status.success(), "{}", stderr(output));
+}
+
+/// Fails unless the command ended with this exit code and one error, which says this in words that may be broken at any blank.
+#[track_caller]
+pub(crate) fn assert_refused(output: &Output, code: i32, says: &str) {
+    let said = stderr(output);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert_eq!(said.matches("error: ").count(), 1, "{said}");
+    assert!(in_one_line(&said).contains(says), "{said}");
+}
+
 /// Output as text.
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()

@@ -26,31 +26,23 @@ impl Emulate {
         let lab = Lab::new(&[])?;
         Some(Emulate { lab, is_removal })
     }
-
-    fn in_lab(&self, arguments: &[&str]) -> Command {
-        let mut command = iosched_process();
-        let state_dir = self.lab.state_dir();
-        command
-            .arg("emulate")
-            .args(arguments)
-            .arg("--state-dir")
-            .arg(state_dir);
-        command
-    }
 }
 
-const SMALL_DISK: &[&str] = &["create", "null", "--size", "8M"];
+const SMALL_DISK: &str = "null --size 8M";
 
 impl Situation for Emulate {
     fn prepare(&mut self) {
         if self.is_removal {
-            self.lab.create(&SMALL_DISK[1..]);
+            self.lab.create(SMALL_DISK);
         }
     }
 
     fn command(&self) -> Command {
-        let all = &["remove", "--all"][..];
-        self.in_lab(if self.is_removal { all } else { SMALL_DISK })
+        self.lab.command(&if self.is_removal {
+            "remove --all".into()
+        } else {
+            format!("create {SMALL_DISK}")
+        })
     }
 
     fn holds(&mut self, run: &Traced) -> Result<(), String> {
@@ -62,10 +54,7 @@ impl Situation for Emulate {
         let mut said = String::new();
         // A server that was left goes on, or is about to end by itself.
         let is_cleared = wait_until(|| {
-            let output = self
-                .in_lab(&["remove", "--all", "--force"])
-                .output()
-                .unwrap();
+            let output = self.lab.emulate("remove --all --force");
             said = lossy(&output.stdout) + &lossy(&output.stderr);
             output.status.success() && self.lab.remains().is_empty()
         });
