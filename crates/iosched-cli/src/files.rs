@@ -5,52 +5,12 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use iosched_machine::failure::{Failure, exit, room_hint};
+use iosched_machine::failure::{Problem, exit, room_hint};
 use iosched_machine::user_files::{self, NewFile};
 
-/// A file cannot be written.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot write {}", path.display())]
-pub(crate) struct WriteError {
-    path: PathBuf,
-    #[source]
-    source: io::Error,
-}
-
-impl Failure for WriteError {
-    fn hint(&self) -> Option<String> {
-        let parent = self.path.parent().filter(|above| *above != Path::new(""));
-        let parent = parent.unwrap_or(Path::new("."));
-        match self.source.kind() {
-            io::ErrorKind::NotFound => {
-                Some(format!("make the directory {} first", parent.display()))
-            }
-            io::ErrorKind::NotADirectory => {
-                Some(format!("{} is no directory: name one", parent.display()))
-            }
-            io::ErrorKind::IsADirectory => Some("name a file in it".into()),
-            io::ErrorKind::Other => {
-                Some("name a new file or a regular one; `-` is standard output".into())
-            }
-            _ if user_files::is_led_elsewhere(&self.source) => {
-                Some("name the file by a way on which no link of another user stands".into())
-            }
-            _ => room_hint(&self.source).map(str::to_owned),
-        }
-    }
-
-    fn exit_code(&self) -> u8 {
-        match self.source.kind() {
-            _ if user_files::is_led_elsewhere(&self.source) => exit::UNSAFE,
-            io::ErrorKind::PermissionDenied => exit::NOT_PERMITTED,
-            _ => exit::FAILURE,
-        }
-    }
-}
-
 /// Writes a file as a whole.
-pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
-    let failed = |source| failed(path, source);
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Problem> {
+    let failed = |cause: io::Error| failed(path, &cause);
     if is_standard_output(path) {
         let written = standard_output().and_then(|mut file| file.write_all(bytes));
         return match written {
@@ -73,27 +33,29 @@ fn standard_output() -> io::Result<File> {
     Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
 }
 
-fn failed(path: &Path, source: io::Error) -> WriteError {
-    let path = path.to_owned();
-    WriteError { path, source }
-}
-
-/// Two results would be mixed on standard output.
-#[derive(Debug, thiserror::Error)]
-#[error("{one} and {other} would both go to standard output")]
-pub(crate) struct TwoResults {
-    one: String,
-    other: String,
-}
-
-impl Failure for TwoResults {
-    fn hint(&self) -> Option<String> {
-        Some("name a file instead of `-`".into())
-    }
-
-    fn exit_code(&self) -> u8 {
-        exit::USAGE
-    }
+fn failed(path: &Path, cause: &io::Error) -> Problem {
+    let is_led_elsewhere = user_files::is_led_elsewhere(cause);
+    let code = match cause.kind() {
+        _ if is_led_elsewhere => exit::UNSAFE,
+        io::ErrorKind::PermissionDenied => exit::NOT_PERMITTED,
+        _ => exit::FAILURE,
+    };
+    let parent = path.parent().filter(|above| *above != Path::new(""));
+    let parent = parent.unwrap_or(Path::new(".")).display();
+    let hint = match cause.kind() {
+        io::ErrorKind::NotFound => Some(format!("make the directory {parent} first")),
+        io::ErrorKind::NotADirectory => Some(format!("{parent} is no directory: name one")),
+        io::ErrorKind::IsADirectory => Some("name a file in it".into()),
+        io::ErrorKind::Other => {
+            Some("name a new file or a regular one; `-` is standard output".into())
+        }
+        _ if is_led_elsewhere => {
+            Some("name the file by a way on which no link of another user stands".into())
+        }
+        _ => room_hint(cause).map(str::to_owned),
+    };
+    let message = format!("cannot write {}: {cause}", path.display());
+    Problem::new(code, message).maybe_hint(hint)
 }
 
 /// Fails where a file that is asked for is standard output, and another file is too, or something is printed: files by
@@ -101,7 +63,7 @@ impl Failure for TwoResults {
 pub(crate) fn one_on_standard_output(
     files: &[(&str, Option<&PathBuf>)],
     printed: &[(&str, bool)],
-) -> Result<(), TwoResults> {
+) -> Result<(), Problem> {
     let mut there = files.iter().filter_map(|(option, path)| {
         let is_there = path.is_some_and(|path| is_standard_output(path));
         is_there.then(|| format!("`{option} -`"))
@@ -112,15 +74,18 @@ pub(crate) fn one_on_standard_output(
     let mut printed = printed.iter().filter(|(_, is_asked)| *is_asked);
     let other = there.next();
     match other.or_else(|| printed.next().map(|(option, _)| format!("`{option}`"))) {
-        Some(other) => Err(TwoResults { one, other }),
+        Some(other) => {
+            let message = format!("{one} and {other} would both go to standard output");
+            Err(Problem::usage(message).hint("name a file instead of `-`"))
+        }
         None => Ok(()),
     }
 }
 
 /// Makes a directory for files, if it is not there.
-pub(crate) fn directory(path: &Path) -> Result<(), WriteError> {
+pub(crate) fn directory(path: &Path) -> Result<(), Problem> {
     let made = user_files::make_directory(path);
-    made.map(drop).map_err(|source| failed(path, source))
+    made.map(drop).map_err(|cause| failed(path, &cause))
 }
 
 #[cfg(test)]
@@ -134,7 +99,7 @@ mod tests {
             ("/nonexistent/page.html", "make the directory /nonexistent"),
         ] {
             let error = write(Path::new(path), b"").unwrap_err();
-            let hint = error.hint().unwrap();
+            let hint = error.hint.unwrap();
             assert!(hint.contains(named), "{hint}");
         }
     }

@@ -26,7 +26,6 @@ mod accounts;
 pub(crate) mod cgroup;
 mod confine;
 mod descendants;
-mod io_account;
 mod numbers;
 mod output;
 mod owner;
@@ -39,7 +38,6 @@ mod user;
 
 pub use accounts::name_of;
 pub use confine::{SAFE_PATH, close_inherited};
-pub(crate) use io_account::IoBytes;
 pub(crate) use numbers::numbers;
 pub(crate) use output::MOST_OUTPUT;
 pub use owner::{Owner, OwnerState};

@@ -4,7 +4,6 @@
 //! volume group) is shown in full below the first of them and named below the others.
 
 use std::collections::{HashMap, HashSet};
-use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -15,13 +14,12 @@ use iosched_machine::device::{
     Attribute, Device, DeviceKind, Inventory, NoChoice, Role, Schedulers, Target, Transport,
     Tunable, User, attributes, tunable_schedulers, tunables,
 };
-use iosched_machine::failure::{Failure, NO_SYSFS, exit};
+use iosched_machine::failure::{Failure, NO_SYSFS, Problem, exit};
 use iosched_machine::host::Host;
 use iosched_machine::visible;
 use iosched_policy::advise::{self, Differing};
 use iosched_report as report;
 use serde::Serialize;
-use thiserror::Error;
 
 use super::{Outcome, boxed};
 use crate::output::Output;
@@ -101,11 +99,17 @@ pub(crate) fn run(args: &ListArgs, output: &Output) -> Outcome {
 
 /// All devices of this machine, or of a copied tree.
 pub(super) fn inventory(host: &Host, root: Option<&Path>) -> Result<Inventory, Box<dyn Failure>> {
-    Inventory::read(host).map_err(|source| {
-        boxed(ListError {
-            root: root.map(Path::to_owned),
-            source,
-        })
+    Inventory::read(host).map_err(|cause| {
+        let (code, hint) = match root {
+            Some(_) => (
+                exit::USAGE,
+                "--root takes a directory with a copy of /sys, /proc, /dev and /run",
+            ),
+            None => (exit::FAILURE, NO_SYSFS),
+        };
+        let root = root.unwrap_or(Path::new("")).display();
+        let message = format!("cannot list the block devices in {root}/sys: {cause}");
+        boxed(Problem::new(code, message).hint(hint))
     })
 }
 
@@ -140,34 +144,6 @@ fn explain(tunable: &Tunable, output: &Output) {
     let folded = report::text::fold(what, output.width().saturating_sub(21).max(20));
     for line in folded.lines() {
         output.text(&format!("  {:<18} {line}", ""));
-    }
-}
-
-/// The devices cannot be listed.
-#[derive(Debug, Error)]
-#[error(
-    "cannot list the block devices in {}/sys: {source}",
-    root.as_ref().map_or(String::new(), |root| root.display().to_string())
-)]
-struct ListError {
-    root: Option<PathBuf>,
-    source: io::Error,
-}
-
-impl Failure for ListError {
-    fn hint(&self) -> Option<String> {
-        Some(match &self.root {
-            Some(_) => "--root takes a directory with a copy of /sys, /proc, /dev and /run".into(),
-            None => NO_SYSFS.into(),
-        })
-    }
-
-    fn exit_code(&self) -> u8 {
-        if self.root.is_some() {
-            exit::USAGE
-        } else {
-            exit::FAILURE
-        }
     }
 }
 

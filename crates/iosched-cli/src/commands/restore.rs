@@ -1,7 +1,7 @@
 //! `iosched restore`: put back what an interrupted run left.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use iosched_emulate as emulate;
@@ -10,7 +10,7 @@ use iosched_experiment::journal::{
     self, Foreseen, Leftover, NotUnderstood, Parts, Resolution, RunState, Undone,
 };
 use iosched_machine::capture;
-use iosched_machine::failure::{Failure, exit, in_a_sentence};
+use iosched_machine::failure::{Failure, Problem, exit, in_a_sentence};
 use iosched_machine::host::Host;
 use iosched_machine::process::Stop;
 use iosched_policy::history::{NextUndo, TakenBack, is_undo_cut_short, next_undo};
@@ -84,40 +84,11 @@ struct RunReport {
     undone: Vec<Undone>,
 }
 
-/// Something may be left that we cannot see.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot read the journal in {}", path.display())]
-struct RestoreError {
-    path: PathBuf,
-    source: io::Error,
-}
-
-impl RestoreError {
-    fn is_for_root(&self) -> bool {
-        self.source.kind() == io::ErrorKind::PermissionDenied
-    }
-}
-
-impl Failure for RestoreError {
-    fn hint(&self) -> Option<String> {
-        self.is_for_root().then(|| "run it as root".into())
-    }
-
-    fn exit_code(&self) -> u8 {
-        if self.is_for_root() {
-            exit::NOT_PERMITTED
-        } else {
-            exit::FAILURE
-        }
-    }
-}
-
 /// Runs `iosched restore`.
 pub(crate) fn run(args: &RestoreArgs, output: &Output) -> Outcome {
     let host = Host::live();
-    if let Err(source) = journal::check_readable(&host) {
-        let path = journal::directory(&host);
-        return Err(boxed(RestoreError { path, source }));
+    if let Err(cause) = journal::check_readable(&host) {
+        return Err(boxed(unreadable(&journal::directory(&host), &cause)));
     }
     if args.dry_run {
         return foresee(&host, output);
@@ -181,6 +152,16 @@ pub(crate) fn run(args: &RestoreArgs, output: &Output) -> Outcome {
         }
     }
     Ok(if is_settled { exit::OK } else { exit::FAILURE })
+}
+
+/// Something may be left that we cannot see.
+fn unreadable(journal: &Path, cause: &io::Error) -> Problem {
+    let message = format!("cannot read the journal in {}: {cause}", journal.display());
+    if cause.kind() == io::ErrorKind::PermissionDenied {
+        Problem::new(exit::NOT_PERMITTED, message).hint("run it as root")
+    } else {
+        Problem::new(exit::FAILURE, message)
+    }
 }
 
 /// A failure with its cause and its way out, in one line.

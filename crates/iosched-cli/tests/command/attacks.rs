@@ -3,10 +3,8 @@
 //! run ends, and nothing of it is left.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::io::Write as _;
-use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -16,7 +14,7 @@ use iosched_testing::lacks;
 use iosched_testing::mounts::own_mounts;
 
 use crate::common::bench::{Bench, nobody};
-use crate::common::tuning::{MIB, SHORTEST};
+use crate::common::tuning::MIB;
 use crate::common::{
     LoopDevice, Mounted, assert_plain, can_use_loop_devices, has_fio, in_one_line, iosched,
     iosched_process, lossy, processes_with, quoted, run,
@@ -839,78 +837,6 @@ fn a_target_that_is_neither_disk_nor_place_for_files_is_refused() {
     let stderr = lossy(&output.stderr);
     assert!(!output.status.success(), "{stderr}");
     assert!(fs::read(disk.file()).unwrap().iter().all(|byte| *byte == 7));
-}
-
-/// A file system can be mounted anywhere: on names that `/proc` and our own files have to escape, and that a
-/// terminal would obey.
-#[test]
-fn a_mount_point_with_odd_characters_is_measured_and_left_as_it_was() {
-    if !can_use_loop_devices() || !has_fio() {
-        return;
-    }
-    let names: &[&[u8]] = &[
-        b"with space",
-        b"tab\tand\nnewline",
-        b"back\\slash\\040",
-        b"quote'\"`",
-        b"$(touch made);touch made&",
-        b"-rf",
-        b"percent%s%n",
-        b"escape\x1b]0;owned\x07",
-        "umläut\u{202e}".as_bytes(),
-        b"a:b=c,d#e",
-        b"no text \xff\xfe",
-    ];
-    let mounted = Mounted::new(64 * MIB);
-    let node = mounted.disk.path();
-    let directory = tempfile::tempdir().unwrap();
-    let before = mounted.disk.whole_queue();
-    for name in names {
-        let at = directory.path().join(OsString::from_vec(name.to_vec()));
-        fs::create_dir(&at).unwrap();
-        let mut mount = Command::new("mount");
-        assert!(mount.arg(&node).arg(&at).status().unwrap().success());
-        let records = tempfile::tempdir().unwrap();
-        let mut ends = Vec::new();
-        for load in [
-            "random-read",
-            "command: sh: cd \"$IOSCHED_SCRATCH\" && touch here",
-        ] {
-            let output = iosched()
-                .arg("tune")
-                .arg(&at)
-                .args(SHORTEST)
-                .args(["--file-size", "1M", "--load", load, "--out"])
-                .arg(records.path().join(load))
-                .current_dir(directory.path())
-                .output()
-                .unwrap();
-            assert_is_plain(load, &output);
-            ends.push((output.status.code(), lossy(&output.stderr)));
-        }
-        let left: Vec<_> = fs::read_dir(&at)
-            .unwrap()
-            .flatten()
-            .map(|entry| entry.file_name())
-            .collect();
-        let umount = Command::new("umount").arg(&at).status().unwrap();
-        assert!(umount.success());
-        fs::remove_dir(&at).unwrap();
-        let said = String::from_utf8_lossy(name).into_owned();
-        // Measured, or refused for its name: never something else.
-        for (code, stderr) in ends {
-            let says_what_to_do = stderr.contains("hint: ") || stderr.contains("try '--help'");
-            let is_refused = code.is_some_and(|code| (2..=12).contains(&code)) && says_what_to_do;
-            assert!(
-                code == Some(0) || is_refused,
-                "{said:?} ends with {code:?}: {stderr}"
-            );
-        }
-        assert_eq!(left, ["lost+found"], "{said:?}");
-        let made: Vec<_> = fs::read_dir(directory.path()).unwrap().flatten().collect();
-        assert!(made.is_empty(), "{said:?}: {made:?}");
-        assert_eq!(mounted.disk.whole_queue(), before, "{said:?}");
-    }
 }
 
 /// Options of a job file that make fio, which runs as root, do something else than to read its target.

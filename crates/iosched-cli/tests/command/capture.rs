@@ -2,14 +2,13 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use crate::common::{LoopDevice, can_trace, can_use_loop_devices, has_fio, run, tracing_instances};
 use iosched_machine::capture::{self, Losses, Recorder};
 use iosched_machine::host::Host;
 use iosched_sim::trace::kernel::{Action, Line, TraceEvent};
 use iosched_sim::units::Sector;
-use iosched_testing::world::{self, DEBUGFS, TRACEFS};
+use iosched_testing::world::TRACEFS;
 
 /// True if block events can be recorded; says why not otherwise.
 fn can_record() -> bool {
@@ -136,62 +135,6 @@ fn events_for_which_there_is_no_room_are_counted_and_the_others_stay_in_order() 
         losses.read + losses.events >= 4 * reads as u64,
         "{losses:?}"
     );
-}
-
-#[test]
-fn a_machine_that_has_not_mounted_tracefs_is_recorded_on_all_the_same() {
-    if !can_record() {
-        return;
-    }
-    world::own_mounts().unwrap();
-    while run_if_possible("umount", TRACEFS) {}
-    while run_if_possible("umount", &format!("{DEBUGFS}/tracing")) {}
-    while run_if_possible("umount", DEBUGFS) {}
-    assert!(!Path::new(TRACEFS).join("instances").exists());
-    let disk = LoopDevice::new(1 << 28);
-    let (events, losses) = record(&disk, None, || random_reads(&disk, 10));
-    assert_eq!((losses.events, losses.unknown), (0, 0), "{losses:?}");
-    assert_eq!(count(&events, Action::Queued, "fio"), 20);
-}
-
-/// True if it succeeded.
-fn run_if_possible(program: &str, argument: &str) -> bool {
-    let output = Command::new(program).arg(argument).output().unwrap();
-    output.status.success()
-}
-
-#[test]
-fn priorities_and_other_disks_are_told_apart() {
-    if !can_record() {
-        return;
-    }
-    let (disk, other) = (LoopDevice::new(1 << 28), LoopDevice::new(1 << 28));
-    disk.write("scheduler", "mq-deadline");
-    let (events, losses) = record(&disk, None, || {
-        let few = ["--rw=randwrite", "--bs=8k", "--number_ios=50"];
-        fio(&disk, &[&few[..], &["--prioclass=1", "--prio=3"]].concat());
-        fio(&other, &["--rw=write", "--bs=64k", "--number_ios=50"]);
-    });
-    assert_eq!(losses.events, 0);
-    let inserted = events
-        .iter()
-        .filter(|event| event.action == Action::Inserted);
-    let writes: Vec<_> = inserted.filter(|event| event.comm == "fio").collect();
-    assert!(
-        !writes.is_empty() && writes.len() <= 100,
-        "{}",
-        writes.len()
-    );
-    for write in writes {
-        assert_eq!(write.op, Some(iosched_sim::request::Op::Write));
-        assert!(write.sync, "past the page cache, somebody waits");
-        let priority = write.priority.unwrap();
-        assert_eq!(
-            priority.class,
-            iosched_sim::request::PriorityClass::RealTime
-        );
-        assert_eq!(priority.level, 3);
-    }
 }
 
 #[test]

@@ -143,32 +143,6 @@ fn has_open(pid: u32, path: &Path) -> bool {
 }
 
 #[test]
-fn restore_names_and_keeps_a_journal_entry_that_it_does_not_understand() {
-    if !is_root() {
-        return;
-    }
-    fs::create_dir_all(JOURNAL).unwrap();
-    for (name, text, cause) in [
-        ("1-cut.json", "{\"schema\": 1, \"comm", "cut short"),
-        ("2-new.json", "{\"schema\": 99}", "schema 99"),
-    ] {
-        let path = Path::new(JOURNAL).join(name);
-        fs::write(&path, text).unwrap();
-        let output = iosched().arg("restore").output().unwrap();
-        let said = String::from_utf8(output.stdout).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains(name) && said.contains(cause), "{said}");
-        assert_eq!(fs::read_to_string(&path).unwrap(), text, "it is kept");
-        fs::remove_file(path).unwrap();
-    }
-    // What a writer left that was killed before its file had a name changed nothing.
-    let unfinished = Path::new(JOURNAL).join(".new-4999999-x");
-    fs::write(&unfinished, "{").unwrap();
-    iosched().arg("restore").assert().success();
-    assert!(!unfinished.exists());
-}
-
-#[test]
 fn a_directory_on_a_file_system_that_is_not_mounted_is_kept_in_mind() {
     if !can_use_loop_devices() || !has_fio() {
         return;
@@ -229,127 +203,6 @@ fn foretold() -> String {
     let output = iosched().args(["restore", "--dry-run"]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     text(&output.stdout)
-}
-
-#[test]
-fn a_run_in_a_directory_goes_on_only_on_the_disk_where_it_began() {
-    if !can_use_loop_devices() {
-        return;
-    }
-    let below = Mounted::new(64 * MIB);
-    let mut disk = LoopDevice::new(64 * MIB);
-    let point = below.at.join("data");
-    let at = point.to_str().unwrap();
-    fs::create_dir(&point).unwrap();
-    run("mkfs.ext4", &["-q", disk.path().to_str().unwrap()]);
-    let mount = |disk: &LoopDevice| run("mount", &[disk.path().to_str().unwrap(), at]);
-    mount(&disk);
-    let dir = tempfile::tempdir().unwrap();
-    let out = dir.path().join("r");
-    let load = "command: sh: sleep 0.1; touch $IOSCHED_SCRATCH/x";
-    let short = [
-        "--arms",
-        "none,mq-deadline",
-        "--fixed-rounds",
-        "2",
-        "--no-html",
-    ];
-    let mut tune = start(&[&[at, "--load", load], &short[..]].concat(), &out);
-    assert!(
-        wait_until(|| out.join("record.jsonl").exists()),
-        "it never began"
-    );
-    signal(tune.id(), Signal::INT);
-    assert_eq!(tune.wait().unwrap().code(), Some(130));
-    run("umount", &[at]);
-
-    let goes_on = |expected: i32, because: &str| {
-        let before = below.disk.whole_queue();
-        let output = iosched()
-            .args(["tune", "--resume"])
-            .arg(&out)
-            .output()
-            .unwrap();
-        let stderr = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(expected), "{stderr}");
-        assert!(stderr.contains(because), "{stderr}");
-        assert_eq!(below.names(), ["data"]);
-        assert_eq!(below.disk.whole_queue(), before);
-    };
-    let was = format!("and was on {} when the run began", disk.name);
-    let elsewhere = format!("{at} is on {} now, {was}", below.disk.name);
-    goes_on(12, &elsewhere);
-    let name = disk.name.clone();
-    let mut other = LoopDevice::new(64 * MIB);
-    disk.swap_names(&mut other);
-    mount(&disk);
-    // Where another test took the name meanwhile, that is what is said first: it may be of another size.
-    if other.name == name {
-        goes_on(12, &format!("{at} is on {} now, {was}", disk.name));
-    } else {
-        goes_on(12, "");
-    }
-    run("umount", &[at]);
-    disk.swap_names(&mut other);
-    mount(&disk);
-    if disk.name == name {
-        goes_on(0, "");
-    }
-    run("umount", &[at]);
-}
-
-/// Since it began somebody else may have put files there.
-#[test]
-fn a_run_in_a_directory_goes_on_only_if_there_is_room_for_its_files_again() {
-    if !can_use_loop_devices() || !has_fio() {
-        return;
-    }
-    let mounted = Mounted::new(64 * MIB);
-    let dir = tempfile::tempdir().unwrap();
-    let out = dir.path().join("r");
-    let load = [
-        mounted.path(),
-        "--load=random-read",
-        "--file-size=32M",
-        "--runtime=50ms",
-        "--fixed-rounds=500",
-        "--arms=none,mq-deadline",
-        "--no-html",
-    ];
-    let mut tune = start(&load, &out);
-    let has_trial = || {
-        let record = fs::read_to_string(out.join("record.jsonl"));
-        record.is_ok_and(|record| record.contains("\"type\":\"trial\""))
-    };
-    assert!(wait_until(has_trial), "no trial ran");
-    signal(tune.id(), Signal::INT);
-    assert_eq!(tune.wait().unwrap().code(), Some(130));
-    let mut ends_each = iosched();
-    ends_each
-        .args(["tune", "--timeout=20ms", "--resume"])
-        .arg(&out);
-    let output = ends_each.output().unwrap();
-    let stderr = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{stderr}");
-    assert!(
-        stderr.contains("ends every trial of random-read"),
-        "{stderr}"
-    );
-    let theirs = mounted.at.join("theirs");
-    fs::write(&theirs, vec![7; 24 << 20]).unwrap();
-    run("sync", &["-f", mounted.path()]);
-    let free = || rustix::fs::statvfs(&mounted.at).unwrap().f_bavail;
-    let before = (free(), record(&out).len());
-    for dry_run in [&[][..], &["--dry-run"]] {
-        let mut command = iosched();
-        command.args(["tune", "--resume"]).arg(&out).args(dry_run);
-        let output = command.output().unwrap();
-        let stderr = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{stderr}");
-        assert!(stderr.contains("32 MiB"), "{stderr}");
-        assert_eq!((free(), record(&out).len()), before);
-        assert_eq!(mounted.names(), ["theirs"]);
-    }
 }
 
 #[test]
@@ -421,23 +274,6 @@ fn a_set_that_is_killed_before_it_hands_over_leaves_no_process() {
     iosched().arg("restore").assert().success();
     assert_eq!(disk.whole_queue(), before);
     assert_eq!(fs::read_dir(JOURNAL).unwrap().count(), 0);
-}
-
-#[test]
-fn who_waits_to_put_back_what_another_has_put_back_ends() {
-    if !can_use_loop_devices() {
-        return;
-    }
-    let disk = LoopDevice::new(8 * MIB);
-    let set = ["set", &disk.name, "bfq", "--for", "1h"];
-    iosched().args(set).assert().success();
-    let journal = fs::read_dir(JOURNAL).unwrap().next().unwrap().unwrap();
-    let waits = || processes_with(&format!("revert-after {}", journal.path().display()));
-    assert_eq!(waits().len(), 1);
-    fs::remove_file(journal.path()).unwrap();
-    assert!(wait_until(|| waits().is_empty()));
-    assert_eq!(disk.scheduler(), "bfq", "that was not ours to put back");
-    disk.reset();
 }
 
 /// What the kernel does for a process goes on for a moment after SIGKILL.
@@ -522,31 +358,6 @@ fn a_run_in_another_pid_namespace_is_left_alone_and_named() {
     let restore = || iosched().arg("restore").output().unwrap().status.success();
     assert!(wait_until(restore));
     assert_eq!(disk.whole_queue(), before);
-}
-
-#[test]
-fn what_is_left_on_the_queue_of_a_device_is_put_back_though_another_file_is_behind_it() {
-    if !can_use_loop_devices() {
-        return;
-    }
-    let mut disk = LoopDevice::new(8 * MIB);
-    let before = disk.whole_queue();
-    let name = disk.name.clone();
-    let set = ["set", &name, "bfq", "--for", "1h"];
-    iosched().args(set).assert().success();
-    let waits = processes_with("revert-after");
-    let entry = fs::read_dir(JOURNAL).unwrap().next().unwrap().unwrap();
-    let entry: serde_json::Value =
-        serde_json::from_slice(&fs::read(entry.path()).unwrap()).unwrap();
-    let pid = u32::try_from(entry["owner"]["pid"].as_u64().unwrap()).unwrap();
-    assert!(waits.contains(&pid));
-    signal(pid, Signal::KILL);
-    let is_there = disk.attach_again();
-    assert!(wait_until(|| !processes_with("revert-after").contains(&pid)));
-    iosched().arg("restore").assert().success();
-    if is_there {
-        assert_eq!(disk.whole_queue(), before);
-    }
 }
 
 /// A pager that waits, a program that hangs: the run waits for it, too, but not once it is to end.

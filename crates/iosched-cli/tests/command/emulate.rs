@@ -4,7 +4,6 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use iosched_testing::lacks;
@@ -13,8 +12,7 @@ use serde_json::Value;
 
 use crate::common::lab::{Lab, Served, attribute, stored};
 use crate::common::{
-    CopyForEverybody, assert_refused, iosched_process, processes_with, run, stderr, stdout,
-    wait_until,
+    CopyForEverybody, assert_refused, processes_with, run, stderr, stdout, wait_until,
 };
 
 #[test]

@@ -2,7 +2,6 @@
 //! left of them, and nobody waits for ever.
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;

@@ -1,20 +1,17 @@
 //! Emulated disks with a scheduler of ours inside, on the real kernel: what is written is read again whatever is
 //! switched meanwhile, the kernel's events tell whose each access is, and nothing is left of them.
-use std::fs::{self, File, OpenOptions};
-use std::io::Write as _;
+use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::process::{Child, Command, Stdio};
-use std::thread;
+use std::process::Command;
 
 use iosched_machine::capture;
-use iosched_machine::file_system::{FileSystemKind, OwnFileSystem};
 use iosched_machine::host::Host;
 use iosched_testing::lacks;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::lab::{Lab, attribute, wait_for};
 use crate::common::traced::{self, Kind, Way};
-use crate::common::{assert_done, assert_refused, in_one_line, iosched_process, stderr, stdout};
+use crate::common::{assert_done, assert_refused, in_one_line, stderr, stdout};
 
 /// Aligned as direct I/O wants it.
 #[repr(align(4096))]

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use crate::common::chance::{Chance, seed};
 use crate::common::lab::{Lab, attribute, wait_for};
-use crate::common::{LoopDevice, Mounted, assert_done, assert_refused, run, stderr};
+use crate::common::{LoopDevice, Mounted, assert_refused, run, stderr};
 
 const BLOCK: usize = 4096;
 
@@ -658,7 +658,7 @@ impl Case {
                     .flatten()
                     .map(|entry| entry.path());
                 let is_disk = |path: &PathBuf| text(path).contains("/disk-");
-                Case::file(&names.into_iter().find(is_disk).unwrap().to_str().unwrap())
+                Case::file(names.into_iter().find(is_disk).unwrap().to_str().unwrap())
             }
             Target::FileOfTwoNames => {
                 fs::hard_link(new(), place.file("other")).unwrap();

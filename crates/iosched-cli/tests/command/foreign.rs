@@ -1,18 +1,14 @@
 //! What others wrote or named: no control character of it reaches the terminal, no size of it takes the memory or the
 //! disk, and no value of it ends the command otherwise than with an error.
-use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use iosched_testing::is_root;
-
 use crate::common;
 use crate::common::machine::Machine;
 use crate::common::tuning::{MIB, tune};
-use crate::common::{Mounted, answer, can_use_loop_devices, has_fio, iosched, run, text};
+use crate::common::{Mounted, answer, can_use_loop_devices, has_fio, iosched, text};
 
 /// Sets the title of the window, colours, goes up a line, turns the order of letters round.
 const EVIL: &str = "ev\u{1b}]0;owned\u{7}il\u{1b}[31m\r\u{9b}1A\u{202e}";
@@ -161,68 +157,6 @@ fn what_is_wrong_in_a_record_is_one_error_with_file_line_and_field() {
 }
 
 #[test]
-fn what_has_no_end_is_refused_and_so_is_a_disk_of_too_many_cylinders() {
-    let directory = tempfile::tempdir().unwrap();
-    let place = directory.path().join("endless");
-    let record = place.join("record.jsonl");
-    fs::create_dir(&place).unwrap();
-    let refused = |words: &str| {
-        let output = answer(&["report", place.to_str().unwrap()]);
-        let message = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(12), "{message}");
-        assert!(message.contains(words), "{message}");
-        fs::remove_file(&record).unwrap();
-    };
-    fs::File::create(&record)
-        .unwrap()
-        .set_len(70 * MIB)
-        .unwrap();
-    refused("record.jsonl:1: not a line of a record: a line is larger than 32 MiB");
-    std::os::unix::fs::symlink("/dev/zero", &record).unwrap();
-    refused("it is no regular file");
-    run("mkfifo", &[record.to_str().unwrap()]);
-    refused("it is no regular file");
-
-    let model = text(&answer(&["emulate", "models", "--toml", "hdd-10k"]).stdout);
-    let capacity = model
-        .lines()
-        .find(|line| line.starts_with("capacity_bytes"));
-    let disk = directory.path().join("disk.toml");
-    let large = format!("capacity_bytes = {}", 1_u64 << 56);
-    fs::write(&disk, model.replace(capacity.unwrap(), &large)).unwrap();
-    let output = answer(&["simulate", "--until", "1", "--disk", disk.to_str().unwrap()]);
-    let message = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{message}");
-    assert!(
-        message.contains("capacity_bytes is 72057594037927936"),
-        "{message}"
-    );
-}
-
-#[test]
-fn an_argument_that_is_no_text_is_kept_as_far_as_it_is_one() {
-    let directory = tempfile::tempdir().unwrap();
-    let out = directory.path().join(OsStr::from_bytes(b"r\xff"));
-    let output = iosched()
-        .args(["tune", "--simulate", "ssd-sata", "--arms", "noop,deadline"])
-        .args([
-            "--fixed-rounds",
-            "2",
-            "--runtime",
-            "100ms",
-            "--no-html",
-            "--out",
-        ])
-        .arg(&out)
-        .output()
-        .unwrap();
-    let message = text(&output.stderr);
-    assert!(output.status.success(), "{message}");
-    let record = fs::read_to_string(out.join("record.jsonl")).unwrap();
-    assert!(record.contains("r\u{fffd}\""), "the command is in it");
-}
-
-#[test]
 fn a_job_file_that_would_fill_the_file_system_writes_nothing() {
     if !can_use_loop_devices() || !has_fio() {
         return;
@@ -310,66 +244,4 @@ fn a_load_that_prints_without_end_fails_and_says_why() {
         "{message}"
     );
     assert!(message.contains("/dev/null"), "{message}");
-}
-
-/// A newline in a name would begin a line that looks like one of ours.
-#[test]
-fn how_many_lines_are_printed_does_not_depend_on_the_names_of_others() {
-    let lines = |output: std::process::Output| {
-        let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| text(&bytes));
-        // A test that was just killed beside this one may have left an instance, of which `restore` tells.
-        let is_ours = |line: &&str| !line.contains("the tracing instance");
-        let count = |text: &str| text.lines().filter(is_ours).count();
-        ([count(&stdout), count(&stderr)], stdout + &stderr)
-    };
-    // Wide enough that no line is folded.
-    let run = |arguments: &[&OsStr]| {
-        let mut command = iosched();
-        lines(
-            command
-                .env("COLUMNS", "100000")
-                .args(arguments)
-                .output()
-                .unwrap(),
-        )
-    };
-    let printed = |between: &str| {
-        let name = format!("ev{between}Answer: use evil{between}loop7 (hdd) is fine");
-        let dir = tempfile::tempdir().unwrap();
-        let record = evil_record(dir.path(), &name);
-        let mut all = vec![run(&["report".as_ref(), record.as_os_str()])];
-        let machine = Machine::copied("virtual-machine");
-        machine.write("sys/block/loop0/loop/backing_file", &name);
-        machine.write("sys/block/sda/device/model", &name);
-        for how in ["--all", "--verbose"] {
-            let root = machine.root().as_os_str();
-            all.push(run(&[
-                "list".as_ref(),
-                how.as_ref(),
-                "--root".as_ref(),
-                root,
-            ]));
-        }
-        let missing = dir.path().join(&name);
-        all.push(run(&["report".as_ref(), missing.as_os_str()]));
-        all.push(run(&["list".as_ref(), name.as_ref()]));
-        all.push(run(&["set".as_ref(), name.as_ref(), "none".as_ref()]));
-        if is_root() {
-            let journal = Path::new("/var/lib/iosched/journal");
-            fs::create_dir_all(journal).unwrap();
-            let entry = json!({
-                "schema": 1, "command": name, "boot_id": "another", "disks": [], "directories": [],
-                "owner": { "pid": 4_999_999, "start_ticks": 1 },
-            });
-            fs::write(journal.join("1-x.json"), entry.to_string()).unwrap();
-            all.push(run(&["restore".as_ref(), "--dry-run".as_ref()]));
-            all.push(run(&["restore".as_ref()]));
-        }
-        all
-    };
-    for between in ["\n", "\r\n", "\n\n", "\u{2028}"] {
-        for (evil, plain) in printed(between).iter().zip(&printed("-")) {
-            assert_eq!(evil.0, plain.0, "{}\n---\n{}", evil.1, plain.1);
-        }
-    }
 }

@@ -191,16 +191,6 @@ fn what_is_no_device_is_refused_with_its_cause_and_the_way_out() {
 }
 
 #[test]
-fn a_directory_without_sys_is_no_machine() {
-    let empty = tempfile::tempdir().unwrap();
-    let output = list(empty.path(), &[]);
-    assert_eq!(output.status.code(), Some(2));
-    let error = String::from_utf8(output.stderr).unwrap();
-    assert!(error.contains("cannot list the block devices"), "{error}");
-    assert!(error.contains("hint: --root takes"), "{error}");
-}
-
-#[test]
 fn unused_devices_are_counted_and_shown_when_asked_for() {
     let root = tree("virtual-machine");
     let output = list(&root, &[]);
@@ -299,46 +289,4 @@ fn each_tunable_that_a_machine_here_has_is_explained() {
         }
     }
     assert!(seen > 0);
-}
-
-/// Where something is mounted on a machine, by its list.
-fn mount_points(root: &Path) -> Vec<String> {
-    let listing = json(root, &["--json"]);
-    let devices = listing["devices"].as_array().unwrap().iter();
-    let users = devices.flat_map(|device| device["users"].as_array().unwrap());
-    let mounts = users.filter_map(|user| user["mount_point"].as_str());
-    mounts.map(str::to_owned).collect()
-}
-
-#[test]
-fn nothing_is_cut_in_a_pipe_and_the_scheduler_stays_on_a_narrow_terminal() {
-    for name in machine_tree::names() {
-        let root = tree(&name);
-        let shown = |columns: Option<&str>| {
-            let mut command = Command::cargo_bin("iosched").unwrap();
-            command
-                .env_remove("COLUMNS")
-                .arg("list")
-                .arg("--root")
-                .arg(&root);
-            if let Some(columns) = columns {
-                command.env("COLUMNS", columns);
-            }
-            String::from_utf8(command.output().unwrap().stdout).unwrap()
-        };
-        let whole = shown(None);
-        assert!(!whole.contains('…'), "{whole}");
-        let active = |text: &str| text.lines().filter(|line| line.contains(']')).count();
-        let narrow = shown(Some("60"));
-        assert_eq!(active(&narrow), active(&whole), "{narrow}");
-        for mount_point in mount_points(&root) {
-            let is_shown = |text: &str| text.contains(&format!("{mount_point} ("));
-            assert!(
-                !is_shown(&whole) || is_shown(&narrow),
-                "{mount_point}: {narrow}"
-            );
-        }
-        let widest = narrow.lines().map(|line| line.chars().count()).max();
-        assert!(widest <= Some(60), "{narrow}");
-    }
 }

@@ -48,7 +48,6 @@ mod report;
 mod report_large;
 mod report_page;
 mod set;
-mod setup;
 mod simulate;
 mod slow_down;
 mod traces;

@@ -59,8 +59,6 @@ fn documented(heading: &str) -> Vec<Row> {
 }
 
 const CALLS: &str = "## System calls\n";
-const FILES: &str = "## Files\n";
-
 /// Does something on both old kernels, and asks of the command's own calls that each is documented.
 fn on_old_kernels(job: impl Fn() + Send + Sync) {
     for version in [LINUX_4_19, LINUX_3_10] {
@@ -125,70 +123,6 @@ fn the_table_of_calls_is_the_filters_and_says_where_each_is_asked_for() {
             assert!(names.iter().any(|name| text.contains(name)), "{row:?}");
         }
     }
-}
-
-#[test]
-fn the_table_of_files_names_what_the_source_reads() {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let crates = fs::read_dir(crates).unwrap().flatten();
-    let ours = crates.filter(|of| {
-        !["iosched-cli", "iosched-testing"]
-            .map(Into::into)
-            .contains(&of.file_name())
-    });
-    let files: Vec<String> = ours.flat_map(|of| walk(&of.path().join("src"))).collect();
-    for row in documented(FILES) {
-        let quoted = format!("\"{}", row.name);
-        let named = format!("{}\"", row.name);
-        let is_read = |text: &String| text.contains(&quoted) || text.contains(&named);
-        assert!(files.iter().any(is_read), "{row:?}");
-        assert!(!row.who.is_empty() && !row.without.is_empty(), "{row:?}");
-    }
-}
-
-#[test]
-fn the_table_of_files_has_each_event_that_3_10_does_not_have() {
-    let source = include_str!("../../../iosched-machine/src/capture/event.rs");
-    let source = source.split("\n#[cfg(test)]").next().unwrap();
-    let words = source.split('"').skip(1).step_by(2);
-    let is_event = |word: &&str| {
-        let (group, rest) = word.split_once('_').unwrap_or_default();
-        ["block", "kyber", "sched"].contains(&group) && !rest.contains(' ')
-    };
-    // Of Linux 3.10: include/trace/events/block.h and sched.h.
-    let old = [
-        "block_rq_insert",
-        "block_rq_issue",
-        "block_rq_complete",
-        "block_bio_queue",
-        "block_bio_backmerge",
-        "block_bio_frontmerge",
-        "block_getrq",
-        "sched_process_exit",
-    ];
-    let newer = words.filter(is_event).filter(|word| !old.contains(word));
-    let newer: BTreeSet<&str> = newer.collect();
-    assert!(newer.contains("sched_waking"), "{newer:?}");
-    let rows = documented(FILES);
-    for event in newer {
-        let quoted = format!("`{event}`");
-        let is_named = |row: &Row| row.name == event || row.who.contains(&quoted);
-        assert!(rows.iter().any(is_named), "not in docs/kernels.md: {event}");
-    }
-}
-
-/// The text of every file below a directory.
-fn walk(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).unwrap().flatten();
-    entries
-        .flat_map(|entry| {
-            if entry.path().is_dir() {
-                walk(&entry.path())
-            } else {
-                fs::read_to_string(entry.path()).into_iter().collect()
-            }
-        })
-        .collect()
 }
 
 #[test]
@@ -260,61 +194,6 @@ fn a_database_is_measured() {
         assert_eq!(mounted.names(), [""; 0]);
     });
     assert_documented(&asked);
-}
-
-#[test]
-fn a_database_that_cannot_start_there_is_refused_by_what_the_kernel_lacks() {
-    if !has_postgres() {
-        return;
-    }
-    let ((), asked) = on(LINUX_3_10, || {
-        let mounted = Mounted::new(512 * MIB);
-        let before = mounted.disk.whole_queue();
-        let records = tempfile::tempdir().unwrap();
-        let output = iosched()
-            .args(["tune", mounted.path(), "--load", "pgbench:scale=1"])
-            .args(SHORT)
-            .arg("--out")
-            .arg(records.path().join("r"))
-            .output()
-            .unwrap();
-        let said = stderr(&output);
-        assert_eq!(output.status.code(), Some(10), "{said}");
-        for words in ["needs Linux 3.17 or later (getrandom)", "hint: "] {
-            assert!(said.contains(words), "{said}");
-        }
-        assert_eq!(mounted.names(), [""; 0]);
-        assert_eq!(mounted.disk.whole_queue(), before);
-    });
-    assert_documented(&asked);
-}
-
-#[test]
-fn a_postgresql_that_is_too_old_is_refused_by_its_version() {
-    if !can_use_loop_devices() || !has_postgres() {
-        return;
-    }
-    own_mounts().unwrap();
-    let place = tempfile::tempdir().unwrap();
-    let programs = place.path().join("9.6/bin");
-    fs::create_dir_all(&programs).unwrap();
-    for name in ["initdb", "postgres", "pgbench"] {
-        let script = format!("#!/bin/sh\necho '{name} (PostgreSQL) 9.6.24'\n");
-        stand_in(&programs, name, &script);
-    }
-    let there = "/usr/lib/postgresql";
-    run("mount", &["--bind", place.path().to_str().unwrap(), there]);
-    let mounted = Mounted::new(512 * MIB);
-    let output = iosched()
-        .args(["tune", mounted.path(), "--load", "pgbench:scale=1"])
-        .args(SHORT)
-        .output()
-        .unwrap();
-    let said = stderr(&output);
-    assert_eq!(output.status.code(), Some(10), "{said}");
-    let words = "too old: pgbench (PostgreSQL) 9.6.24, and 11 is the oldest";
-    assert!(said.contains(words), "{said}");
-    assert!(said.contains("hint: install a newer one"), "{said}");
 }
 
 /// On an old kernel a file of another user's directory is reached by no link either.
@@ -407,45 +286,6 @@ fn a_choice_is_kept_checked_and_taken_back_on_a_copied_machine() {
 }
 
 #[test]
-fn a_policy_for_both_block_layers_is_applied_checked_and_taken_back() {
-    on_old_kernels(|| {
-        let machine = Machine::copied("mixed-4.19");
-        machine.write("proc/cmdline", "root=/dev/sda1 ro\n");
-        machine.write("etc/default/grub", "GRUB_CMDLINE_LINUX=\"quiet\"\n");
-        let policy = "[[rule]]\nname = 'all'\nmatch = { serial = '*' }\nscheduler = 'deadline'\n";
-        machine.write("etc/iosched/policy.toml", policy);
-        let before = machine.etc();
-        let list = machine.succeeds("list", &[]);
-        assert!(list.contains("cfq") && list.contains("kyber"), "{list}");
-        machine.succeeds("apply", &["--yes"]);
-        let (code, said, error) = machine.run("check", &[]);
-        assert_eq!(code, 2, "{said}{error}");
-        for line in [
-            "scheduler is cfq, not deadline",
-            "scheduler is none, not mq-deadline",
-        ] {
-            assert!(said.contains(line), "{said}");
-        }
-        for (disk, name) in [("sda", "deadline"), ("nvme0n1", "mq-deadline")] {
-            let who = machine.succeeds("check", &["--who", disk]);
-            let named = format!(" {name}: ");
-            let mut lines = who.lines().filter(|line| line.contains(&named));
-            assert!(
-                lines.any(|line| line.ends_with("[in effect] (at events, too)")),
-                "{who}"
-            );
-        }
-        machine.succeeds("advise", &[]);
-        machine.succeeds("persist", &["--yes", "--method", "cmdline", "sda", "noop"]);
-        let log = machine.succeeds("log", &[]);
-        assert!(!log.contains("cut short"), "{log}");
-        machine.succeeds("undo", &[]);
-        machine.succeeds("undo", &[]);
-        assert_eq!(machine.etc(), before);
-    });
-}
-
-#[test]
 fn an_emulated_disk_is_refused_by_name_and_leaves_nothing() {
     if !can_emulate() {
         return;
@@ -527,39 +367,6 @@ echo '{"fio version":"fio-2.16","jobs":[{"jobname":"a","error":0,"read":{"io_byt
     let trial = lines.iter().find(|line| line["type"] == "trial").unwrap();
     assert_eq!(trial["jobs"][0]["read"]["bytes"], 4 * MIB);
     assert_eq!(trial["jobs"][0]["read"]["latency_max_ns"], 9000);
-}
-
-#[test]
-fn an_fio_that_is_too_old_is_refused_by_its_version() {
-    let Some(disk) = small_disk() else { return };
-    let before = disk.scheduler();
-    let dir = tempfile::tempdir().unwrap();
-    let output = tune_by("#!/bin/sh\necho fio-2.1.10\n", &disk, dir.path());
-    let said = stderr(&output);
-    assert_eq!(output.status.code(), Some(10), "{said}");
-    let names_it = said.contains("fio is too old: fio-2.1.10, and 2.16 is");
-    assert!(
-        names_it && said.contains("hint: install a newer one"),
-        "{said}"
-    );
-    assert_eq!(disk.scheduler(), before);
-}
-
-/// Fedora's engines are packages of their own, and may be left out.
-#[test]
-fn an_fio_without_the_engine_is_refused_with_the_package_that_has_it() {
-    let Some(disk) = small_disk() else { return };
-    let before = disk.scheduler();
-    let dir = tempfile::tempdir().unwrap();
-    let script = "#!/bin/sh\n[ \"$1\" != --version ] || exec echo fio-3.36\n\
-                  echo 'fio: engine libaio not loadable' >&2\necho 'fio: failed to load engine' >&2\nexit 1\n";
-    let output = tune_by(script, &disk, dir.path());
-    let said = stderr(&output);
-    assert_eq!(output.status.code(), Some(10), "{said}");
-    for words in ["no engine libaio", "fio-engine-libaio"] {
-        assert!(said.contains(words), "{said}");
-    }
-    assert_eq!(disk.scheduler(), before);
 }
 
 /// What comes out of it is other tests' affair: here it is what is asked of the kernel.

@@ -67,37 +67,3 @@ fn a_slowed_disk_serves_by_the_slowed_time_and_says_so() {
         assert!((3_000_000..3_000_003).contains(&modelled), "{checked}");
     }
 }
-
-#[test]
-fn a_simulated_disk_slowed_down_does_so_many_times_less() {
-    let simulate = [
-        "simulate",
-        "--disk",
-        "fixed",
-        "--scheduler",
-        "none",
-        "--load",
-        "random-read",
-        "--json",
-    ];
-    let commands = |run: &Value| run["runs"][0]["commands"].as_u64().unwrap();
-    let as_fast = json(&simulate);
-    let slowed = json(&[&simulate[..], &["--slow-down", "4"]].concat());
-    assert_eq!(as_fast["slow_down"], Value::Null);
-    assert_eq!(slowed["slow_down"], 4);
-    // All but those that are under way when the time is up.
-    assert!(
-        commands(&as_fast).abs_diff(4 * commands(&slowed)) <= 4 * 64,
-        "{as_fast} {slowed}"
-    );
-    let table = text(&answer(&[&simulate[..7], &["--slow-down", "4"]].concat()).stdout);
-    assert!(table.starts_with("fixed (4 times as slow) of"), "{table}");
-}
-
-#[test]
-fn a_factor_is_a_whole_number_above_nothing() {
-    for factor in ["0", "-1", "1.5", "many"] {
-        let output = answer(&["simulate", "--slow-down", factor]);
-        assert_eq!(output.status.code(), Some(2), "{factor}");
-    }
-}

@@ -1,5 +1,4 @@
 //! `iosched simulate --trace` as a user calls it.
-use iosched_testing::lacks;
 use std::fmt::Write;
 
 use crate::common::{answer, text};
@@ -104,57 +103,6 @@ fn what_is_written_with_events_is_replayed() {
 }
 
 #[test]
-fn the_files_of_all_cpus_are_one_trace() {
-    let directory = tempfile::tempdir().unwrap();
-    let record = |time: u64, cpu: u32| {
-        let mut bytes = 0x6561_7407_u32.to_le_bytes().to_vec();
-        bytes.extend(1_u32.to_le_bytes());
-        bytes.extend(time.to_le_bytes());
-        bytes.extend((time * 8).to_le_bytes());
-        for word in [4096, 1 | 1 << 16 | 1 << 20, 7, 8 << 20, cpu, 0] {
-            bytes.extend(word.to_le_bytes());
-        }
-        bytes
-    };
-    let of_cpu = |cpu: u32| {
-        (0..10)
-            .flat_map(|n| record(u64::from(cpu) + n * 2, cpu))
-            .collect()
-    };
-    let all: Vec<Vec<u8>> = vec![of_cpu(0), of_cpu(1), Vec::new()];
-    for (cpu, bytes) in all.iter().enumerate() {
-        write(&directory, &format!("sda.blktrace.{cpu}"), bytes);
-    }
-    let name = directory.path().join("sda").display().to_string();
-    let result = simulate(&["--trace", &name]);
-    assert_eq!(result["trace"]["accesses"], 20);
-    assert_eq!(result["trace"]["format"], "blktrace");
-    assert_eq!(result["trace"]["files"].as_array().unwrap().len(), 2);
-    assert_eq!(result["runs"][0]["processes"][0]["name"], "pid 7");
-    blkparse_reads_the_same(&directory, &name);
-}
-
-/// What blktrace's own tool makes of the binary records is read as what we make of them.
-fn blkparse_reads_the_same(directory: &tempfile::TempDir, name: &str) {
-    let Ok(output) = std::process::Command::new("blkparse")
-        .args(["-i", name])
-        .output()
-    else {
-        lacks("blkparse");
-        return;
-    };
-    let parsed = write(directory, "sda.txt", output.stdout);
-    let (ours, theirs) = (
-        simulate(&["--trace", name]),
-        simulate(&["--trace", &parsed]),
-    );
-    assert_eq!(theirs["trace"]["format"], "blkparse");
-    assert_eq!(theirs["trace"]["accesses"], 20);
-    let total = |result: &Value| result["runs"][0]["total"]["latency"].clone();
-    assert_eq!(total(&ours), total(&theirs));
-}
-
-#[test]
 fn devices_are_chosen_or_laid_out_one_after_the_other() {
     let directory = tempfile::tempdir().unwrap();
     let trace = write(&directory, "two.csv", msr(100, 0) + &msr(50, 1));
@@ -204,53 +152,33 @@ fn what_lies_beyond_the_disk_is_refused_or_folded_back() {
 #[test]
 fn what_cannot_be_replayed_is_said_with_its_place() {
     let directory = tempfile::tempdir().unwrap();
-    let damaged = write(&directory, "damaged.csv", msr(3, 0) + "oops\n");
-    fails(
-        &["--trace", &damaged],
-        2,
-        &["damaged.csv, line 4: 1 columns where `time,host,disk,Read|Write,"],
-    );
-    let unknown = write(&directory, "unknown", "hello 1\n");
-    fails(
-        &["--trace", &unknown],
-        2,
-        &["begins with `hello 1`", "`--trace-format`"],
-    );
-    fails(
-        &["--trace", &unknown, "--trace-format", "msr"],
-        2,
-        &["unknown, line 1: 1 columns where"],
-    );
-    let open = write(
-        &directory,
-        "open.log",
-        "fio version 3 iolog\n0 f read 0 512\n",
-    );
-    fails(
-        &["--trace", &open, "--closed"],
-        2,
-        &["does not say when accesses were answered"],
-    );
-    let waits = write(&directory, "a.log", "fio version 2 iolog\nf read 0 4096\n");
-    fails(&["--trace", &waits, "--speed", "2"], 2, &["only pauses"]);
-    let empty = write(&directory, "empty", "");
-    fails(&["--trace", &empty], 2, &["holds no access"]);
-    fails(
-        &["--trace", "/proc/nonexistent"],
-        3,
-        &["cannot open /proc/nonexistent"],
-    );
+    let fio = "fio version 3 iolog\n0 f read 0 512\n";
+    let ages = format!("{fio}17000000000000000 f read 0 512\n");
+    for (name, content, option, says) in [
+        (
+            "damaged.csv",
+            msr(3, 0) + "oops\n",
+            "--wrap",
+            "line 4: 1 columns",
+        ),
+        (
+            "unknown",
+            "hello 1\n".into(),
+            "--wrap",
+            "begins with `hello 1`",
+        ),
+        (
+            "a.log",
+            fio.into(),
+            "--closed",
+            "when accesses were answered",
+        ),
+        ("empty", String::new(), "--wrap", "holds no access"),
+        ("ages.log", ages, "--wrap", "lasts 539 years"),
+    ] {
+        let trace = write(&directory, name, content);
+        fails(&["--trace", &trace, option], 2, &[says]);
+    }
+    fails(&["--trace", "/proc/nonexistent"], 3, &["cannot open"]);
     fails(&["--trace", "/dev/null"], 2, &["is no file"]);
-    let zip = write(
-        &directory,
-        "broken.gz",
-        b"\x1f\x8b\x08\0\0\0\0\0\0\x03broken",
-    );
-    fails(&["--trace", &zip], 2, &["broken.gz, line 1: "]);
-    let ages = write(
-        &directory,
-        "ages.log",
-        "fio version 3 iolog\n0 f read 0 512\n17000000000000000 f read 0 512\n",
-    );
-    fails(&["--trace", &ages], 2, &["lasts 539 years"]);
 }

@@ -8,11 +8,10 @@ use std::process::{Command, Output};
 
 use iosched_evidence::dataset;
 use iosched_evidence::fixture::{Fleet, Size};
-use iosched_testing::lacks;
 use rustix::fs::{FileType, Mode};
 
 use crate::common::checks::names;
-use crate::common::options::{OPTIONS, Takes};
+use crate::common::options::{FILES, Takes};
 use crate::common::tuning::SHORTEST;
 use crate::common::{
     LoopDevice, Mounted, can_use_loop_devices, has_fio, in_one_line, iosched, iosched_process,
@@ -20,14 +19,10 @@ use crate::common::{
 };
 
 /// The words, with what we have for those that stand for it. Each `FIFO…` that they name is made.
-fn with_files(
-    (dir, evidence): (&Path, &Path),
-    words: &[&str],
-    make: impl Fn(&Path),
-) -> Vec<String> {
+fn with_files((dir, evidence): (&Path, &Path), words: &str, make: impl Fn(&Path)) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let recording = root.join("crates/iosched-conform/tests/golden/bfq-hdd1-a_rand4.txt.gz");
-    let words = words.iter().map(|&word| match word {
+    let words = words.split(' ').map(|word| match word {
         "EXAMPLE" => root
             .join("docs/example-record")
             .to_str()
@@ -79,22 +74,16 @@ fn a_fifo_in_place_of_a_file_is_refused_by_its_name_whatever_option_names_it() {
     let dir = tempfile::tempdir().unwrap();
     let of_evidence = tempfile::tempdir().unwrap();
     let evidence = of_evidence.path().join("of-a-fleet");
-    for (command, option, takes) in OPTIONS {
-        let (Takes::Read(words) | Takes::Written(words) | Takes::Made(words)) = takes else {
-            continue;
-        };
+    for (option, _, words) in FILES {
         let words = with_files((dir.path(), &evidence), words, mkfifo);
         let output = answer(dir.path(), &words);
         let stderr = lossy(&output.stderr);
         let code = output.status.code();
         assert!(
             code.is_some_and(|code| code > 0),
-            "{command} {option}: {words:?}: {code:?} {stderr}"
+            "{option}: {words:?}: {code:?} {stderr}"
         );
-        assert!(
-            stderr.contains("FIFO"),
-            "{command} {option}: {words:?}: {stderr}"
-        );
+        assert!(stderr.contains("FIFO"), "{option}: {words:?}: {stderr}");
     }
     for entry in fs::read_dir(dir.path()).unwrap() {
         let entry = entry.unwrap();
@@ -176,16 +165,14 @@ fn what_is_no_file_stays_as_it_is_whatever_option_is_to_write_there() {
             .path
             .starts_with(dir.path())
             .then(|| there(&place.path));
-        for (command, option, takes) in OPTIONS {
-            let words = match takes {
-                Takes::Written(words) => words,
-                Takes::Made(words) if !place.is_for_directories => words,
+        for (option, takes, words) in FILES {
+            match takes {
+                Takes::Written => {}
+                Takes::Made if !place.is_for_directories => {}
                 _ => continue,
-            };
-            let words = words
-                .iter()
-                .map(|&word| if word == "FIFO" { path } else { word });
-            let words = with_files((dir.path(), &evidence), &words.collect::<Vec<_>>(), |_| {});
+            }
+            let words = words.replace("FIFO", path);
+            let words = with_files((dir.path(), &evidence), &words, |_| {});
             let process = iosched_process();
             let mut shell = match &disk {
                 Some(disk) => {
@@ -204,15 +191,12 @@ fn what_is_no_file_stays_as_it_is_whatever_option_is_to_write_there() {
             let (code, stderr) = (output.status.code(), lossy(&output.stderr));
             assert!(
                 code.is_some_and(|code| code > 0 && code < 20),
-                "{command} {option} {path}: {code:?} {stderr}"
+                "{option} {path}: {code:?} {stderr}"
             );
-            assert!(stderr.contains(path), "{command} {option} {path}: {stderr}");
-            assert!(
-                !stderr.contains("panicked"),
-                "{command} {option} {path}: {stderr}"
-            );
+            assert!(stderr.contains(path), "{option} {path}: {stderr}");
+            assert!(!stderr.contains("panicked"), "{option} {path}: {stderr}");
             if let Some(before) = &before {
-                assert_eq!(there(&place.path), *before, "{command} {option} {path}");
+                assert_eq!(there(&place.path), *before, "{option} {path}");
             }
             tried += 1;
         }
@@ -234,39 +218,6 @@ fn what_is_no_file_stays_as_it_is_whatever_option_is_to_write_there() {
     eprintln!("{tried} options and places");
 }
 
-/// The manual pages are files that a user names, too: their directory is.
-#[test]
-fn manual_pages_take_the_place_of_no_link_and_no_fifo() {
-    let dir = tempfile::tempdir().unwrap();
-    let [link, fifo, precious] =
-        ["iosched.1", "iosched-list.1", "precious"].map(|name| dir.path().join(name));
-    let manual = || answer(dir.path(), &["manual".into(), ".".into()]);
-    fs::write(&precious, "precious").unwrap();
-    for place in [&link, &fifo] {
-        let _ = fs::remove_file(place); // a page that was written before the other was refused
-        if place == &link {
-            std::os::unix::fs::symlink("precious", place).unwrap();
-        } else {
-            mkfifo(place);
-        }
-        let output = manual();
-        let stderr = lossy(&output.stderr);
-        assert_eq!(
-            output.status.code(),
-            Some(1),
-            "{}: {stderr}",
-            place.display()
-        );
-        let name = place.file_name().unwrap().to_str().unwrap();
-        assert!(stderr.contains(name), "{name}: {stderr}");
-        assert!(!fs::symlink_metadata(place).unwrap().is_file());
-        assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
-        fs::remove_file(place).unwrap();
-    }
-    assert!(manual().status.success());
-    assert!(link.is_file() && fifo.is_file());
-}
-
 /// A file larger than memory: who reads it as a whole fails at the limit of the address space.
 #[test]
 fn a_file_larger_than_memory_is_refused_whatever_option_names_it() {
@@ -276,10 +227,9 @@ fn a_file_larger_than_memory_is_refused_whatever_option_names_it() {
     let of_evidence = tempfile::tempdir().unwrap();
     let evidence = of_evidence.path().join("of-a-fleet");
     let sparse = |path: &Path| fs::File::create(path).unwrap().set_len(LARGE).unwrap();
-    for (command, option, takes) in OPTIONS {
+    for (option, takes, words) in FILES {
         // A target and what a disk stands over are not read into memory.
-        let Takes::Read(words) = takes else { continue };
-        if ["target", "over"].contains(option) {
+        if *takes != Takes::Read || option.ends_with(" target") || option.ends_with(" over") {
             continue;
         }
         let words = with_files((dir.path(), &evidence), words, sparse);
@@ -302,36 +252,8 @@ fn a_file_larger_than_memory_is_refused_whatever_option_names_it() {
         let code = output.status.code();
         // 101 and signals are ours to mend.
         let is_refused = code.is_some_and(|code| code > 0 && code < 20);
-        assert!(
-            is_refused,
-            "{command} {option}: {words:?}: {code:?} {stderr}"
-        );
+        assert!(is_refused, "{option}: {words:?}: {code:?} {stderr}");
     }
-}
-
-/// A limit for files (`ulimit -f`) is an error like a full disk, and no end in the middle.
-#[test]
-fn a_limit_of_the_size_of_files_is_an_error_that_leaves_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    let page = dir.path().join("page.html");
-    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/example-record");
-    let binary = assert_cmd::cargo::cargo_bin!("iosched");
-    let output = Command::new("sh")
-        .args(["-c", "ulimit -f 0; exec \"$@\"", "sh"])
-        .args([
-            binary,
-            Path::new("report"),
-            &example,
-            Path::new("--html"),
-            &page,
-        ])
-        .output()
-        .unwrap();
-    let stderr = lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("File too large"), "{stderr}");
-    assert!(stderr.contains("hint: let files become larger"), "{stderr}");
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "{stderr}");
 }
 
 /// The same of what changes a disk, which is then as before.
@@ -377,183 +299,4 @@ fn a_limit_of_the_size_of_files_leaves_a_disk_as_it_was() {
             assert!(left.is_empty(), "{left:?}: {said}");
         }
     }
-}
-
-/// What was measured is kept where the record reaches a limit, and the way to go on is said.
-#[test]
-fn a_record_that_may_not_become_larger_says_how_to_go_on() {
-    let dir = tempfile::tempdir().unwrap();
-    let out = dir.path().join("r");
-    let tune = |limit: &str, arguments: &[&str]| {
-        let limit = format!("ulimit -f {limit}; exec \"$@\"");
-        let process = iosched_process();
-        Command::new("sh")
-            .args(["-c", &limit, "sh"])
-            .arg(process.get_program())
-            .args(arguments)
-            .output()
-            .unwrap()
-    };
-    let rounds = ["--fixed-rounds", "20", "--runtime", "50ms", "--no-html"];
-    let path = out.to_str().unwrap();
-    let arguments = [
-        "tune",
-        "--simulate",
-        "fixed",
-        "--arms",
-        "none,noop",
-        "--out",
-        path,
-    ];
-    let output = tune("24", &[&arguments[..], &rounds].concat());
-    let stderr = lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(12), "{stderr}");
-    let said = in_one_line(&stderr);
-    assert!(said.contains("may not become larger here"), "{stderr}");
-    assert!(
-        said.contains("go on with: iosched tune --resume"),
-        "{stderr}"
-    );
-    let resume = ["tune", "--resume", path, "--no-html"];
-    let output = tune("unlimited", &resume);
-    assert!(output.status.success(), "{}", lossy(&output.stderr));
-}
-
-/// What is no file beside recordings is not passed over: each is named, and the others are followed.
-#[test]
-fn what_is_no_file_among_recordings_is_named() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let recording =
-        root.join("crates/iosched-conform/tests/golden/bfq-6.18-hdd4-b_seq_rand.txt.gz");
-    let above = tempfile::tempdir().unwrap();
-    let folder = above.path().join("disk");
-    fs::create_dir(&folder).unwrap();
-    fs::copy(recording, folder.join("a.txt.gz")).unwrap();
-    let conform = || {
-        let output = iosched()
-            .arg("conform")
-            .arg(above.path())
-            .args(["--scheduler", "bfq"])
-            .output()
-            .unwrap();
-        (
-            output.status.code(),
-            lossy(&output.stdout),
-            lossy(&output.stderr),
-        )
-    };
-    let (code, stdout, stderr) = conform();
-    assert_eq!(code, Some(0), "{stderr}");
-    assert!(stdout.contains("a.txt.gz: bfq agrees"), "{stdout}");
-
-    for name in ["b.txt", "unnamed", "socket"] {
-        let path = folder.join(name);
-        if name == "socket" {
-            drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-        } else {
-            mkfifo(&path);
-        }
-        let (code, stdout, stderr) = conform();
-        assert_eq!(code, Some(1), "{name}: {stderr}");
-        assert!(stdout.contains("a.txt.gz: bfq agrees"), "{name}: {stdout}");
-        let named = format!("disk/{name}: it is no regular file");
-        assert!(stderr.contains(&named), "{name}: {stderr}");
-        fs::remove_file(folder.join(name)).unwrap();
-    }
-    for name in ["disk/tunables.txt", "start_states.json"] {
-        let path = above.path().join(name);
-        mkfifo(&path);
-        let (code, _, stderr) = conform();
-        assert!(code.is_some_and(|code| code > 0), "{name}: {stderr}");
-        assert!(stderr.contains(name), "{name}: {stderr}");
-        fs::remove_file(path).unwrap();
-    }
-}
-
-/// Who waits to put something back was handed it; nobody else hands it a file.
-#[test]
-fn what_was_not_handed_over_is_not_put_back() {
-    let dir = tempfile::tempdir().unwrap();
-    let [fifo, file] = ["fifo", "file"].map(|name| dir.path().join(name));
-    mkfifo(&fifo);
-    fs::write(&file, "{}").unwrap();
-    for (path, stdin) in [
-        (&fifo, Path::new("/dev/null")),
-        (&file, Path::new("/dev/null")),
-        (&fifo, &file),
-    ] {
-        let output = iosched_process()
-            .arg("revert-after")
-            .arg(path)
-            .arg("0")
-            .stdin(fs::File::open(stdin).unwrap())
-            .output()
-            .unwrap();
-        let stderr = lossy(&output.stderr);
-        assert_eq!(
-            output.status.code(),
-            Some(2),
-            "{path:?} {stdin:?}: {stderr}"
-        );
-        assert!(stderr.contains("was not handed over"), "{stderr}");
-    }
-}
-
-/// What is said to go on with works when it is typed, whatever a directory is called.
-#[test]
-fn a_hint_with_a_path_can_be_typed() {
-    let can = Command::new("bash").arg("--version").output();
-    if can.is_err() {
-        return lacks("bash");
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let places: &[&[u8]] = &[
-        b"-dash",
-        b"--budget=1",
-        b"new\nline",
-        b"\x1b[31mred",
-        b"it's \xff$(touch x)",
-    ];
-    for place in places {
-        use std::os::unix::ffi::OsStrExt;
-        let place = std::ffi::OsStr::from_bytes(place);
-        let option = |name: &str| {
-            let mut option = std::ffi::OsString::from(name);
-            option.push(place);
-            option
-        };
-        let mut tune = iosched_process();
-        tune.args([
-            "tune",
-            "--simulate",
-            "ssd-sata",
-            "--arms",
-            "noop,deadline",
-            "--no-html",
-        ]);
-        tune.args(["--fixed-rounds", "2", "--runtime", "50ms"])
-            .arg(option("--out="));
-        let output = tune.current_dir(dir.path()).output().unwrap();
-        assert!(output.status.success(), "{}", lossy(&output.stderr));
-        // It is complete: it can be seen.
-        let mut again = iosched_process();
-        again
-            .arg("tune")
-            .arg(option("--resume="))
-            .current_dir(dir.path());
-        let stderr = lossy(&again.output().unwrap().stderr);
-        let (_, hint) = stderr.split_once("hint: see it with: ").expect(&stderr);
-        let binary = assert_cmd::cargo::cargo_bin!("iosched");
-        let typed = hint
-            .trim_end()
-            .replacen("iosched", binary.to_str().unwrap(), 1);
-        let seen = Command::new("bash")
-            .args(["-c", &typed])
-            .current_dir(dir.path())
-            .output()
-            .unwrap();
-        assert!(seen.status.success(), "{typed}: {}", lossy(&seen.stderr));
-        assert!(lossy(&seen.stdout).contains("deadline"), "{typed}");
-    }
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), places.len());
 }

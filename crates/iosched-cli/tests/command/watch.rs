@@ -2,12 +2,11 @@
 
 use iosched_testing::lacks;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use crate::common::{
-    CopyForEverybody, LoopDevice, can_emulate, can_trace, can_use_loop_devices, iosched,
-    iosched_process, remove_emulated, run, traced, tracing_instances, wait_until,
+    LoopDevice, can_emulate, can_trace, can_use_loop_devices, iosched, iosched_process,
+    remove_emulated, run, tracing_instances, wait_until,
 };
 use iosched_machine::watch::Rates;
 use serde_json::Value;
@@ -146,49 +145,6 @@ impl Drop for Screen {
 }
 
 #[test]
-fn it_ends_when_its_terminal_is_closed() {
-    if !can_use_loop_devices() || !has("tmux", "-V") {
-        return;
-    }
-    let disk = LoopDevice::new(1 << 20);
-    let binary = assert_cmd::cargo::cargo_bin!("iosched").display();
-    // As under nohup: the signal that says so is not heard.
-    let watch = format!("trap '' HUP; {binary} watch -i 200ms {}", disk.name);
-    let screen = Screen::new((79, 20), &format!("sh -c \"{watch}\""));
-    screen.shows(&format!("{:<8} none", disk.name));
-    let command = format!("watch -i 200ms {}", disk.name);
-    let running = || !crate::common::processes_with(&format!("iosched {command}")).is_empty();
-    assert!(running());
-    drop(screen);
-    assert!(wait_until(|| !running()), "it runs without a terminal");
-}
-
-#[test]
-fn it_ends_when_nobody_reads_its_lines_any_more() {
-    if !can_use_loop_devices() {
-        return;
-    }
-    let disk = LoopDevice::new(1 << 20);
-    for json in [&[][..], &["--json"]] {
-        let mut command = iosched_process();
-        command.args(["watch", "-i", "50ms", &disk.name]).args(json);
-        let mut watch = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(watch.stdout.take().unwrap());
-        assert_ne!(lines.read_line(&mut String::new()).unwrap(), 0);
-        drop(lines); // as head -n 1 does
-        let mut status = None;
-        let ends = wait_until(|| {
-            status = watch.try_wait().unwrap();
-            status.is_some()
-        });
-        let _ = watch.kill();
-        let _ = watch.wait();
-        assert!(ends, "it goes on printing {json:?}");
-        assert_eq!(status.unwrap().code(), Some(0), "{json:?}");
-    }
-}
-
-#[test]
 fn keys_switch_a_scheduler_after_asking() {
     if !can_use_loop_devices() || !has("tmux", "-V") {
         return;
@@ -250,33 +206,6 @@ fn a_device_that_vanishes_is_said_to_be_gone() {
     screen.shows(&format!("{name} is gone"));
     screen.press("C-c");
     assert!(wait_until(|| !screen.is_alive()), "Ctrl-C ends it");
-}
-
-#[test]
-fn without_rights_it_reads_and_says_that_it_may_not_switch() {
-    if !can_use_loop_devices() || !has("tmux", "-V") {
-        return;
-    }
-    let disk = LoopDevice::new(1 << 20);
-    let copy = CopyForEverybody::new();
-    let as_nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups";
-    let watch = format!(
-        "{as_nobody} {} watch -i 200ms {}",
-        copy.binary().display(),
-        disk.name
-    );
-    let screen = Screen::new((82, 20), &watch);
-    screen.shows(&format!("{:<8} none", disk.name));
-    for key in ["s", "Down", "Enter"] {
-        screen.press(key);
-    }
-    screen.shows("now?");
-    screen.press("y");
-    screen.shows("root");
-    assert_eq!(disk.scheduler(), "none");
-    screen.press("l");
-    screen.shows("await is not split: ");
-    screen.shows("IOPS"); // the counters go on
 }
 
 /// An emulated disk that takes 1 ms for each command, one at a time, and readers of it.
@@ -353,24 +282,6 @@ fn each_request_that_was_followed_has_a_time_in_the_queue_and_one_at_the_disk() 
     let classes = seen["latency"][&disk.name]["classes"].as_array().unwrap();
     let in_classes: u64 = classes.iter().filter_map(Value::as_u64).sum();
     assert_eq!(Some(in_classes), read["requests"].as_u64());
-}
-
-#[test]
-fn a_key_that_comes_with_a_new_size_is_not_lost() {
-    if !can_use_loop_devices() || !has("tmux", "-V") {
-        return;
-    }
-    let disk = LoopDevice::new(8 << 20);
-    let binary = assert_cmd::cargo::cargo_bin!("iosched").display();
-    let screen = Screen::new((83, 24), &format!("{binary} watch -i 200ms {}", disk.name));
-    screen.shows(&format!("{:<8} ", disk.name)); // a key before the first look is lost
-    let pid = screen.tmux(&["list-panes", "-F", "#{pane_pid}"]);
-    let pid: u32 = pid.trim().parse().unwrap();
-    let held = traced::hold(pid);
-    screen.tmux(&["resize-window", "-x", "70", "-y", "20"]);
-    screen.press("q");
-    held.let_go();
-    assert!(wait_until(|| !screen.is_alive()), "q ends it");
 }
 
 #[test]

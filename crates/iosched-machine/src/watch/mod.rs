@@ -4,7 +4,6 @@
 //! they may be recorded.
 
 pub mod latency;
-pub mod processes;
 mod rates;
 
 use std::collections::BTreeMap;

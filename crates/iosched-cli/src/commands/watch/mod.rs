@@ -17,11 +17,10 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use iosched_machine::capture::CaptureError;
 use iosched_machine::device;
-use iosched_machine::failure::{Failure, NO_PROC, exit};
+use iosched_machine::failure::{Failure, NO_PROC, Problem, exit};
 use iosched_machine::host::Host;
 use iosched_machine::process::Stop;
 use iosched_machine::watch::latency::{LatencySample, LatencyWatch};
-use iosched_machine::watch::processes::ProcessWatch;
 use iosched_machine::watch::{Sample, Watcher};
 use iosched_policy::history;
 use iosched_policy::set::Change;
@@ -53,11 +52,8 @@ await in ms from queueing to completion, the mean number of requests queued or
 in service, and the share of time in which the device had something to do.
 On the screen `s` switches the scheduler of the chosen device, after asking, and
 marks the moment on its history; `l` shows its latencies: how await is split
-into queue and service time, and a heat map; `p` shows who does the I/O; `r`
-takes reads and writes apart, `o` changes the order of devices, `+` and `-` the
-interval, the space bar holds everything. Reading counters needs no rights;
-switching, recording the events that tell the split, and looking at other
-users' processes do.")]
+into queue and service time, and a heat map. Reading counters needs no rights;
+switching and recording the events that tell the split do.")]
 pub(crate) struct WatchArgs {
     /// Devices to watch [default: every disk that has a size]
     #[arg(value_name = "DEVICE")]
@@ -85,26 +81,16 @@ pub(crate) struct WatchArgs {
     plain: bool,
 }
 
-/// The counters cannot be read, or the terminal cannot be used.
-#[derive(Debug, thiserror::Error)]
-enum WatchError {
-    #[error("cannot read /proc/diskstats: {0}")]
-    Counters(#[source] io::Error),
-    #[error("cannot read /proc: {0}")]
-    Processes(#[source] io::Error),
-    #[error("cannot use this terminal: {0}")]
-    Terminal(#[source] io::Error),
+/// The counters cannot be read.
+fn no_counters(cause: &io::Error) -> Problem {
+    let hint = (cause.kind() == io::ErrorKind::NotFound).then_some(NO_PROC);
+    let message = format!("cannot read /proc/diskstats: {cause}");
+    Problem::new(exit::FAILURE, message).maybe_hint(hint)
 }
 
-impl Failure for WatchError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            WatchError::Counters(error) | WatchError::Processes(error) => {
-                (error.kind() == io::ErrorKind::NotFound).then(|| NO_PROC.to_owned())
-            }
-            WatchError::Terminal(_) => Some("print lines with --plain".to_owned()),
-        }
-    }
+fn no_terminal(cause: &io::Error) -> Problem {
+    let message = format!("cannot use this terminal: {cause}");
+    Problem::new(exit::FAILURE, message).hint("print lines with --plain")
 }
 
 /// Runs `iosched watch`.
@@ -117,7 +103,9 @@ pub(crate) fn run(args: &WatchArgs, output: &Output) -> Outcome {
             names.push(found.name);
         }
     }
-    let watcher = Watcher::new(&host, names).map_err(|error| boxed(WatchError::Counters(error)))?;
+    let watcher = Watcher::new(&host, names)
+        .map_err(|cause| no_counters(&cause))
+        .map_err(boxed)?;
     let stop = Stop::new();
     stop_on_signals(&stop);
     let is_live = !(args.plain || args.once || args.count.is_some() || output.is_json())
@@ -137,7 +125,7 @@ fn print_lines(
     mut watcher: Watcher,
     output: &Output,
     stop: &Stop,
-) -> Result<(), WatchError> {
+) -> Result<(), Problem> {
     let count = if args.once { Some(1) } else { args.count };
     let mut splits = if args.split {
         Splits::start(&Host::live(), watcher.wanted(), output)
@@ -155,7 +143,7 @@ fn print_lines(
             std::thread::sleep(next.saturating_duration_since(Instant::now()).min(TICK));
             splits.drain(output);
         }
-        let sample = watcher.look().map_err(WatchError::Counters)?;
+        let sample = watcher.look().map_err(|cause| no_counters(&cause))?;
         let latency = splits.look(output);
         if output.is_json() {
             output.json(&WithSplit { sample, latency });
@@ -227,9 +215,9 @@ fn not_split(device: &str, error: &CaptureError, output: &Output) {
 }
 
 /// The screen, until the user has seen enough.
-fn live(host: &Host, watcher: Watcher, interval: Duration, stop: &Stop) -> Result<(), WatchError> {
+fn live(host: &Host, watcher: Watcher, interval: Duration, stop: &Stop) -> Result<(), Problem> {
     ignore_resizes();
-    let mut terminal = ratatui::try_init().map_err(WatchError::Terminal)?;
+    let mut terminal = ratatui::try_init().map_err(|cause| no_terminal(&cause))?;
     let ended = follow(host, watcher, interval, stop, &mut terminal);
     ratatui::restore();
     ended
@@ -253,34 +241,24 @@ fn follow(
     interval: Duration,
     stop: &Stop,
     terminal: &mut ratatui::DefaultTerminal,
-) -> Result<(), WatchError> {
+) -> Result<(), Problem> {
     let mut state = State::new(host_name(), interval);
     let mut latency: Option<LatencyWatch> = None;
-    let mut processes: Option<ProcessWatch> = None;
     let mut next = Instant::now() + interval;
     while !stop.is_wanted() {
         terminal
             .draw(|frame| screen::draw(&state, frame))
-            .map_err(WatchError::Terminal)?;
+            .map_err(|cause| no_terminal(&cause))?;
         let wait = next.saturating_duration_since(Instant::now()).min(TICK);
-        if is_hung_up(wait).map_err(WatchError::Terminal)? {
+        if is_hung_up(wait).map_err(|cause| no_terminal(&cause))? {
             return Ok(());
         }
-        if event::poll(Duration::ZERO).map_err(WatchError::Terminal)?
-            && let Event::Key(key) = event::read().map_err(WatchError::Terminal)?
+        if event::poll(Duration::ZERO).map_err(|cause| no_terminal(&cause))?
+            && let Event::Key(key) = event::read().map_err(|cause| no_terminal(&cause))?
             && key.kind == KeyEventKind::Press
         {
-            let before = state.interval;
-            let action = state.press(key);
-            if state.interval != before {
-                next = Instant::now() + state.interval;
-            }
-            match action {
+            match state.press(key) {
                 Action::None => {}
-                Action::LookAtProcesses => {
-                    processes = Some(ProcessWatch::start(host).map_err(WatchError::Processes)?);
-                }
-                Action::LeaveProcesses => processes = None,
                 Action::Quit => return Ok(()),
                 Action::StopRecording => latency = None,
                 Action::Record { device } => {
@@ -304,7 +282,6 @@ fn follow(
             };
             match sample {
                 Ok(sample) => sample
-                    .filter(|_| !state.is_paused)
                     .into_iter()
                     .for_each(|sample| state.add_latency(sample)),
                 Err(error) => {
@@ -316,13 +293,7 @@ fn follow(
         }
         if is_due {
             next = Instant::now() + state.interval;
-            let sample = watcher.look().map_err(WatchError::Counters)?;
-            let seen = processes.as_mut().map(ProcessWatch::look).transpose();
-            let seen = seen.map_err(WatchError::Processes)?;
-            if !state.is_paused {
-                state.add(sample);
-                state.processes = seen.or(state.processes.take());
-            }
+            state.add(watcher.look().map_err(|cause| no_counters(&cause))?);
         }
     }
     Ok(())

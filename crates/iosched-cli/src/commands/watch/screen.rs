@@ -8,8 +8,6 @@ use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Block, Clear, Paragraph, RenderDirection, Sparkline};
 
-use iosched_machine::visible::visible;
-use iosched_machine::watch::processes::Processes;
 use iosched_machine::watch::{DeviceSample, Rates};
 use iosched_report::words::span;
 
@@ -20,7 +18,7 @@ use super::state::{History, Mode, Point, State};
 /// Columns that the labels of the history take.
 const LABEL: u16 = 16;
 
-const KEYS: &str = " up/down device  s scheduler  l latency  p processes  ? help  q quit";
+const KEYS: &str = " up/down device  s scheduler  l latency  ? help  q quit";
 
 /// The same where there is less room.
 const NARROW_KEYS: &str = " s scheduler  l latency  ? help  q quit";
@@ -29,13 +27,8 @@ const HELP: &[&str] = &[
     "up, down   choose a device",
     "s          switch its scheduler (asks first)",
     "l          its latencies: await split, heat map",
-    "p          who does the I/O, on all disks",
-    "r          reads and writes apart, or together",
-    "o          order of devices: name, %util, rate, await",
-    "+, -       look less often, more often",
-    "space      hold, and go on",
     "?          this help",
-    "q, Esc     quit (Esc leaves latencies, processes first)",
+    "q, Esc     quit (Esc leaves latencies first)",
     "",
     "r_await, w_await: ms from queueing to completion",
     "aqu-sz: mean requests queued or in service",
@@ -57,12 +50,10 @@ pub(super) fn draw(state: &State, frame: &mut Frame) {
     .areas(frame.area());
     frame.render_widget(title_line(state, title.width), title);
     draw_table(state, frame, table);
-    if let Some(processes) = &state.processes {
-        draw_processes(processes, frame, history);
-    } else if let Some(heat) = state.heat() {
+    if let Some(heat) = state.heat() {
         heat::draw(heat, frame, history);
     } else if let Some(device) = state.device() {
-        draw_history(device, state.is_apart, frame, history);
+        draw_history(device, frame, history);
     }
     let is_wide = usize::from(keys.width) >= KEYS.len();
     let known = if is_wide { KEYS } else { NARROW_KEYS };
@@ -77,12 +68,7 @@ pub(super) fn draw(state: &State, frame: &mut Frame) {
 }
 
 fn title_line(state: &State, width: u16) -> Line<'static> {
-    let every = if state.is_paused {
-        "on hold (space goes on)".to_owned()
-    } else {
-        format!("every {} s", state.interval.as_secs_f64())
-    };
-    let is_paused = state.is_paused;
+    let every = format!("every {} s", state.interval.as_secs_f64());
     let pressure = state.pressure.map_or_else(String::new, |(some, full)| {
         format!(
             "  waiting for I/O: some {:.0} %, all {:.0} %",
@@ -93,15 +79,8 @@ fn title_line(state: &State, width: u16) -> Line<'static> {
     let fits = |text: &String| text.chars().count() <= usize::from(width);
     let text = [
         format!("iosched watch: {}, {every}{pressure}", state.title),
-        format!(
-            "iosched watch{}{pressure}",
-            if is_paused { ", on hold" } else { "" }
-        ),
-        if is_paused {
-            "on hold".to_owned()
-        } else {
-            pressure.trim_start().to_owned()
-        },
+        format!("iosched watch{pressure}"),
+        pressure.trim_start().to_owned(),
     ]
     .into_iter()
     .find(fits)
@@ -136,31 +115,20 @@ fn draw_table(state: &State, frame: &mut Frame, area: Rect) {
 /// A number of a look, if there is one.
 type Value = fn(&Rates) -> Option<f64>;
 
-/// What is drawn of reads and writes together.
-const TOGETHER: [(&str, Value); 3] = [
+/// What is drawn.
+const SERIES: [(&str, Value); 3] = [
     ("MB/s", |rates| Some(rates.bytes_per_s() / 1e6)),
     ("IOPS", |rates| Some(rates.ios_per_s())),
     ("await, ms", |rates| rates.await_ns().map(|ns| ns / 1e6)),
 ];
 
-/// And of each by itself, as `iostat` calls it.
-const APART: [(&str, Value); 6] = [
-    ("rMB/s", |rates| Some(rates.read.bytes_per_s / 1e6)),
-    ("wMB/s", |rates| Some(rates.write.bytes_per_s / 1e6)),
-    ("r/s", |rates| Some(rates.read.ios_per_s)),
-    ("w/s", |rates| Some(rates.write.ios_per_s)),
-    ("r_await", |rates| rates.read.await_ns.map(|ns| ns / 1e6)),
-    ("w_await", |rates| rates.write.await_ns.map(|ns| ns / 1e6)),
-];
-
-fn draw_history(device: &History, is_apart: bool, frame: &mut Frame, area: Rect) {
+fn draw_history(device: &History, frame: &mut Frame, area: Rect) {
     let name = format!(" {} ", device.last.device);
     let block = Block::bordered().title(name);
     let inside = block.inner(area);
     frame.render_widget(block, area);
-    let series: &[(&str, Value)] = if is_apart { &APART } else { &TOGETHER };
     // Where there is hardly room for the series themselves the axis of time goes first.
-    let has_axis = usize::from(inside.height) > series.len() + 1;
+    let has_axis = usize::from(inside.height) > SERIES.len() + 1;
     let [marks, rows, axis] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Min(0),
@@ -168,8 +136,8 @@ fn draw_history(device: &History, is_apart: bool, frame: &mut Frame, area: Rect)
     ])
     .areas(inside);
     draw_marks(device, frame, beside_label(marks));
-    let areas = Layout::vertical(series.iter().map(|_| Constraint::Fill(1))).split(rows);
-    for ((name, value), area) in series.iter().zip(areas.iter()) {
+    let areas = Layout::vertical(SERIES.iter().map(|_| Constraint::Fill(1))).split(rows);
+    for ((name, value), area) in SERIES.iter().zip(areas.iter()) {
         draw_series(device, name, value, frame, *area);
     }
     if has_axis {
@@ -192,41 +160,6 @@ fn draw_time(device: &History, frame: &mut Frame, area: Rect) {
         _ => format!("{:>width$}", "now|"),
     };
     frame.render_widget(Line::from(text).dim(), area);
-}
-
-/// Who does the I/O, who does most first.
-fn draw_processes(processes: &Processes, frame: &mut Frame, area: Rect) {
-    let block = Block::bordered().title(" processes, all disks ");
-    let inside = block.inner(area);
-    frame.render_widget(block, area);
-    let mut rows = vec![
-        Line::from(format!(
-            "{:>8} {:>8} {:>8}  COMMAND",
-            "PID", "rMB/s", "wMB/s"
-        ))
-        .dim(),
-    ];
-    rows.extend(processes.busy.iter().map(|io| {
-        let row = format!(
-            "{:>8} {:>8} {:>8}  {}",
-            io.pid,
-            short(io.read_bytes_per_s / 1e6),
-            short(io.write_bytes_per_s / 1e6),
-            visible(&io.command)
-        );
-        Line::from(row)
-    }));
-    if processes.busy.is_empty() {
-        rows.push(Line::from("no process has done any I/O since the last look").dim());
-    }
-    if processes.hidden > 0 {
-        let hidden = format!(
-            "{} more may not be looked at: root may, unless a container forbids it",
-            processes.hidden
-        );
-        rows.push(Line::from(hidden).dim());
-    }
-    frame.render_widget(Text::from(rows), inside);
 }
 
 /// The part of a row where time runs.
@@ -382,8 +315,6 @@ mod tests {
     use ratatui::backend::TestBackend;
     use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-    use iosched_machine::watch::processes::ProcessIo;
-
     use super::super::state::tests::sample;
     use super::*;
 
@@ -408,13 +339,6 @@ mod tests {
     }
 
     #[test]
-    fn reads_and_writes_can_be_drawn_apart() {
-        let mut state = state();
-        state.is_apart = true;
-        insta::assert_snapshot!(drawn(&state, 80, 24));
-    }
-
-    #[test]
     fn each_switch_has_its_mark_and_a_name_covers_none() {
         let mut state = State::new("box, Linux 6.12".into(), Duration::from_secs(1));
         let switches = ["none"; 9].into_iter().chain(["bfq"; 2]).chain(["none"; 6]);
@@ -428,26 +352,6 @@ mod tests {
             marks.ends_with("bfq\u{25bc} \u{25bc}kyber\u{25bc}"),
             "{marks}"
         );
-    }
-
-    #[test]
-    fn processes_take_the_place_of_the_history() {
-        let mut state = state();
-        let process = |pid, command: &str, read: f64, written: f64| ProcessIo {
-            pid,
-            command: command.into(),
-            read_bytes_per_s: read,
-            write_bytes_per_s: written,
-        };
-        state.processes = Some(Processes {
-            busy: vec![
-                process(4711, "rsync", 5e7, 0.0),
-                process(12, "a\u{1b}[1m", 0.0, 3e3),
-            ],
-            hidden: 3,
-        });
-        state.is_paused = true;
-        insta::assert_snapshot!(drawn(&state, 80, 14));
     }
 
     #[test]

@@ -1,11 +1,9 @@
 //! What the screen shows, and what keys do to it. Knows neither terminal nor machine.
 
-use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use iosched_machine::watch::latency::LatencySample;
-use iosched_machine::watch::processes::Processes;
 use iosched_machine::watch::{DeviceSample, Rates, Sample};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -21,15 +19,8 @@ pub(super) struct State {
     pub(super) interval: Duration,
     /// Share of the last interval in which tasks waited for I/O: some, all.
     pub(super) pressure: Option<(f64, f64)>,
-    /// The devices of the last sample and those that are gone, in the order that is wanted.
+    /// The devices of the last sample and those that are gone, in the order in which they appeared.
     pub(super) devices: Vec<History>,
-    pub(super) order: Order,
-    /// Nothing new is shown.
-    pub(super) is_paused: bool,
-    /// The history has reads and writes apart.
-    pub(super) is_apart: bool,
-    /// Who does the I/O, while that is shown instead of the history.
-    pub(super) processes: Option<Processes>,
     /// Index of the chosen device.
     pub(super) chosen: usize,
     /// What keys mean now.
@@ -39,56 +30,6 @@ pub(super) struct State {
     /// The latencies of a device, while they are recorded.
     pub(super) heat: Option<Heat>,
 }
-
-/// Which device stands first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
-    /// As they appeared: by name.
-    Name,
-    /// The most of its time with something to do.
-    Utilisation,
-    /// The most requests per second.
-    Rate,
-    /// The longest await.
-    Await,
-}
-
-impl Order {
-    fn next(self) -> Order {
-        match self {
-            Order::Name => Order::Utilisation,
-            Order::Utilisation => Order::Rate,
-            Order::Rate => Order::Await,
-            Order::Await => Order::Name,
-        }
-    }
-
-    /// What it goes by, in words.
-    pub(super) fn words(self) -> &'static str {
-        match self {
-            Order::Name => "name",
-            Order::Utilisation => "%util",
-            Order::Rate => "requests per second",
-            Order::Await => "await",
-        }
-    }
-
-    /// What the largest of stands first.
-    fn key(self, history: &History) -> f64 {
-        let Some(rates) = &history.last.rates else {
-            return f64::NEG_INFINITY;
-        };
-        match self {
-            Order::Name => 0.0,
-            Order::Utilisation => rates.utilisation,
-            Order::Rate => rates.ios_per_s(),
-            Order::Await => rates.await_ns().unwrap_or(0.0),
-        }
-    }
-}
-
-/// Times between two looks that keys choose from, ms.
-const INTERVALS_MS: [u64; 9] = [100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000];
 
 /// What the requests of a device took, look after look.
 #[derive(Debug)]
@@ -102,8 +43,6 @@ pub(super) struct Heat {
 /// What was seen of a device.
 #[derive(Debug)]
 pub(super) struct History {
-    /// How many devices appeared before it.
-    appeared: usize,
     pub(super) last: DeviceSample,
     /// What was before, the newest last.
     pub(super) points: VecDeque<Point>,
@@ -150,10 +89,6 @@ pub(super) enum Action {
     },
     /// Record no latencies any more.
     StopRecording,
-    /// Look who does the I/O, too.
-    LookAtProcesses,
-    /// Look at processes no more.
-    LeaveProcesses,
     /// Switch a device.
     Switch {
         /// Kernel name.
@@ -170,10 +105,6 @@ impl State {
             interval,
             pressure: None,
             devices: Vec::new(),
-            order: Order::Name,
-            is_paused: false,
-            is_apart: false,
-            processes: None,
             chosen: 0,
             mode: Mode::Watching,
             message: None,
@@ -225,10 +156,9 @@ impl State {
         let mut seen = Vec::new();
         for device in sample.devices {
             seen.push(device.device.clone());
-            let appeared = self.devices.len();
             match self.history(&device.device) {
                 Some(history) => history.add(device, elapsed_s),
-                None => self.devices.push(History::new(device, elapsed_s, appeared)),
+                None => self.devices.push(History::new(device, elapsed_s)),
             }
         }
         for history in &mut self.devices {
@@ -240,48 +170,6 @@ impl State {
                 history.add(gone, elapsed_s);
             }
         }
-        self.sort();
-    }
-
-    /// Puts the devices in order; the chosen one stays chosen.
-    fn sort(&mut self) {
-        let chosen = self.device().map(|history| history.appeared);
-        let order = self.order;
-        self.devices.sort_by(|a, b| {
-            let by_key = order.key(b).total_cmp(&order.key(a));
-            let by_key = if order == Order::Name {
-                Ordering::Equal
-            } else {
-                by_key
-            };
-            by_key.then(a.appeared.cmp(&b.appeared))
-        });
-        let place = self
-            .devices
-            .iter()
-            .position(|history| Some(history.appeared) == chosen);
-        self.chosen = place.unwrap_or(self.chosen);
-    }
-
-    /// The next longer or shorter time between two looks.
-    fn change_interval(&mut self, is_longer: bool) {
-        let mut known = INTERVALS_MS.map(Duration::from_millis).into_iter();
-        let next = if is_longer {
-            known.find(|known| *known > self.interval)
-        } else {
-            known.rfind(|known| *known < self.interval)
-        };
-        self.interval = next.unwrap_or(self.interval);
-        self.message = Some(format!("every {} s", self.interval.as_secs_f64()));
-    }
-
-    /// Shows who does the I/O, or the history again.
-    fn show_processes(&mut self) -> Action {
-        if self.processes.take().is_some() {
-            return Action::LeaveProcesses;
-        }
-        self.processes = Some(Processes::default());
-        Action::LookAtProcesses
     }
 
     fn history(&mut self, device: &str) -> Option<&mut History> {
@@ -330,7 +218,6 @@ impl State {
 
     fn press_watching(&mut self, key: KeyCode) -> Action {
         match key {
-            KeyCode::Esc if self.processes.is_some() => return self.show_processes(),
             KeyCode::Esc if self.heat().is_some() => return self.split(),
             KeyCode::Char('q') | KeyCode::Esc => return Action::Quit,
             KeyCode::Char('?' | 'h') => self.mode = Mode::Help,
@@ -339,16 +226,6 @@ impl State {
                 self.chosen = (self.chosen + 1).min(self.devices.len().saturating_sub(1));
             }
             KeyCode::Char('s') => self.choose(),
-            KeyCode::Char('o') => {
-                self.order = self.order.next();
-                self.sort();
-                self.message = Some(format!("in the order of {}", self.order.words()));
-            }
-            KeyCode::Char(' ') => self.is_paused = !self.is_paused,
-            KeyCode::Char('r') => self.is_apart = !self.is_apart,
-            KeyCode::Char('+') => self.change_interval(true),
-            KeyCode::Char('-') => self.change_interval(false),
-            KeyCode::Char('p') => return self.show_processes(),
             KeyCode::Char('l') => return self.split(),
             _ => {}
         }
@@ -416,9 +293,8 @@ impl State {
 }
 
 impl History {
-    fn new(first: DeviceSample, elapsed_s: f64, appeared: usize) -> History {
+    fn new(first: DeviceSample, elapsed_s: f64) -> History {
         History {
-            appeared,
             points: VecDeque::from([Point {
                 elapsed_s,
                 rates: first.rates,
@@ -566,54 +442,6 @@ pub(super) mod tests {
         assert_eq!(press(&mut state, &[KeyCode::Esc]), Action::Quit);
         state.recording("sda", Err("run it as root".into()));
         assert!(state.message.unwrap().contains("run it as root"));
-    }
-
-    #[test]
-    fn the_chosen_device_stays_chosen_in_whatever_order() {
-        let mut state = watching();
-        let mut both = sample("sda", "none", 10.0);
-        both.devices.extend(sample("sdb", "none", 500.0).devices);
-        state.add(both.clone());
-        let names = |state: &State| -> Vec<String> {
-            let devices = state.devices.iter();
-            devices.map(|history| history.last.device.clone()).collect()
-        };
-        assert_eq!(names(&state), ["sda", "sdb"]);
-        press(&mut state, &[KeyCode::Char('o'), KeyCode::Char('o')]);
-        assert_eq!(names(&state), ["sdb", "sda"], "by rate");
-        assert_eq!(state.device().unwrap().last.device, "sda");
-        both.devices.reverse();
-        both.devices[0].rates = None;
-        state.add(both);
-        assert_eq!(names(&state), ["sda", "sdb"], "what is gone comes last");
-        assert_eq!(state.device().unwrap().last.device, "sda");
-        press(&mut state, &[KeyCode::Char('o'), KeyCode::Char('o')]);
-        assert_eq!(
-            (state.order, names(&state)),
-            (Order::Name, vec!["sda".into(), "sdb".into()])
-        );
-    }
-
-    #[test]
-    fn keys_make_the_interval_longer_and_shorter_within_bounds() {
-        let mut state = watching();
-        press(&mut state, &[KeyCode::Char('+')]);
-        assert_eq!(state.interval, Duration::from_secs(2));
-        press(&mut state, &[KeyCode::Char('-'); 20]);
-        assert_eq!(state.interval, Duration::from_millis(100));
-        press(&mut state, &[KeyCode::Char('+'); 20]);
-        assert_eq!(state.interval, Duration::from_secs(60));
-    }
-
-    #[test]
-    fn processes_are_looked_at_as_long_as_they_are_shown() {
-        let mut state = watching();
-        let processes = [KeyCode::Char('p')];
-        assert_eq!(press(&mut state, &processes), Action::LookAtProcesses);
-        assert_eq!(press(&mut state, &processes), Action::LeaveProcesses);
-        press(&mut state, &processes);
-        assert_eq!(press(&mut state, &[KeyCode::Esc]), Action::LeaveProcesses);
-        assert_eq!(press(&mut state, &[KeyCode::Esc]), Action::Quit);
     }
 
     #[test]

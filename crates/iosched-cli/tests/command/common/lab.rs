@@ -105,12 +105,6 @@ impl Lab {
         self.only_disk()["server_pid"].as_i64().unwrap().to_string()
     }
 
-    /// The directory of the one disk that there is.
-    pub(crate) fn only_dir(&self) -> PathBuf {
-        self.state_dir()
-            .join(self.only_disk()["id"].as_str().unwrap())
-    }
-
     pub(crate) fn kill_server(&self) {
         run("kill", &["-KILL", &self.server_pid()]);
         wait_for("the server's end", || {

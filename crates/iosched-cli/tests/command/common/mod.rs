@@ -3,7 +3,6 @@
 pub(crate) mod bench;
 pub(crate) mod chance;
 pub(crate) mod checks;
-pub(crate) mod fake_queue;
 pub(crate) mod lab;
 pub(crate) mod machine;
 pub(crate) mod machines;

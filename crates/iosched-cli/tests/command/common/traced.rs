@@ -400,18 +400,6 @@ fn request(what: libc::c_uint, thread: libc::pid_t, data: usize) {
 /// A process that stands still, unseen by its parent.
 pub(crate) struct Held(libc::pid_t);
 
-/// Makes a process of one thread stand still.
-pub(crate) fn hold(pid: u32) -> Held {
-    let pid = libc::pid_t::try_from(pid).expect("a pid");
-    request(libc::PTRACE_SEIZE, pid, 0);
-    request(libc::PTRACE_INTERRUPT, pid, 0);
-    let mut status = 0;
-    // SAFETY: `status` is ours.
-    let stopped = unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) };
-    assert_eq!(stopped, pid, "{}", io::Error::last_os_error());
-    Held(pid)
-}
-
 /// Kills a process, whose first thread then stands still at the very end of its life.
 pub(crate) fn hold_dying(pid: u32) -> Held {
     let pid = libc::pid_t::try_from(pid).expect("a pid");

@@ -1,11 +1,9 @@
 //! Runs: `tune` of everything that it can measure, `--resume`, and `restore` after a run that was killed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-use serde_json::Value;
 
 use super::{DRAWN, DRAWN_OF_RUNS, Situation, at_calls, at_moments};
 use crate::common::checks::{difference, must, names, processes_here, restore};
@@ -13,7 +11,8 @@ use crate::common::served::ServedDisk;
 use crate::common::traced::{End, Traced, Way};
 use crate::common::tuning::{MIB, SHORTEST, fio_runs_on, small_disk, start};
 use crate::common::{
-    LoopDevice, Mounted, can_emulate, has_fio, has_postgres, iosched, iosched_process, wait_until,
+    LoopDevice, Mounted, can_emulate, has_fio, has_postgres, iosched, iosched_process,
+    tracing_instances, wait_until,
 };
 use iosched_testing::mounts::own_mounts;
 use iosched_testing::world;
@@ -260,181 +259,31 @@ fn emulated() -> Option<Tune> {
     (can_emulate() && has_fio()).then(|| Tune::new(On::Emulated))
 }
 
-/// What a killed run leaves on the machine besides its record, which stays. Its processes end with it.
-struct Left {
-    /// The files of the journal, by name.
-    journal: BTreeMap<String, String>,
-    /// The cgroups that the journal names, outer ones first.
-    cgroups: Vec<PathBuf>,
-    /// The instances of tracefs, with the events that they record.
-    instances: BTreeMap<PathBuf, String>,
-    queue: BTreeMap<String, String>,
-}
-
-impl Left {
-    /// What the run of this process left.
-    fn read(tune: &Tune, pid: u32) -> Left {
-        let read = |path: PathBuf| fs::read_to_string(path).unwrap();
-        let journal: BTreeMap<_, _> = names(Path::new(JOURNAL))
-            .into_iter()
-            .map(|name| (name.clone(), read(Path::new(JOURNAL).join(name))))
-            .collect();
-        let entries = journal.values().map(|text| parsed(text));
-        let named = entries.filter_map(|entry| Some(entry["processes"]["cgroup"].as_str()?.into()));
-        let mut cgroups: Vec<PathBuf> = named.filter(|path: &PathBuf| path.is_dir()).collect();
-        let mut at = 0;
-        while let Some(path) = cgroups.get(at).cloned() {
-            let below = names(&path).into_iter().map(|name| path.join(name));
-            cgroups.extend(below.filter(|path| path.is_dir()));
-            at += 1;
-        }
-        let all = Path::new(world::TRACEFS).join("instances");
-        let is_ours = |name: &String| name.starts_with(&format!("iosched-{pid}-"));
-        let instances = names(&all).into_iter().filter(is_ours);
-        let instances = instances.filter_map(|name| {
-            let path = all.join(name);
-            match fs::read_to_string(path.join("set_event")) {
-                Ok(events) => Some((path, events)),
-                // Another run on this machine has just removed it.
-                Err(_) if !path.exists() => None,
-                Err(error) => panic!("{}: {error}", path.display()),
-            }
-        });
-        Left {
-            instances: instances.collect(),
-            queue: tune.queue(),
-            cgroups,
-            journal,
-        }
-    }
-
-    /// Brings it about again, where all is as before.
-    fn lay_down(&self, tune: &Tune) {
-        for path in &self.cgroups {
-            fs::create_dir(path).unwrap();
-        }
-        for (path, events) in &self.instances {
-            // Any other run on this machine removes what a dead one left there.
-            let _ = fs::create_dir(path).and_then(|()| fs::write(path.join("set_event"), events));
-        }
-        let disk = tune.on.disk().expect("it has one");
-        disk.write("scheduler", &self.queue["scheduler"]);
-        let is = tune.queue();
-        let differing = self
-            .queue
-            .iter()
-            .filter(|(name, value)| is.get(*name) != Some(*value));
-        differing.for_each(|(name, value)| disk.write(name, value));
-        assert_eq!(tune.queue(), self.queue);
-        for (name, text) in &self.journal {
-            fs::write(Path::new(JOURNAL).join(name), text).unwrap();
-        }
-    }
-
-    /// What there is of it, without what differs from run to run: numbers, and the arm that it was killed under.
-    fn kinds(&self) -> BTreeSet<String> {
-        let paths = self.cgroups.iter().chain(self.instances.keys());
-        let names = paths.map(|path| path.display().to_string());
-        let names = names.chain(self.journal.keys().cloned());
-        let is_of_number = |symbol: char| symbol.is_ascii_hexdigit() || symbol == '-';
-        let mut kinds: BTreeSet<String> = names
-            .map(|name| {
-                let parts = name.split(is_of_number).filter(|part| !part.is_empty());
-                parts.collect::<Vec<_>>().join("#")
-            })
-            .collect();
-        kinds.extend(self.instances.values().cloned());
-        for text in self.journal.values() {
-            fields(&parsed(text), "", &mut kinds);
-        }
-        kinds
-    }
-}
-
-fn parsed(text: &str) -> Value {
-    serde_json::from_str(text).unwrap()
-}
-
-/// The names of all fields of an entry, but for those of an arm's tunables.
-fn fields(value: &Value, above: &str, found: &mut BTreeSet<String>) {
-    match value {
-        Value::Object(map) => {
-            for (name, value) in map {
-                let name = format!("{above}.{name}");
-                if name != ".disks.state.tunables" {
-                    fields(value, &name, found);
-                }
-                found.insert(name);
-            }
-        }
-        Value::Array(items) => items.iter().for_each(|item| fields(item, above, found)),
-        _ => {}
-    }
-}
-
-/// `restore` after a run that was killed while it measured. What one run left is laid down again for each case.
+/// `restore` after a run that was killed while it measured.
 struct Restore {
     tune: Tune,
-    left: Left,
-}
-
-impl Restore {
-    fn new(mut tune: Tune) -> Restore {
-        let left = whole_of_a_killed_run(&mut tune);
-        tune.is_as_before().unwrap();
-        let again = whole_of_a_killed_run(&mut tune);
-        assert_eq!(
-            left.kinds(),
-            again.kinds(),
-            "what is laid down is what runs leave"
-        );
-        tune.is_as_before().unwrap();
-        Restore { tune, left }
-    }
-}
-
-/// What a killed run left, with its tracing instance: any other run on this machine removes that of a dead one, maybe before it is looked
-/// at. Where runs make none, none.
-fn whole_of_a_killed_run(tune: &mut Tune) -> Left {
-    let makes_one = Path::new(world::TRACEFS).join("instances").is_dir();
-    for _ in 0..9 {
-        let left = kill_a_run(tune);
-        if !makes_one || !left.instances.is_empty() {
-            return left;
-        }
-        tune.is_as_before().unwrap();
-    }
-    kill_a_run(tune)
-}
-
-/// Kills a run while it measures, and says what it left.
-fn kill_a_run(tune: &mut Tune) -> Left {
-    tune.prepare();
-    let disk = tune.on.disk().expect("it has one");
-    // Whichever comes first, the queue is changed.
-    let arms = "mq-deadline,mq-deadline:fifo_batch=8";
-    let arms = ["--arms", arms, "--baseline", "mq-deadline"];
-    let arguments = [
-        &[disk.name.as_str(), "--runtime", "60s", "--no-html"],
-        &arms[..],
-    ]
-    .concat();
-    let mut run = start(&arguments, &tune.out());
-    assert!(wait_until(|| fio_runs_on(&disk.name)), "fio never ran");
-    run.kill().unwrap();
-    run.wait().unwrap();
-    assert!(
-        wait_until(|| !fio_runs_on(&disk.name)),
-        "it ends with the run"
-    );
-    let left = Left::read(tune, run.id());
-    assert_ne!(left.queue, tune.before);
-    left
+    killed_pid: u32,
 }
 
 impl Situation for Restore {
     fn prepare(&mut self) {
-        self.left.lay_down(&self.tune);
+        self.tune.prepare();
+        let disk = self.tune.on.disk().expect("it has one");
+        // Whichever comes first, the queue is changed.
+        let arms = "mq-deadline,mq-deadline:fifo_batch=8";
+        let arms = ["--arms", arms, "--baseline", "mq-deadline"];
+        let long = ["--runtime", "60s", "--no-html"];
+        let mut run = start(
+            &[&[&*disk.name], &arms[..], &long].concat(),
+            &self.tune.out(),
+        );
+        assert!(wait_until(|| fio_runs_on(&disk.name)), "fio never ran");
+        run.kill().unwrap();
+        run.wait().unwrap();
+        let has_ended = wait_until(|| !fio_runs_on(&disk.name));
+        assert!(has_ended, "it ends with the run");
+        self.killed_pid = run.id();
+        assert_ne!(self.tune.queue(), self.tune.before);
     }
 
     fn command(&self) -> Command {
@@ -448,9 +297,11 @@ impl Situation for Restore {
             self.tune.is_put_back()?;
         }
         self.tune.is_as_before()?;
-        let mut made = self.left.cgroups.iter().chain(self.left.instances.keys());
-        let left = made.find(|path| path.exists());
-        must(left.is_none(), || format!("not removed: {left:?}"))
+        let mut left = Vec::new();
+        if Path::new(world::TRACEFS).join("instances").is_dir() {
+            left = tracing_instances(self.killed_pid);
+        }
+        must(left.is_empty(), || format!("left in tracefs: {left:?}"))
     }
 }
 
@@ -481,7 +332,8 @@ fn restore_of_a_run_is_done_or_not_done_whatever_fails() {
         return;
     }
     if let Some(tune) = raw() {
-        at_calls("restore", DRAWN, &mut Restore::new(tune));
+        let killed_pid = 0;
+        at_calls("restore", DRAWN / 2, &mut Restore { tune, killed_pid });
     }
 }
 
