@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use iosched_machine::foreign;
 use iosched_machine::fuzz::entry_is_read_again;
-use iosched_sim::disk::{Model, ModelOptions};
 use iosched_sim::trace::kernel::{Line, Reader};
 use iosched_sim::trace::write_event;
 use iosched_sim::units::{Nanos, Sectors, Time};
@@ -21,7 +20,7 @@ use crate::load::{Outcome, command, fio};
 use crate::measure::Measured;
 use crate::simulate::file::decompressed;
 use crate::simulate::settings::{self, SchedulerRequest};
-use crate::simulate::{conform as following, recordings, response as recorded};
+use crate::simulate::{conform as following, recordings};
 use crate::trial::{JobResult, Metrics};
 
 /// What is compressed may refer far back, see [`crate::simulate::file`].
@@ -39,7 +38,6 @@ pub const TARGETS: &[Target] = &[
     target("events", events, 64 * KIB, 50),
     target("conform", conform, WINDOW, 400),
     target("tunables", tunables, WINDOW, 50),
-    target("response", response, WINDOW, 50),
     target("compressed", compressed, WINDOW, 0),
 ];
 
@@ -189,12 +187,6 @@ fn tunables(bytes: &[u8]) {
             let _ = checked.build();
         }
     }
-}
-
-fn response(bytes: &[u8]) {
-    let recording = file("response.txt", bytes);
-    let model = Model::named("hdd-7200").expect("it comes with the program");
-    let _ = recorded::check(&model, &ModelOptions::default(), &recording);
 }
 
 fn compressed(bytes: &[u8]) {

@@ -1,7 +1,7 @@
 //! `iosched simulate`: a load under several schedulers on a disk model, in virtual time.
 
 use std::num::{NonZeroU32, NonZeroUsize};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +9,6 @@ use clap::Args;
 use iosched_emulate::disk_file;
 use iosched_emulate::spec::{parse_order, parse_size};
 use iosched_experiment::simulate::replay::Meter;
-use iosched_experiment::simulate::response;
 use iosched_experiment::simulate::run::{
     self, Load, Plan, RunResult, Share, Simulated, SimulationRequest,
 };
@@ -73,10 +72,6 @@ pub(crate) struct SimulateArgs {
         conflicts_with = "trace"
     )]
     load: String,
-
-    /// Compare the model with a drive, whose response times are in DiskSim's validation format
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["trace", "load", "scheduler", "events", "csv"])]
-    check_response: Option<PathBuf>,
 
     /// Initial state of the scheduler (cfq: average, last-position; bfq: see docs/schedulers/bfq.md)
     #[arg(long, value_name = "NAME=VALUE,…")]
@@ -203,9 +198,6 @@ fn parse_memory(text: &str) -> Result<Bytes, String> {
 
 /// Runs `iosched simulate`.
 pub(crate) fn run(args: &SimulateArgs, output: &Output) -> Outcome {
-    if let Some(trace) = &args.check_response {
-        return check_response(args, trace, output);
-    }
     let wanted = wanted(args)?;
     let meter = Arc::new(Meter::default());
     let plan = watched("reading the trace", &meter, output, || {
@@ -259,21 +251,6 @@ fn few_requests<'a>(
 
 /// `nr_requests` of mq-deadline, kyber and bfq on a disk that takes many commands at once.
 const MOST_REQUESTS: usize = 256;
-
-fn check_response(args: &SimulateArgs, trace: &Path, output: &Output) -> Outcome {
-    let wanted = wanted(args)?;
-    let options = ModelOptions {
-        queue_depth: wanted.queue_depth,
-        ..wanted.options
-    };
-    let check = response::check(&wanted.disk, &options, trace).map_err(boxed)?;
-    if output.is_json() {
-        output.json(&check);
-    } else {
-        output.text(&response::text(&check));
-    }
-    Ok(exit::OK)
-}
 
 fn wanted(args: &SimulateArgs) -> Result<SimulationRequest, Box<dyn Failure>> {
     let all = || {

@@ -5,7 +5,6 @@
 //! - [`settings`]: a scheduler with its tunables, from the command line and from a recording's file
 //! - [`replay`]: traces as loads
 //! - [`run`]: loads over disk models, several schedulers side by side
-//! - [`response`]: a drive's measured response times beside a model's
 //! - [`conform`]: recordings of a kernel's scheduler, followed by ours
 //! - [`initial`]: the state with which those are said to begin
 //! - [`live`]: the kernel's own scheduler on an emulated disk, recorded, followed and predicted
@@ -17,7 +16,6 @@ pub mod initial;
 pub mod live;
 pub mod recordings;
 pub mod replay;
-pub mod response;
 pub mod run;
 pub mod settings;
 mod threads;

@@ -55,11 +55,6 @@ pub(crate) const FILES: &[(&str, Takes, &str)] = &[
     ("persist policy", Read, "persist --yes --policy FIFO"),
     ("report html", Written, "report EXAMPLE --html FIFO"),
     ("report svg", Made, "report EXAMPLE --svg FIFO"),
-    (
-        "simulate check_response",
-        Read,
-        "simulate --check-response FIFO",
-    ),
     ("simulate disk", Read, "simulate --disk FIFO.toml"),
     (
         "simulate events",
