@@ -9,9 +9,8 @@
 //! (`--status-interval`), and percentiles are those of what was completed until then (`CountedWindow`). Rates and means are those of
 //! all: the drain makes up for the beginning, when nothing can have been completed yet (docs/statistics.md).
 //!
-//! Older versions: 3.x before 3.11 shows the bins below `clat_ns`; 2.x counts bytes in KiB and times in µs, and has bins of
-//! the completion latency alone (`clat`: without the submission). Options of ours that a version does not know are left
-//! out: fio names them before it does anything.
+//! Versions before 3.11 show the bins below `clat_ns`. Options of ours that a version does not know are left out: fio
+//! names them before it does anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -71,12 +70,12 @@ fn command() -> Command {
 }
 
 /// The oldest version of fio whose results are read: its JSON+ has bins.
-const OLDEST: (u32, u32) = (2, 16);
+const OLDEST: (u32, u32) = (3, 0);
 
 /// fio's version, for example `fio-3.33`.
 ///
 /// # Errors
-/// It is not there, or older than 2.16.
+/// It is not there, or older than 3.0.
 pub fn version() -> Result<String, LoadError> {
     let mut command = command();
     command.arg("--version");
@@ -85,7 +84,7 @@ pub fn version() -> Result<String, LoadError> {
     if numbers(&found).is_none_or(|numbers| numbers >= OLDEST) {
         return Ok(found);
     }
-    let message = format!("fio is too old: {found}, and 2.16 is the oldest that is understood");
+    let message = format!("fio is too old: {found}, and 3.0 is the oldest that is understood");
     Err(LoadError::Run(Problem::new(exit::MISSING, message).hint(
         "install a newer one in its place (`fio --version` says which one is found first): of the distribution's \
          later releases or backports, or built from its source, https://github.com/axboe/fio",
@@ -271,7 +270,7 @@ struct FioJob {
 }
 
 impl FioJob {
-    /// ms. 2.x has no time of the job, only of its flows.
+    /// ms. Old versions have no time of the job, only of its flows.
     fn runtime(&self) -> u64 {
         match self.job_runtime {
             0 => self.read.runtime.max(self.write.runtime),
@@ -282,7 +281,6 @@ impl FioJob {
 
 #[derive(Debug, Deserialize)]
 struct FioFlow {
-    /// KiB where there is no `lat_ns`.
     io_bytes: u64,
     bw_bytes: Option<f64>,
     iops: f64,
@@ -292,10 +290,6 @@ struct FioFlow {
     runtime: u64,
     lat_ns: Option<FioLatency>,
     clat_ns: Option<FioLatency>,
-    /// µs, of 2.x.
-    lat: Option<FioLatency>,
-    /// µs, of 2.x.
-    clat: Option<FioLatency>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -306,37 +300,17 @@ struct FioLatency {
     bins: BTreeMap<String, u64>,
 }
 
-/// What the versions of fio say of a flow, in bytes and nanoseconds.
-struct Latencies<'a> {
-    all: &'a FioLatency,
-    bins: &'a BTreeMap<String, u64>,
-    /// ns in one of its units.
-    unit: u32,
-}
-
 impl FioFlow {
-    fn latencies(&self) -> Option<Latencies<'_>> {
-        let (all, of_completion, unit) = match (&self.lat_ns, &self.lat) {
-            (Some(all), _) => (all, &self.clat_ns, 1),
-            (None, Some(all)) => (all, &self.clat, 1000),
-            (None, None) => return None,
-        };
+    /// The latencies, and their bins.
+    fn latencies(&self) -> Option<(&FioLatency, &BTreeMap<String, u64>)> {
+        let all = self.lat_ns.as_ref()?;
         let own = Some(&all.bins).filter(|bins| !bins.is_empty());
-        let of_completion = of_completion.as_ref().map(|latency| &latency.bins);
-        Some(Latencies {
-            all,
-            bins: own.or(of_completion).unwrap_or(&all.bins),
-            unit,
-        })
-    }
-
-    fn bytes(&self) -> u64 {
-        let is_2 = self.lat_ns.is_none();
-        self.io_bytes.saturating_mul(if is_2 { 1024 } else { 1 })
+        let of_completion = self.clat_ns.as_ref().map(|latency| &latency.bins);
+        Some((all, own.or(of_completion).unwrap_or(&all.bins)))
     }
 
     fn bytes_per_s(&self) -> f64 {
-        let by_time = || self.bytes() as f64 * 1000.0 / self.runtime.max(1) as f64;
+        let by_time = || self.io_bytes as f64 * 1000.0 / self.runtime.max(1) as f64;
         self.bw_bytes.unwrap_or_else(by_time)
     }
 }
@@ -472,15 +446,12 @@ fn flow(flow: &FioFlow) -> Result<Option<Flow>, LoadError> {
     if flow.total_ios == 0 {
         return Ok(None);
     }
-    let latencies = flow
+    let (all, bins) = flow
         .latencies()
-        .ok_or_else(|| unreadable("it has no latencies (lat_ns, or lat of fio 2.x)"))?;
-    let unit = latencies.unit;
-    let in_ns = |bin: &str| Ok(bin.parse::<u64>()?.saturating_mul(unit.into()));
-    let mut bins = latencies
-        .bins
+        .ok_or_else(|| unreadable("it has no latencies (lat_ns)"))?;
+    let mut bins = bins
         .iter()
-        .map(|(bin, &count)| Ok((in_ns(bin)?, count)))
+        .map(|(bin, &count)| Ok((bin.parse()?, count)))
         .collect::<Result<Vec<(u64, u64)>, std::num::ParseIntError>>()
         .map_err(|_| unreadable("a latency bin is not a number"))?;
     bins.sort_unstable();
@@ -489,13 +460,13 @@ fn flow(flow: &FioFlow) -> Result<Option<Flow>, LoadError> {
         clippy::cast_sign_loss,
         reason = "fio prints a whole number of nanoseconds here"
     )]
-    let latency_max_ns = (latencies.all.max * f64::from(unit)) as u64;
+    let latency_max_ns = all.max as u64;
     Ok(Some(Flow {
         ios: flow.total_ios,
-        bytes: flow.bytes(),
+        bytes: flow.io_bytes,
         bytes_per_s: flow.bytes_per_s(),
         iops: flow.iops,
-        latency_mean_ns: latencies.all.mean * f64::from(unit),
+        latency_mean_ns: all.mean,
         latency_max_ns,
         latency_bins: bins,
     }))
@@ -516,7 +487,7 @@ mod tests {
     fn versions_are_compared_by_their_numbers() {
         for (version, is_too_old) in [
             ("fio-3.33", false),
-            ("fio-2.16", false),
+            ("fio-2.16", true),   // Debian 9
             ("fio-2.2.10", true), // Ubuntu 16.04, Debian 8
             ("fio-2.2.8", true),  // RHEL 7 with EPEL of old
             ("fio-2.1.3", true),
@@ -539,29 +510,6 @@ mod tests {
         assert!(
             jobs[0].write.is_none(),
             "a direction without I/O is no flow"
-        );
-    }
-
-    /// As `stat.c` of fio 2.x prints it.
-    const OF_2: &str = r#"{"fio version":"fio-2.16","jobs":[{"jobname":"a","groupid":0,"error":0,"elapsed":2,
- "read":{"io_bytes":8,"bw":8,"iops":2.0,"runtime":1000,"total_ios":2,"short_ios":0,"drop_ios":0,
-   "slat":{"min":0,"max":0,"mean":0.0,"stddev":0.0},
-   "clat":{"min":10,"max":2000,"mean":1005.0,"stddev":0.5,"percentile":{"0.00":0},"bins":{"10":1,"1992":1}},
-   "lat":{"min":11,"max":2001,"mean":1006.5,"stddev":0.5},"bw_min":0,"bw_max":0},
- "write":{"io_bytes":0,"bw":0,"iops":0.0,"runtime":0,"total_ios":0,
-   "clat":{"min":0,"max":0,"mean":0.0},"lat":{"min":0,"max":0,"mean":0.0}}}]}"#;
-
-    #[test]
-    fn the_units_of_fio_2_are_kib_and_microseconds() {
-        let measured = read_result(OF_2, None).unwrap();
-        assert_eq!(measured.longest, Duration::from_secs(1));
-        let read = measured.jobs[0].read.as_ref().unwrap();
-        assert_eq!((read.ios, read.bytes), (2, 8192));
-        assert_eq!((read.bytes_per_s, read.iops), (8192.0, 2.0));
-        assert_eq!(read.latency_bins, [(10_000, 1), (1_992_000, 1)]);
-        assert_eq!(
-            (read.latency_mean_ns, read.latency_max_ns),
-            (1_006_500.0, 2_001_000)
         );
     }
 
