@@ -141,8 +141,7 @@ fn a_program_starts_sooner_under_bfq_than_under_cfq_beside_readers_and_both_are_
     let record = dir.path().join("record");
     let output = tune(
         &record,
-        "--simulate hdd-7200 --arms cfq,bfq --fixed-rounds 3 --seed 1 --load \
-         desktop:readers=4,size=16m,starts=1",
+        "--simulate hdd-7200 --arms cfq,bfq --fixed-rounds 4 --seed 1 --load desktop:readers=10,size=16m",
     );
     let stdout = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
