@@ -133,24 +133,3 @@ fn describe_ours(ours: Option<&Request>) -> String {
         describe(op, start, length, process)
     })
 }
-
-/// How often events of recordings are looked at: what tests count instead of time.
-#[cfg(test)]
-mod looks {
-    use std::cell::Cell;
-
-    thread_local! {
-        static LOOKS: Cell<u64> = const { Cell::new(0) };
-    }
-
-    pub(crate) fn add_one() {
-        LOOKS.set(LOOKS.get() + 1);
-    }
-
-    /// So many while this is done.
-    pub(crate) fn during(act: impl FnOnce()) -> u64 {
-        let before = LOOKS.get();
-        act();
-        LOOKS.get() - before
-    }
-}

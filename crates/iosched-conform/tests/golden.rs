@@ -6,24 +6,16 @@
 //! matters.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 
 use flate2::read::GzDecoder;
 use iosched_conform::Report;
 use iosched_conform::single_queue::Follower;
 use iosched_sim::block_layer::{MergeLimits, Merging};
-use iosched_sim::disk::{self, ModelOptions};
-use iosched_sim::request::ProcessId;
 use iosched_sim::scheduler::{
-    self, Followed, Kernel, SchedulerSpec, build, build_followed, parse_settings,
+    self, Followed, Kernel, SchedulerSpec, build_followed, parse_settings,
 };
-use iosched_sim::simulate::{self, Setup};
-use iosched_sim::trace::{Merge, Records, Stage};
-use iosched_sim::units::{Nanos, Sectors, Time};
-use iosched_sim::workload::Job;
-use iosched_sim::workload::recorded::{self, Answers, ClosedLoops};
-use iosched_sim::workload::replay::{Replay, Step};
+use iosched_sim::units::Sectors;
 
 fn follow(compressed: &[u8], scheduler: &str, initial: &str) -> Report {
     let spec = SchedulerSpec::parse(scheduler).unwrap();
@@ -175,123 +167,4 @@ fn following_from_an_unknown_state_still_agrees_on_nearly_all() {
     let recording = include_bytes!("golden/cfq-hdd1-d_mixed_aio.txt.gz");
     let report = follow(recording, "cfq", "");
     assert!(report.agreement() > 0.998, "{}", report.agreement());
-}
-
-/// The processes of a recording with their accesses in closed loops.
-fn closed_loops(compressed: &[u8]) -> (Vec<Job>, Replay) {
-    let records = Records::new(GzDecoder::new(compressed), None).unwrap();
-    let mut merge = Merge::new(vec![records]);
-    let mut loops = ClosedLoops::new(Stage::Submitted, Answers::Events);
-    let mut lists: BTreeMap<ProcessId, (Time, Vec<Step>)> = BTreeMap::new();
-    for record in &mut merge {
-        let record = record.unwrap();
-        if let Some(step) = loops.step(&record) {
-            let list = lists.entry(record.process);
-            let (_, steps) = list.or_insert_with(|| (record.time, Vec::new()));
-            steps.push(step);
-        }
-    }
-    let first = lists.values().map(|(begins, _)| *begins).min().unwrap();
-    let job = |(&process, (begins, _)): (&ProcessId, &(Time, Vec<Step>))| {
-        let label = merge.labels().process(process).unwrap();
-        let priority = label.priority.unwrap_or_default();
-        recorded::job(
-            &label.name,
-            priority,
-            *begins - first,
-            loops.deepest(process),
-        )
-    };
-    let jobs = lists.iter().map(job).collect();
-    let boxed = |(_, steps): (Time, Vec<Step>)| -> Box<dyn Iterator<Item = Step> + Send> {
-        Box::new(steps.into_iter())
-    };
-    (
-        jobs,
-        Replay::Closed(lists.into_values().map(boxed).collect()),
-    )
-}
-
-/// MB/s of each process of a recording, with its accesses in closed loops.
-fn simulated_rates(
-    compressed: &[u8],
-    scheduler: &str,
-    disk: &str,
-    secs: u64,
-) -> Vec<(String, f64)> {
-    let (jobs, replay) = closed_loops(compressed);
-    let spec = SchedulerSpec::parse(scheduler).unwrap();
-    let initial = if scheduler == "cfq" { "average=3" } else { "" };
-    let initial = parse_settings(initial).unwrap();
-    let scheduler = build(&spec, &Kernel::default(), &initial).unwrap();
-    let disk = disk::build(disk, &ModelOptions::default()).unwrap();
-    let setup = Setup {
-        queue_depth: 1,
-        limits: MergeLimits {
-            max_sectors: Sectors::new(1024),
-            merging: Merging::Full,
-        },
-        seed: 1,
-        until: Nanos::from_secs(secs),
-        ..Setup::new(scheduler, disk, jobs)
-    };
-    let outcome = simulate::replay(setup, replay, &mut ());
-    let rate = |process: &simulate::ProcessOutcome| {
-        let rate = process.bytes().as_u64() as f64 / process.elapsed.as_secs_f64() / 1e6;
-        (process.name.clone(), rate)
-    };
-    outcome.processes.iter().map(rate).collect()
-}
-
-/// Compares with what the recording kernel gave each process, to 5 %.
-#[track_caller]
-fn assert_shares(rates: &[(String, f64)], table: &[(&str, f64)]) {
-    for (name, expected) in table {
-        let (_, rate) = rates.iter().find(|(found, _)| found == name).unwrap();
-        // The table gives two decimals.
-        let error = (rate - expected).abs() - 0.005;
-        assert!(
-            error / expected < 0.05,
-            "{name}: {rate} MB/s, recorded {expected}"
-        );
-    }
-}
-
-#[test]
-fn noop_gives_the_recorded_accesses_their_recorded_shares() {
-    let recording = include_bytes!("golden/noop-hdd1-d_mixed_aio.txt.gz");
-    let rates = simulated_rates(recording, "noop", "formula", 10);
-    assert_shares(
-        &rates,
-        &[("rr", 0.01), ("rw", 0.41), ("sr", 0.21), ("sw", 6.52)],
-    );
-}
-
-#[test]
-fn deadline_gives_the_recorded_accesses_their_recorded_shares() {
-    let recording = include_bytes!("golden/deadline-fix1-d_mixed_aio.txt.gz");
-    let rates = simulated_rates(recording, "deadline", "fixed", 3);
-    assert_shares(
-        &rates,
-        &[("rr", 0.27), ("rw", 2.66), ("sr", 4.35), ("sw", 111.11)],
-    );
-    let recording = include_bytes!("golden/deadline-hdd1-d_mixed_aio.txt.gz");
-    let rates = simulated_rates(recording, "deadline", "formula", 10);
-    assert_shares(
-        &rates,
-        &[("rr", 0.04), ("rw", 0.44), ("sr", 0.67), ("sw", 14.28)],
-    );
-}
-
-#[test]
-fn cfq_gives_the_recorded_accesses_their_recorded_shares() {
-    let recording = include_bytes!("golden/cfq-hdd1-d_mixed_aio.txt.gz");
-    let rates = simulated_rates(recording, "cfq", "formula", 10);
-    assert_shares(
-        &rates,
-        &[("rr", 0.11), ("rw", 0.18), ("sr", 17.91), ("sw", 24.02)],
-    );
-    let recording = include_bytes!("golden/cfq-fix1-e1_prio_seq.txt.gz");
-    let rates = simulated_rates(recording, "cfq", "fixed", 3);
-    assert_shares(&rates, &[("be0", 34.55), ("be4", 20.18), ("be7", 8.74)]);
 }

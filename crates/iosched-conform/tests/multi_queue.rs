@@ -4,14 +4,13 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::fmt::Write;
-use std::num::NonZeroU32;
 
 use iosched_conform::Report;
 use iosched_conform::multi_queue::{Recording, Until, follow};
 use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::disk::{self, ModelOptions};
 use iosched_sim::request::{IoPriority, PriorityClass, ProcessId};
-use iosched_sim::scheduler::{Kernel, KernelVersion, SchedulerSpec, build, build_followed};
+use iosched_sim::scheduler::{Kernel, SchedulerSpec, build, build_followed};
 use iosched_sim::simulate::{
     Attachment, BlockEvent, HostTimes, MultiQueueSettings, Outcome, Setup, TagSteal, Tracer, run,
     write_head, write_line,
@@ -207,27 +206,6 @@ proptest! {
     }
 }
 
-/// As many as were measured through an emulated disk that answers at once.
-#[test]
-fn an_emulated_disk_takes_the_data_of_writes_in_one_after_the_other() {
-    let load = "[copy]\nrw=write\nbs=512k\niodepth=8\nsize=256m\n";
-    let disk = disk::build("null", &ModelOptions::default()).unwrap();
-    let jobs = fio_job::parse(load, disk.capacity()).unwrap();
-    let none = SchedulerSpec::parse("none").unwrap();
-    let setup = Setup {
-        queue_depth: 32,
-        host: HostTimes::emulated(),
-        limits: MergeLimits {
-            max_sectors: Bytes::from_kib(512).to_sectors(),
-            merging: Merging::Full,
-        },
-        ..Setup::new(build(&none, &kernel(), &Vec::new()).unwrap(), disk, jobs)
-    };
-    let outcome = run(setup, &mut ());
-    let rate = outcome.disk.commands as f64 / outcome.elapsed.as_secs_f64();
-    assert!((3800.0..=4350.0).contains(&rate), "{rate} writes a second");
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 160, ..ProptestConfig::default() })]
 
@@ -247,44 +225,6 @@ proptest! {
         prop_assert_eq!(report.agreed, report.decisions, "{:?}", report.first_disagreements);
         prop_assert_eq!((report.eager, report.unexplained), (0, 0));
     }
-}
-
-/// Of some thousands of loads one is ambiguous all the same, so that the loads are always the same here.
-#[test]
-fn bfq_that_follows_the_recording_of_a_run_decides_as_in_the_run() {
-    let config = ProptestConfig {
-        cases: 400,
-        ..ProptestConfig::default()
-    };
-    let mut runner =
-        TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
-    let attachment = prop::sample::select(vec![Attachment::TagOnly, Attachment::Budget]);
-    let processors = prop::sample::select(vec![None, Some(1), Some(3)]);
-    let scheduler = prop::sample::select(SCHEDULERS[FOLLOWED..].to_vec());
-    let jobs = prop::collection::vec(job(), 1..5);
-    let loads = (jobs, scheduler, 1..6_usize, attachment, processors);
-    let result = runner.run(
-        &loads,
-        |(mut jobs, scheduler, depth, attachment, processors)| {
-            apart(&mut jobs);
-            let settings = MultiQueueSettings {
-                attachment,
-                kernel: kernel(),
-                processors,
-                ..MultiQueueSettings::default()
-            };
-            let report = followed(&jobs, scheduler, "formula", depth, &settings);
-            prop_assert_eq!(
-                report.agreed,
-                report.decisions,
-                "{:?}",
-                report.first_disagreements
-            );
-            prop_assert_eq!(report.unexplained, 0);
-            Ok(())
-        },
-    );
-    result.unwrap();
 }
 
 /// bfq as others run it: without idling, with strict guarantees, without raises, with budgets that are set.
@@ -435,22 +375,6 @@ fn followed(
     .0
 }
 
-#[test]
-fn a_worker_that_goes_on_with_a_run_ends_the_wait_for_one_that_was_planned() {
-    let load = "[global]\noffset=16m\nsize=8m\nbs=4k\nrw=randread\nio_size=240k\n\
-                [job]\nprioclass=1\niodepth=8\n[job]\niodepth=2\nthinktime=1000\n\
-                [job]\nprioclass=3\nbs=300k\nio_size=18000k\n\
-                [job]\nprioclass=3\nrw=write\nbs=64k\nio_size=3840k\n";
-    let jobs = fio_job::parse(load, Sectors::new(1 << 20)).unwrap();
-    let settings = MultiQueueSettings {
-        kernel: kernel(),
-        ..MultiQueueSettings::default()
-    };
-    let report = followed(&jobs, "mq-deadline", "formula", 2, &settings);
-    let first = report.first_disagreements.first();
-    assert_eq!((report.agreed, report.decisions), (360, 360), "{first:?}");
-}
-
 /// Accesses per second of each process.
 fn rates(load: &str, scheduler: &str, disk: &str, settings: &MultiQueueSettings) -> Vec<f64> {
     let model = disk::build(disk, &ModelOptions::default()).unwrap();
@@ -473,73 +397,6 @@ fn a_real_time_reader_holds_best_effort_back_under_mq_deadline_alone() {
     let be = |scheduler| rates(load, scheduler, "ssd-sata", &MultiQueueSettings::default())[1];
     let (none, mq_deadline) = (be("none"), be("mq-deadline"));
     assert!(mq_deadline < none * 0.8, "{mq_deadline} beside {none}");
-}
-
-#[test]
-fn an_insert_during_the_wait_for_a_higher_class_prolongs_it_only_up_to_6_9() {
-    let load = "[rt]\nrw=randread\nbs=4k\nprioclass=1\nthinktime=10000\nruntime=5\n\
-                [be]\nrw=randread\nbs=4k\nnumjobs=16\nruntime=5\n";
-    let slowed = ModelOptions {
-        slow_down: NonZeroU32::new(30),
-        ..ModelOptions::default()
-    };
-    let reads = |minor: u16| {
-        let kernel = Kernel {
-            version: KernelVersion::new(6, minor),
-            ..kernel()
-        };
-        let settings = MultiQueueSettings {
-            kernel,
-            nr_requests: Some(64),
-            ..MultiQueueSettings::default()
-        };
-        let disk = disk::build("ssd-sata", &slowed).unwrap();
-        let jobs = fio_job::parse(load, disk.capacity()).unwrap();
-        let setup = setup(jobs, "mq-deadline", "ssd-sata", (4, None), &settings);
-        run(Setup { disk, ..setup }, &mut ()).disk.commands
-    };
-    let [before, since, later] = [9, 10, 18].map(reads);
-    assert!(since > before + before / 20, "{since} beside {before}");
-    assert_eq!(since, later);
-}
-
-/// Readers over four tags of `hdd-7200`, of which another process takes these shares first.
-fn over_four_tags(load: &str, shares: [f64; 4]) -> (Outcome, String) {
-    let model = disk::build("hdd-7200", &ModelOptions::default()).unwrap();
-    let load = format!("[readers]\nrw=randread\nbs=4k\ntime_based\nruntime=20\n{load}");
-    let jobs = fio_job::parse(&load, model.capacity()).unwrap();
-    let settings = MultiQueueSettings {
-        tag_steal: TagSteal::steadily(shares),
-        ..MultiQueueSettings::default()
-    };
-    let mut recorder = Recorder::default();
-    let outcome = simulate(
-        jobs,
-        "none",
-        "hdd-7200",
-        (4, None),
-        &settings,
-        &mut recorder,
-    );
-    (outcome, recorder.text)
-}
-
-#[test]
-fn tags_that_are_stolen_let_some_wait_longer_and_the_disk_do_as_much() {
-    let run = |shares| over_four_tags("numjobs=32\n", shares).0;
-    let (fair, unfair) = (run([0.0; 4]), run([0.5; 4]));
-    let p99 = |outcome: &Outcome| outcome.latencies().total.percentile(0.99).as_secs_f64();
-    let done = |outcome: &Outcome| outcome.disk.commands as f64;
-    assert!(p99(&unfair) > 2.0 * p99(&fair));
-    assert!((0.95..1.05).contains(&(done(&unfair) / done(&fair))));
-    // half of all are taken by others there, too; but nobody is too late twice
-    assert!(p99(&unfair) > 1.3 * p99(&run([1.0, 0.0, 0.0, 0.0])));
-}
-
-#[test]
-fn a_process_does_not_retake_what_it_sleeps_for_itself() {
-    let [never, always] = [0.0, 1.0].map(|share| over_four_tags("iodepth=32\n", [share; 4]).1);
-    assert!(never == always);
 }
 
 /// A reader beside a copy through the page cache, with and without write-back throttling: bytes that

@@ -170,50 +170,6 @@ fn a_disk_that_cannot_keep_up_holds_the_trace_back() {
     assert!((seconds / expected - 1.0).abs() < 0.05, "{seconds} s");
 }
 
-/// Counts the bios that wait.
-#[derive(Default)]
-struct Waiting {
-    now: u64,
-    most: u64,
-}
-
-impl Tracer for Waiting {
-    fn happened(&mut self, block_event: &BlockEvent) {
-        match block_event.action {
-            Action::Queued => self.now += 1,
-            Action::Completed => self.now -= 1,
-            _ => {}
-        }
-        self.most = self.most.max(self.now);
-    }
-
-    fn exited(&mut self, _time: Time, _process: ProcessId, _name: &str) {}
-}
-
-#[test]
-fn long_accesses_hold_the_trace_back_where_their_bios_are_too_many() {
-    let length = Sectors::new(1 << 20);
-    let bios = length.as_u64() / 1024;
-    // All at once, by one process: together they would be more bios than are held.
-    let count = (1 << 20) / bios + 100;
-    let arrivals = (0..count).map(move |_| Arrival {
-        time: Nanos::ZERO,
-        process: 0,
-        access: Access {
-            op: Op::Write,
-            start: Sector::new(0),
-            length,
-            sync: true,
-        },
-    });
-    let mut waiting = Waiting::default();
-    let replay = Replay::Open(Box::new(arrivals));
-    let outcome = simulate::replay(setup(processes(1), "noop", "null"), replay, &mut waiting);
-    assert_eq!(accesses(&outcome), count);
-    let held = (1 << 20)..(1 << 20) + bios;
-    assert!(held.contains(&waiting.most), "{}", waiting.most);
-}
-
 /// The closed loops of what was recorded here, whose processes have the numbers 1000, 1001, ….
 fn closed_loops(text: &str, count: usize) -> (Vec<Job>, Vec<Vec<Step>>) {
     let mut loops = ClosedLoops::new(Stage::Submitted, Answers::Events);
@@ -249,33 +205,6 @@ fn replay_closed(jobs: Vec<Job>, steps: Vec<Vec<Step>>, scheduler: &str) -> Reco
     let setup = setup(jobs, scheduler, "formula");
     simulate::replay(setup, closed(steps), &mut recorder);
     recorder
-}
-
-#[test]
-fn long_accesses_of_closed_loops_wait_where_their_bios_are_too_many() {
-    let length = Sectors::new(1 << 20);
-    let bios = length.as_u64() / 1024;
-    // So many processes make one each at once: together they would be more bios than are held.
-    let count = usize::try_from((1 << 20) / bios).unwrap() + 100;
-    let access = Access {
-        op: Op::Write,
-        start: Sector::new(0),
-        length,
-        sync: true,
-    };
-    let step = Step {
-        access,
-        beside: 0,
-        think: Nanos::ZERO,
-    };
-    let mut waiting = Waiting::default();
-    let setup = setup(processes(count), "noop", "null");
-    let replay = closed(vec![vec![step; 2]; count]);
-    let outcome = simulate::replay(setup, replay, &mut waiting);
-    assert_eq!(accesses(&outcome), 2 * count as u64);
-    let held = (1 << 20)..(1 << 20) + bios;
-    assert!(held.contains(&waiting.most), "{}", waiting.most);
-    assert!(outcome.held_back > Nanos::ZERO);
 }
 
 #[test]

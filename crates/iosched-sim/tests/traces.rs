@@ -324,14 +324,6 @@ fn check(bytes: &[u8], format: Option<Format>, step: usize) -> Result<(), TestCa
 }
 
 proptest! {
-    #[test]
-    fn fuzz_any_bytes_are_read_or_refused(
-        bytes in prop::collection::vec(any::<u8>(), 0..600),
-        format in prop::option::of(prop::sample::select(Format::ALL.to_vec())),
-        step in 1_usize..50,
-    ) {
-        check(&bytes, format, step)?;
-    }
 
     #[test]
     fn fuzz_damaged_traces_are_read_or_refused(

@@ -3,7 +3,6 @@
 use std::fmt::Write;
 
 use super::*;
-use crate::looks;
 use iosched_sim::block_layer::Attachment::{self, Budget, TagOnly};
 use iosched_sim::scheduler::{SchedulerSpec, build_followed};
 
@@ -253,53 +252,6 @@ fn a_tick_that_began_just_before_may_have_begun_after_the_clock_was_read() {
     assert_eq!(followed_at(51_990), (3, 3, 0));
     assert_eq!(followed_at(52_005), (3, 3, 1));
     assert_eq!(followed_at(52_100), (3, 2, 0));
-}
-
-/// A recording in which so many processes insert one request each, at one time, of which none is ever issued; as many do no
-/// more than to submit a bio; and one reads on.
-fn never_issued(count: u64) -> Recording {
-    let mut text = String::new();
-    for number in 0..count {
-        let (start, process) = (1000 + 16 * number, 10 + number);
-        for action in ["Q", "G", "I"] {
-            writeln!(text, "0 {action} R {start} 8 {process} p p").unwrap();
-        }
-        writeln!(text, "0 Q W {start} 8 {} o o", process + count).unwrap();
-        for action in ["Q", "G", "I", "D", "C"] {
-            writeln!(text, "0 {action} R 500 8 1 a a").unwrap();
-        }
-    }
-    let mut recording = Recording::default();
-    text.lines().for_each(|line| recording.line(line).unwrap());
-    recording
-}
-
-#[test]
-fn what_is_never_issued_costs_each_event_no_more_the_more_of_it_there_is() {
-    for name in ["none", "mq-deadline:kernel=6.1", "kyber", "bfq"] {
-        let follow = |count: u64| {
-            let recording = never_issued(count);
-            let kernel = Kernel::default();
-            let spec = SchedulerSpec::parse(name).unwrap();
-            let scheduler = build_followed(&spec, &kernel, &Vec::new()).unwrap();
-            let device = Device {
-                queue_depth: 1,
-                attachment: TagOnly,
-            };
-            let mut decisions = 0;
-            let looks = looks::during(|| {
-                let device = (&kernel, device);
-                let (report, _) = follow_within(64, Until::End, &recording, scheduler, device);
-                decisions = report.decisions;
-                // 32 are given up whenever one more than 64 would be under way.
-                assert!(report.unexplained >= count - 64, "{report:?}");
-            });
-            assert_eq!(decisions, count, "{name}");
-            looks
-        };
-        let (some, more) = (follow(500), follow(2000));
-        assert!(more < 5 * some, "{name}: {some} looks, then {more}");
-    }
 }
 
 #[test]

@@ -277,34 +277,4 @@ mod tests {
         pool.woken(NOW, 1);
         assert!(take(&mut pool, 1) && take(&mut pool, 1));
     }
-
-    #[test]
-    fn a_batch_ends_with_its_time() {
-        let mut pool = Pool::new(4, 2);
-        while take(&mut pool, 0) {}
-        pool.free(true, |_| true);
-        pool.free(true, |_| true);
-        let late = NOW + BATCH_TIME;
-        assert_eq!(pool.allocate(late, 0, true, false), Allocation::Wait);
-    }
-
-    #[test]
-    fn congestion_is_between_the_kernels_thresholds() {
-        assert_eq!((congestion_on(128), congestion_off(128)), (113, 103));
-        for limit in 1..300 {
-            assert!(congestion_on(limit) <= limit);
-            assert!(congestion_off(limit) >= 1);
-        }
-    }
-
-    #[test]
-    fn the_smallest_pool_works() {
-        let mut pool = Pool::new(1, 2);
-        assert!(take(&mut pool, 0));
-        assert!(!take(&mut pool, 1));
-        pool.wait(1, true);
-        assert_eq!(pool.free(true, |_| true), Some(1));
-        pool.woken(NOW, 1);
-        assert!(take(&mut pool, 1));
-    }
 }

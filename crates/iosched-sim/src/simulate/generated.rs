@@ -165,24 +165,6 @@ mod tests {
     }
 
     #[test]
-    fn gaps_of_a_poisson_process_are_as_wide_as_their_mean() {
-        let job = Job {
-            rates: [Some(Rate::Accesses(1000)); 2],
-            poisson: true,
-            ..Job::default()
-        };
-        let times = times(&job, 20_001);
-        let gaps = times
-            .windows(2)
-            .map(|pair| (pair[1].0 - pair[0].0).as_millis_f64());
-        let gaps: Vec<f64> = gaps.collect();
-        let mean = gaps.iter().sum::<f64>() / 2e4;
-        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / 2e4;
-        assert!((mean - 1.0).abs() < 0.03, "mean {mean} ms");
-        assert!((variance - 1.0).abs() < 0.1, "variance {variance} ms²");
-    }
-
-    #[test]
     fn a_process_thinks_after_so_many_accesses_and_when_all_are_answered() {
         let think = Think {
             time: Nanos::from_millis(1),

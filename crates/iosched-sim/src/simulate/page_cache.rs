@@ -291,18 +291,6 @@ mod tests {
     }
 
     #[test]
-    fn what_was_dirty_for_too_long_is_written_at_the_flushers_next_look() {
-        let mut cache = cache();
-        cache.dirty(Time::from_nanos(1), Sector::ZERO, Sectors::new(PAGE));
-        let look = cache.next_look().unwrap();
-        assert_eq!(look, Time::ZERO + Nanos::from_secs(35));
-        cache.look(Time::ZERO + Nanos::from_secs(30));
-        assert!(!cache.is_to_be_flushed());
-        cache.look(look);
-        assert!(cache.is_to_be_flushed());
-    }
-
-    #[test]
     fn who_syncs_waits_for_the_writes_before_and_not_for_later_ones() {
         let mut cache = cache();
         cache.dirty(Time::ZERO, Sector::ZERO, Sectors::new(2 * PAGE));
@@ -320,24 +308,5 @@ mod tests {
         cache.write_ends(first, page, |process| woken.push(process));
         assert_eq!(woken, [3]);
         assert!(!cache.wait_for_writes(3, 0..2));
-    }
-
-    #[test]
-    fn a_sync_is_of_one_file() {
-        let mut cache = cache();
-        let (page, most) = (Sectors::new(PAGE), Sectors::new(80));
-        cache.dirty(Time::ZERO, Sector::ZERO, Sectors::new(4 * PAGE));
-        let file = pages_of(Sector::new(2 * PAGE), page);
-        let taken = cache.take_next_of(&file, most).unwrap();
-        assert_eq!(taken, (Sector::new(2 * PAGE), page));
-        assert_eq!(cache.take_next_of(&file, most), None);
-        assert!(cache.has_dirty(), "the others' pages stay");
-        cache.write_begins(Sector::ZERO, page);
-        assert!(!cache.wait_for_writes(1, file.clone()), "another file's");
-        let number = cache.write_begins(taken.0, taken.1);
-        assert!(cache.wait_for_writes(1, file));
-        let mut woken = Vec::new();
-        cache.write_ends(number, page, |process| woken.push(process));
-        assert_eq!(woken, [1]);
     }
 }

@@ -299,18 +299,4 @@ mod tests {
         let records = [0, 0, 1500].map(|micros| record(Stage::Submitted, micros, 0, 8, 8));
         assert_eq!(steps(&mut loops, &records), [(0, 0), (0, 0), (0, 1500)]);
     }
-
-    #[test]
-    fn lost_completions_do_not_fill_memory() {
-        let mut loops = ClosedLoops::new(Stage::Submitted, Answers::Events);
-        for index in 0..3 * MOST_IN_FLIGHT as u64 {
-            let step = loops.step(&record(Stage::Submitted, index, 1, index * 8, 8));
-            assert!(step.unwrap().beside <= MOST_IN_FLIGHT);
-        }
-        assert!(loops.in_flight.len() <= MOST_IN_FLIGHT);
-        assert_eq!(
-            loops.lost() + loops.in_flight.len() as u64,
-            3 * MOST_IN_FLIGHT as u64
-        );
-    }
 }

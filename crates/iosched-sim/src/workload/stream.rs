@@ -170,17 +170,4 @@ mod tests {
         }
         assert!((6_800..7_200).contains(&onward), "{onward}");
     }
-
-    #[test]
-    fn reads_and_writes_come_in_the_proportion_asked_for() {
-        let job = Job {
-            mix: Mix { read_percent: 70 },
-            ..job(Pattern::EVEN)
-        };
-        let mut stream = Stream::new(&job, 1);
-        let reads = (0..10_000)
-            .filter(|_| next(&mut stream, &job).op == Op::Read)
-            .count();
-        assert!((6_800..7_200).contains(&reads), "{reads}");
-    }
 }

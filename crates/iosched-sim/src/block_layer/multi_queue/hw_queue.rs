@@ -287,38 +287,6 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_devices_worker_goes_on_with_a_run_that_issued_what_it_dispatched() {
-        let planned_after = |depth, batch: usize| {
-            let mut queue = HwQueue::default();
-            queue.dispatched_nothing(&kernel(), at(1));
-            queue.begin_run();
-            (0..batch).for_each(|_| assert_eq!(queue.dispatched_one(false), Next::Dispatch));
-            assert_eq!(queue.list_issued(depth, true), Next::Dispatch);
-            queue.delayed_run().is_some()
-        };
-        assert!(!planned_after(LOOP, 2));
-        assert!(planned_after(LOOP, 0), "only the list of an earlier run");
-        assert!(planned_after(SCSI, 2), "the process itself goes on");
-    }
-
-    #[test]
-    fn a_batch_is_issued_before_the_scheduler_is_asked_in_another() {
-        let mut queue = HwQueue::default();
-        queue.begin_run();
-        assert_eq!(queue.batch_ends(), Next::End);
-        assert_eq!(queue.dispatched_one(false), Next::Dispatch);
-        assert_eq!(
-            queue.dispatched_one(true),
-            Next::Issue,
-            "the device will be full"
-        );
-        assert_eq!(queue.dispatched_nothing(&kernel(), at(1)), Next::Issue);
-        assert_eq!(queue.delayed_run(), None, "something came of the batch");
-        queue.list_blocked();
-        assert_eq!(queue.dispatched_one(false), Next::Issue, "one at a time");
-    }
-
-    #[test]
     fn a_worker_runs_what_was_inserted_without_a_plug_up_to_6_9() {
         let planned_after = |minor| {
             let version = KernelVersion::new(6, minor);

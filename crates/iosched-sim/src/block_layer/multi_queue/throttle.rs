@@ -326,17 +326,6 @@ mod tests {
     }
 
     #[test]
-    fn windows_shrink_as_the_depth_is_cut() {
-        let mut throttle = Throttle::new(TARGET, 32, 1, Kernel::default());
-        let mut millis = Vec::new();
-        for step in [-1, 0, 1, 3] {
-            throttle.step = step;
-            millis.push(throttle.window().as_nanos() / 1_000_000);
-        }
-        assert_eq!(millis, [100, 100, 72, 50]);
-    }
-
-    #[test]
     fn a_read_that_the_device_keeps_for_longer_than_the_target_cuts_the_depth() {
         let mut throttle = Throttle::new(TARGET, 32, 1, Kernel::default());
         assert!(throttle.admit(Time::ZERO, 0, Sort::Background));
@@ -362,28 +351,6 @@ mod tests {
         let end = throttle.next_timer().unwrap();
         throttle.timer(end, |_| ());
         assert_eq!(throttle.step, 0, "only writes: opened again");
-    }
-
-    #[test]
-    fn windows_end_with_ticks() {
-        let kernel = Kernel {
-            hz: 250,
-            tick_phase: Nanos::from_millis(1),
-            ..Kernel::default()
-        };
-        let mut throttle = Throttle::new(TARGET, 32, 1, kernel);
-        assert!(throttle.admit(Time::ZERO, 0, Sort::Urgent));
-        let mut ends = Vec::new();
-        for step in [0, 1] {
-            let end = throttle.next_timer().unwrap();
-            ends.push(end.as_nanos() / 1_000_000);
-            throttle.step = step;
-            throttle.unknown = 0;
-            throttle.under_way = 1;
-            throttle.window_ends = Some(throttle.window_end(end));
-        }
-        ends.push(throttle.next_timer().unwrap().as_nanos() / 1_000_000);
-        assert_eq!(ends, [103, 207, 283], "26 ticks, 26 and 19");
     }
 
     #[test]

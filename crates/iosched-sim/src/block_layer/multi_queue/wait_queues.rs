@@ -157,36 +157,6 @@ mod tests {
         assert!(!queues.is_awaited());
     }
 
-    #[test]
-    fn the_same_number_of_tags_goes_to_a_long_queue_and_to_a_short_one() {
-        let mut queues = WaitQueues::new(4);
-        for process in 0..3 {
-            queues.sleeps(process, Some(WaitQueueIndex(5)));
-        }
-        queues.sleeps(3, Some(WaitQueueIndex(6)));
-        queues.sleeps(4, Some(WaitQueueIndex(6)));
-        let order: Vec<_> = (0..5).flat_map(|_| woken(&mut queues)).collect();
-        assert_eq!(order, [0, 3, 1, 4, 2]);
-    }
-
-    #[test]
-    fn many_tags_wake_in_batches() {
-        let batch = |tags| WaitQueues::new(tags).batch;
-        assert_eq!(
-            [1, 4, 15, 16, 32, 64, 1000].map(batch),
-            [1, 1, 1, 2, 4, 8, 8]
-        );
-        let mut queues = WaitQueues::new(32);
-        for process in 0..6 {
-            queues.sleeps(process, None);
-        }
-        let woken: Vec<_> = (0..8).map(|_| woken(&mut queues)).collect();
-        let mut expected = vec![vec![]; 8];
-        expected[3] = vec![0, 1, 2, 3];
-        expected[7] = vec![4, 5];
-        assert_eq!(woken, expected);
-    }
-
     proptest! {
         #[test]
         fn whoever_sleeps_is_woken_once_if_as_many_tags_are_given_back(

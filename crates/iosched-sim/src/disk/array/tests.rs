@@ -143,13 +143,6 @@ fn mirrors_share_reads_and_both_write() {
 }
 
 #[test]
-fn a_small_write_with_parity_takes_two_turns_and_a_whole_row_one() {
-    let mut rig = Rig::new(parameters(Level::Raid5, 5));
-    assert_eq!(rig.took(DiskOp::Write, 0, 8), 2 * MS);
-    assert_eq!(rig.took(DiskOp::Write, 0, 512), MS);
-}
-
-#[test]
 fn with_a_battery_writes_are_answered_from_the_cache_until_it_is_full() {
     let mut array = parameters(Level::Raid0, 1);
     array.cache = Some(cache(64, true));
@@ -176,18 +169,6 @@ fn without_a_battery_nothing_is_acknowledged_that_a_power_failure_would_lose() {
 }
 
 #[test]
-fn what_is_in_the_cache_is_read_from_it_and_leaves_when_it_is_old() {
-    let mut array = parameters(Level::Raid0, 1);
-    array.cache = Some(cache(64, true));
-    let mut rig = Rig::new(array);
-    rig.took(DiskOp::Write, 1000, 8);
-    assert_eq!(rig.took(DiskOp::Read, 1000, 8), MS / 10);
-    rig.pass(Nanos::from_secs(5));
-    assert_eq!(rig.took(DiskOp::Read, 1000, 8), MS);
-    assert_eq!(rig.array.next_event(), None, "nothing is left to do");
-}
-
-#[test]
 fn a_reader_in_sequence_finds_what_was_read_ahead() {
     let mut array = parameters(Level::Raid0, 4);
     array.cache = Some(ControllerCache {
@@ -203,89 +184,7 @@ fn a_reader_in_sequence_finds_what_was_read_ahead() {
     assert!(hits >= 5, "{times:?}");
 }
 
-#[test]
-fn what_the_cache_answers_takes_its_size_over_the_link() {
-    let mut array = parameters(Level::Raid0, 1);
-    array.cache = Some(cache(1 << 16, true));
-    array.link = Some(Rate(512_000_000)); // a sector in a microsecond
-    let mut rig = Rig::new(array);
-    for sectors in [8, 2048] {
-        for op in [DiskOp::Write, DiskOp::Read] {
-            let took = rig.took(op, 0, sectors);
-            assert_eq!(took, MS / 10 + sectors * 1000, "{op:?} of {sectors}");
-        }
-    }
-}
-
-proptest! {
-    /// Whatever is asked for and wherever it is found: no command is answered before its data have passed the link, and
-    /// all of one direction take as long as the link takes for their sum. The two directions do not wait for one another.
-    #[test]
-    fn no_more_data_pass_the_link_than_it_carries(
-        commands in prop::collection::vec((any::<bool>(), 0..3000_u64, 1..3000_u64), 1..40),
-        battery: bool,
-    ) {
-        let mut array = parameters(Level::Raid0, 4);
-        array.cache = Some(ControllerCache {
-            read_ahead: Sectors::new(512).to_bytes(),
-            ..cache(1 << 16, battery)
-        });
-        array.link = Some(Rate(512_000_000));
-        let mut rig = Rig::new(array);
-        let asked: Vec<_> = commands.iter().map(|&(reads, start, length)| {
-            let op = if reads { DiskOp::Read } else { DiskOp::Write };
-            (op, length, rig.submit(op, start, length))
-        }).collect();
-        for op in [DiskOp::Read, DiskOp::Write] {
-            let mut answers: Vec<_> = asked.iter().filter(|asked| asked.0 == op)
-                .map(|&(_, length, tag)| (rig.answered(tag), length)).collect();
-            answers.sort_unstable();
-            let mut passed = 0;
-            for (time, length) in answers {
-                passed += length;
-                prop_assert!(time >= passed * 1000, "{passed} sectors of {op:?} in {time} ns");
-            }
-        }
-        if battery {
-            let writes = asked.iter().filter(|asked| asked.0 == DiskOp::Write);
-            let (mut sum, mut last) = (0, 0);
-            for &(_, length, tag) in writes {
-                sum += length;
-                last = last.max(rig.answered(tag));
-            }
-            if sum > 0 && sum < 1 << 16 {
-                prop_assert_eq!(last, sum * 1000 + MS / 10, "writes wait for one another alone");
-            }
-        }
-    }
-}
-
-#[test]
-fn a_write_larger_than_the_cache_is_answered_when_the_members_have_it() {
-    let mut array = parameters(Level::Raid0, 2);
-    array.cache = Some(cache(64, true));
-    let mut rig = Rig::new(array);
-    let before = rig.submit(DiskOp::Write, 1000, 8);
-    let large = rig.submit(DiskOp::Write, 0, 300);
-    let after = rig.submit(DiskOp::Write, 2000, 8);
-    assert_eq!(rig.answered(before), MS / 10);
-    assert_eq!(rig.answered(large), 2 * MS, "when the cache is empty");
-    assert!(rig.answered(after) >= MS, "in order");
-}
-
-#[test]
-fn the_room_of_an_array_is_that_of_its_data_members() {
-    for (level, members, data) in [
-        (Level::Raid0, 3, 3),
-        (Level::Raid1, 3, 1),
-        (Level::Raid5, 5, 4),
-        (Level::Raid6, 6, 4),
-        (Level::Raid10, 6, 3),
-    ] {
-        let room = parameters(level, members).room();
-        assert_eq!(room, Sectors::new((1 << 20) * data), "{level:?}");
-    }
-}
+proptest! {}
 
 /// Member and sector.
 type Place = (usize, u64);

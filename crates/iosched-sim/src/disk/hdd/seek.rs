@@ -336,19 +336,4 @@ mod tests {
         assert_eq!(curve.time(151.0), Nanos::from_millis(4));
         assert_eq!(curve.time(0.0), Nanos::ZERO);
     }
-
-    #[test]
-    fn the_mean_over_a_root_is_eight_fifteenths_of_the_way() {
-        // E[sqrt(x)] for the distance of two random points is 8/15.
-        let curve = SeekCurve::Fit(Fit {
-            first_ms: vec![0.0],
-            a_ms: 0.0,
-            b_ms: 1.0,
-            knee_cylinders: None,
-            c_ms: 0.0,
-            e_ms: 0.0,
-        });
-        let mean = curve.mean(1_000_000).as_millis_f64();
-        assert!((mean - 1000.0 * 8.0 / 15.0).abs() < 1.0, "{mean}");
-    }
 }

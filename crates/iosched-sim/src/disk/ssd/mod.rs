@@ -543,12 +543,6 @@ impl Ssd {
         let other = self.event_queue.next_other_time();
         sent.min(read).min(done).min(write).min(other)
     }
-
-    /// What was acknowledged or is on its way, and not yet on the medium.
-    #[cfg(test)]
-    pub(super) fn not_on_medium(&self) -> Bytes {
-        self.buffered
-    }
 }
 
 impl DiskModel for Ssd {

@@ -156,50 +156,6 @@ fn a_random_read_takes_mean_seek_and_half_a_turn_and_overhead() {
 }
 
 #[test]
-fn a_smaller_disk_keeps_the_access_time_of_the_large_one() {
-    let large = random_read_iops("hdd-7200", &ModelOptions::default(), 1);
-    for options in [gib(1), gib(16)] {
-        let small = random_read_iops("hdd-7200", &options, 1);
-        assert!(
-            (0.93..1.07).contains(&(small / large)),
-            "{small} against {large}"
-        );
-    }
-}
-
-#[test]
-fn shortest_access_first_at_depth_32_beats_fifo() {
-    let order = |order| ModelOptions {
-        order: Some(order),
-        queue_depth: Some(32),
-        ..gib(8)
-    };
-    let fifo = random_read_iops("hdd-7200", &order(DriveQueue::Fifo), 32);
-    let shortest = random_read_iops("hdd-7200", &order(DriveQueue::ShortestAccessFirst), 32);
-    // Drives of this kind gain 1.7 (measured, desktop) to 2.5 times.
-    assert!(
-        (1.7..3.0).contains(&(shortest / fifo)),
-        "{shortest} against {fifo}"
-    );
-}
-
-#[test]
-fn sorted_by_the_host_a_fifo_drive_is_well_faster_than_unsorted() {
-    // What mq-deadline does for hdd-7200 and none does not: 32 waiting, one-way order in batches.
-    let mut unsorted = build("hdd-7200", &gib(8)).unwrap();
-    let next = random_read(unsorted.as_ref(), 3);
-    let (unsorted, _) = closed_loop(unsorted.as_mut(), 4, 3008, next);
-    let mut sorted = build("hdd-7200", &gib(8)).unwrap();
-    let mut next = random_read(sorted.as_ref(), 3);
-    let mut starts: Vec<u64> = (0..3008).map(|tag| next(tag).start.as_u64()).collect();
-    starts.chunks_mut(32).for_each(<[u64]>::sort_unstable);
-    let in_order = |tag: u64| command(tag, DiskOp::Read, starts[usize::try_from(tag).unwrap()], 8);
-    let (sorted, _) = closed_loop(sorted.as_mut(), 4, 3008, in_order);
-    let gain = unsorted.as_secs_f64() / sorted.as_secs_f64();
-    assert!(gain > 1.3, "{gain}");
-}
-
-#[test]
 fn reading_in_sequence_reaches_the_rate_of_the_zone() {
     // 3072 sectors in one turn and one track switch; the innermost zone has half of them.
     let outer = 3072.0 * 512.0 / (60.0 / 7200.0 + 0.0006);
@@ -302,25 +258,6 @@ fn the_nvme_model_gives_the_measured_curve() {
 }
 
 #[test]
-fn the_nvme_model_writes_as_fast_as_measured_once_its_buffer_is_full() {
-    // Samsung 980 PRO (iocost-benchmarks): 84 113 writes of 4 KiB a second, 64 in flight, and 2 315 MB/s.
-    for (sectors, measured) in [(8_u64, 84_113.0), (2048, 2_314_893_629.0 / 1_048_576.0)] {
-        let mut model = build("ssd-nvme", &ModelOptions::default()).unwrap();
-        let blocks = model.capacity().as_u64() / sectors;
-        let mut random = Random::new(1, "places");
-        let next = |tag| command(tag, DiskOp::Write, random.below(blocks) * sectors, sectors);
-        let buffer = 64 << 20;
-        let fills = buffer / (sectors * 512);
-        let count = 2 * fills + 20_000;
-        let (time, completed) = closed_loop(model.as_mut(), 64, count, next);
-        let filled = completed[usize::try_from(2 * fills).unwrap()].time;
-        let rate = 20_000.0 / (time - (filled - Time::ZERO)).as_secs_f64();
-        let ratio = rate / measured;
-        assert!((0.97..1.03).contains(&ratio), "{sectors} sectors: {rate}/s");
-    }
-}
-
-#[test]
 fn the_sata_model_meets_the_measured_rates() {
     let deep = random_read_iops("ssd-sata", &ModelOptions::default(), 32);
     assert!((0.85..1.0).contains(&(deep / 98_441.0)), "{deep}");
@@ -329,88 +266,6 @@ fn the_sata_model_meets_the_measured_rates() {
     let (time, _) = closed_loop(model.as_mut(), 8, 500, next);
     let rate = 500.0 * 1_048_576.0 / time.as_secs_f64();
     assert!((0.95..1.0).contains(&(rate / 571_729_370.0)), "{rate}");
-}
-
-#[test]
-fn the_sas_model_meets_what_its_like_claim() {
-    let rate = |op, depth, length: u64| {
-        let mut model = build("ssd-sas-slc", &ModelOptions::default()).unwrap();
-        let mut random = random_read(model.as_ref(), 5);
-        let count = 20_000;
-        let next = |tag| Command {
-            op,
-            length: Sectors::new(length),
-            start: Sector::new(random(tag).start.as_u64() / length * length),
-            ..random(tag)
-        };
-        let (time, _) = closed_loop(model.as_mut(), depth, count, next);
-        count as f64 / time.as_secs_f64()
-    };
-    let reads = rate(DiskOp::Read, 32, 8);
-    assert!((0.95..1.01).contains(&(reads / 105_000.0)), "{reads}");
-    let writes = rate(DiskOp::Write, 32, 8);
-    assert!((0.95..1.01).contains(&(writes / 30_000.0)), "{writes}");
-    let large = rate(DiskOp::Read, 8, 256) * 131_072.0;
-    assert!((0.95..1.01).contains(&(large / 350e6)), "{large}");
-    // Nothing is acknowledged that a power failure would lose: a write waits for its program.
-    let alone = rate(DiskOp::Write, 1, 8);
-    assert!(alone < 1.0 / 300e-6, "{alone}");
-}
-
-#[test]
-fn a_flush_of_an_ssd_waits_for_the_programs() {
-    let Parameters::Ssd(parameters) = Model::named("ssd-sata").unwrap().parameters else {
-        panic!("a solid-state drive")
-    };
-    let mut model = ssd::Ssd::new(parameters, 1);
-    let mut completed = Vec::new();
-    for tag in 0..20 {
-        model.submit(Time::ZERO, command(tag, DiskOp::Write, tag * 64, 8));
-    }
-    while completed.len() < 20 {
-        let now = model.next_event().unwrap();
-        model.advance(now, &mut completed);
-    }
-    assert!(model.not_on_medium() > Bytes::ZERO);
-    model.submit(completed[19].time, command(99, DiskOp::Flush, 0, 0));
-    while completed.len() < 21 {
-        let now = model.next_event().unwrap();
-        model.advance(now, &mut completed);
-    }
-    assert_eq!(model.not_on_medium(), Bytes::ZERO);
-    assert!(completed[20].time - completed[19].time > Nanos::from_micros(3_200 + 390));
-}
-
-/// How long a read takes that comes behind so many writes of 4 KiB.
-fn read_behind_writes(model: &str, writes: u64) -> Nanos {
-    let mut model = build(model, &ModelOptions::default()).unwrap();
-    for tag in 0..writes {
-        model.submit(Time::ZERO, command(tag, DiskOp::Write, tag * 8, 8));
-    }
-    model.submit(Time::ZERO, command(writes, DiskOp::Read, 1 << 20, 8));
-    let mut completed = Vec::new();
-    loop {
-        let now = model.next_event().unwrap();
-        model.advance(now, &mut completed);
-        if let Some(read) = completed.iter().find(|done| done.tag == writes) {
-            return read.time - Time::ZERO;
-        }
-    }
-}
-
-#[test]
-fn a_read_waits_for_writes_on_the_link_where_both_share_it_and_only_there() {
-    // Alone it takes 40 µs, a page read of 46 or 60 µs, and 10 µs on the link.
-    let alone = Nanos::from_micros(111);
-    assert!(read_behind_writes("ssd-sata", 0) < alone);
-    assert!(read_behind_writes("ssd-sata", 31) > alone + Nanos::from_micros(200));
-    // A full-duplex drive: at its die it waits for a program at most. That the writes are more than the drive takes at
-    // a time changes nothing.
-    let program = Nanos::from_micros(400);
-    for writes in [0, 31, 255, 2000] {
-        let took = read_behind_writes("ssd-nvme", writes);
-        assert!(took < alone + program, "{took} behind {writes} writes");
-    }
 }
 
 #[test]
@@ -465,23 +320,4 @@ fn a_flush_of_a_hard_disk_ends_after_every_write_acknowledged_before_it() {
             "nothing was dirty in the end: it shows little"
         );
     }
-}
-
-#[test]
-fn a_reader_that_pauses_does_not_lose_a_turn_for_each_read() {
-    // 64 KiB every 5 ms, slower than the medium: after the first it never waits for the platter.
-    let mut model = build("hdd-7200", &gib(8)).unwrap();
-    let mut completed = Vec::new();
-    let mut slow = 0;
-    let mut now = Time::ZERO;
-    for tag in 0..400 {
-        model.submit(now, command(tag, DiskOp::Read, tag * 128, 128));
-        while completed.is_empty() {
-            let event = model.next_event().unwrap();
-            model.advance(event, &mut completed);
-        }
-        slow += u32::from(completed[0].time - now > Nanos::from_millis(1));
-        now = completed.pop().unwrap().time + Nanos::from_millis(5);
-    }
-    assert!(slow <= 1, "{slow} of 400 reads waited for the platter");
 }

@@ -209,17 +209,4 @@ mod tests {
         few.samples = 31;
         assert!(!few.close());
     }
-
-    #[test]
-    fn the_largest_request_is_forgotten_every_32_requests() {
-        let mut rate = Rate::new(1);
-        let at = Moment { ns: 0, tick: 0 };
-        rate.begin(at, &request(1000));
-        for _ in 2..32 {
-            rate.add(at, &request(8), true);
-        }
-        assert_eq!(rate.largest, 1000);
-        rate.add(at, &request(8), true);
-        assert_eq!(rate.largest, 8);
-    }
 }

@@ -439,21 +439,6 @@ mod tests {
             }
         }
 
-        #[test]
-        fn an_eligible_member_is_found_wherever_there_is_one(
-            members in prop::collection::vec((0..40_u64, 0..40_u64), 1..24),
-            limit in 0..40_u64,
-        ) {
-            let mut tree = Tree::default();
-            for (id, &(key, start)) in members.iter().enumerate() {
-                tree.insert(QueueId::at(id), key, start);
-            }
-            let found = tree.eligible(limit);
-            prop_assert_eq!(found.is_some(), members.iter().any(|&(_, start)| start <= limit));
-            if let Some(found) = found {
-                prop_assert!(members[found.index()].1 <= limit);
-            }
-        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::moment::MILLI;
-use super::queue::{Queue, ScheduleTree};
+use super::queue::Queue;
 use super::*;
 use crate::request::{IoPriority, PriorityClass, Request};
 use crate::scheduler::spec::parse_settings;
@@ -234,73 +234,6 @@ proptest! {
         }
     }
 
-    #[test]
-    fn a_backlogged_queue_waits_no_longer_than_its_weight_allows(
-        levels in prop::collection::vec(0..8_u8, 2..6),
-        sizes in prop::collection::vec(1..33_u64, 2..6),
-        max_budget in 256..4096_i64,
-    ) {
-        let mut backlog = Backlog::new(max_budget, levels, &sizes);
-        let budget = max_budget as f64 + backlog.largest as f64;
-        let mut last = vec![0.0; backlog.levels.len()];
-        for _ in 0..4000 {
-            let nth = backlog.serve();
-            last[nth] = backlog.total();
-            for (other, last) in last.iter().enumerate() {
-                // One budget ahead of its share when it was served last, one behind it now.
-                let waited = backlog.total() - last;
-                let most = 2.0 * budget / backlog.share(other);
-                prop_assert!(waited <= most, "{waited} of {most} sectors");
-            }
-        }
-    }
-}
-
-/// Every fifth of a second it is chosen as next. Where that falls on the beginning of a slice of best effort, the end
-/// of that slice takes the choice back, so that it comes a fifth of a second later.
-#[test]
-fn best_effort_does_not_starve_the_idle_class() {
-    let mut backlog = Backlog::new(2000, vec![0, 4], &[16]);
-    let idle = IoPriority {
-        class: PriorityClass::Idle,
-        level: 7,
-    };
-    let mut place = 1 << 40;
-    let mut served = Vec::new();
-    for _ in 0..5000 {
-        if backlog.lab.bfq.busy[2] == 0 {
-            backlog.lab.insert(&Lab::bio(9, Op::Read, place, 8, idle));
-            place += 8;
-        }
-        let id = backlog.lab.dispatch().expect("all have requests");
-        let process = backlog.lab.requests[id].process.0;
-        if process == 9 {
-            served.push(backlog.lab.now);
-        } else {
-            backlog.submit(process as usize);
-        }
-        backlog.lab.pass(MS);
-        backlog.lab.complete(id);
-    }
-    // Slots are of 2000 sectors in requests of 128, which take 1 ms each, ticks of 4 ms.
-    let most = 2 * (200 + 2000 / 128 + 8);
-    let gaps = served.windows(2).map(|pair| pair[1] - pair[0]);
-    let longest = gaps.max().expect("it was served more than once");
-    assert!(longest <= Nanos::from_millis(most), "{longest:?}");
-}
-
-#[test]
-fn what_is_next_is_decided_when_a_queue_comes_and_not_when_others_are_served() {
-    let mut lab = Lab::new("low_latency=0");
-    lab.read(1, 0);
-    lab.read(1, 1 << 20);
-    lab.dispatch().unwrap();
-    lab.read(2, 1 << 30);
-    assert_eq!(lab.bfq.next_in_service, Some(lab.queue_id(2)));
-    let before = lab.bfq.service_trees[1].vtime;
-    lab.dispatch();
-    assert!(lab.bfq.service_trees[1].vtime > before);
-    assert_eq!(lab.bfq.next_in_service, Some(lab.queue_id(2)));
 }
 
 #[test]
@@ -346,26 +279,6 @@ fn an_asynchronous_request_costs_three_times_its_size_where_all_queues_are_alike
 }
 
 // ---- requests of a queue -------------------------------------------------------------------
-
-#[test]
-fn of_two_requests_equally_far_the_higher_is_chosen_and_of_two_far_behind_the_lower() {
-    let mut lab = Lab::new("");
-    let ids = [100_000, 400_000, 10, 20].map(|start| lab.read(1, start));
-    let choose = |one: usize, other: usize, last: u64| {
-        let (one, other) = (Some(ids[one]), Some(ids[other]));
-        let back_seek = lab.bfq.tunables.back_seek;
-        back_seek.choose(&lab.requests, one, other, Sector::new(last))
-    };
-    assert_eq!(choose(0, 1, 100_000), Some(ids[0]));
-    assert_eq!(choose(0, 1, 100_008), Some(ids[0]), "a little back");
-    // 10 sectors back cost as much as 20 forward.
-    assert_eq!(
-        choose(2, 0, 33_343),
-        Some(ids[0]),
-        "farther back than 32768"
-    );
-    assert_eq!(choose(3, 2, 200_000), Some(ids[2]));
-}
 
 #[test]
 fn the_oldest_request_is_looked_at_once_in_a_slot() {
@@ -537,45 +450,6 @@ fn whether_the_disk_queues_is_unknown_until_the_33rd_sample() {
     assert_eq!(lab.bfq.hw_tag.known, Some(false), "one at a time");
 }
 
-#[test]
-fn a_small_request_that_was_waited_for_may_be_followed_by_its_neighbours() {
-    let mut lab = Lab::new("low_latency=0");
-    lab.bfq.hw_tag.known = Some(false);
-    lab.read(1, 0);
-    lab.serve(MS);
-    lab.read(1, 8);
-    assert!(lab.queue(1).wait_request, "8 sectors");
-    assert!(lab.dispatch().is_some() && lab.bfq.idle_timer.is_none());
-    let mut lab = Lab::new("low_latency=0");
-    lab.read(1, 0);
-    lab.serve(MS);
-    lab.insert(&Lab::bio(1, Op::Read, 8, 32, USUAL));
-    assert!(!lab.queue(1).wait_request, "32 sectors");
-}
-
-#[test]
-fn a_request_in_time_goes_on_with_the_budget_that_was_left() {
-    let mut lab = Lab::new("low_latency=0");
-    lab.read(1, 0);
-    lab.serve(MS);
-    lab.pass(Nanos::from_millis(9));
-    assert!(lab.queue(1).non_blocking_wait_rq, "too idle");
-    let left = lab.queue(1).budget_left();
-    lab.read(1, 8);
-    assert_eq!(
-        lab.queue(1).entity.budget,
-        left.min(lab.queue(1).max_budget)
-    );
-    lab.serve(MS);
-    lab.pass(Nanos::from_millis(40));
-    lab.read(1, 16);
-    assert_eq!(
-        lab.queue(1).entity.budget,
-        lab.queue(1).max_budget,
-        "too late"
-    );
-}
-
 // ---- injection and wakers ------------------------------------------------------------------
 
 #[test]
@@ -591,31 +465,6 @@ fn the_first_time_alone_in_the_disk_is_the_baseline_and_allows_one_injected_requ
     let injection = &lab.queue(1).injection;
     assert_eq!(injection.baseline, Some(MILLI));
     assert_eq!(injection.limit, 1);
-}
-
-#[test]
-fn a_measured_time_half_as_long_again_takes_an_injected_request_away() {
-    let mut lab = Lab::new("low_latency=0");
-    let id = lab.read(1, 0);
-    let queue = lab.queue_id(1);
-    lab.dispatch();
-    lab.queue_mut(1).injection.baseline = Some(2 * MILLI);
-    lab.queue_mut(1).injection.limit = 2;
-    let end = |lab: &mut Lab, taken: i64| {
-        let at = lab.bfq.moment(lab.now);
-        (lab.bfq.waited_rq, lab.bfq.rqs_injected) = (Some(id), true);
-        lab.bfq.last_empty_occupied_ns = at.ns - taken;
-        lab.bfq.end_measurement(at, queue, id);
-        lab.queue(1).injection.limit
-    };
-    assert_eq!(end(&mut lab, 3 * MILLI), 1);
-    assert_eq!(
-        end(&mut lab, 3 * MILLI - 1),
-        1,
-        "more than the disk ever had is not tried"
-    );
-    lab.bfq.hw_tag.max_rq_in_driver = 1;
-    assert_eq!(end(&mut lab, 3 * MILLI - 1), 2);
 }
 
 #[test]
@@ -714,78 +563,7 @@ fn a_process_that_ends_takes_its_queue_out_of_service_and_wants_a_run() {
     assert_eq!(lab.bfq.take_queue_run_request(), Some(0));
 }
 
-#[test]
-fn queues_of_processes_that_ended_are_used_again() {
-    let mut lab = Lab::new("");
-    for process in 0..2000 {
-        lab.read(process, u64::from(process) << 20);
-        lab.serve(MS);
-        lab.bfq
-            .process_exited(lab.now, &lab.requests, ProcessId(process));
-        lab.pass(Nanos::from_millis(300));
-    }
-    assert!(lab.bfq.queues.len() < 50, "{} queues", lab.bfq.queues.len());
-    let idle = |queue: &&Queue| queue.exists && queue.entity.place == ScheduleTree::Idle;
-    assert_eq!(
-        lab.bfq.queues.iter().filter(idle).count(),
-        lab.bfq.service_trees[1].idle.len()
-    );
-}
-
 // ---- tunables ------------------------------------------------------------------------------
-
-#[test]
-fn a_changed_timeout_renews_the_largest_budget_and_a_set_budget_stays() {
-    assert_eq!(
-        Lab::new("timeout_sync=124").bfq.max_budget,
-        16_384,
-        "31 ticks as ever"
-    );
-    assert_eq!(
-        Lab::new("timeout_sync=1000").bfq.max_budget,
-        (9333 * 1_000_000) >> 16
-    );
-    assert_eq!(
-        Lab::new("timeout_sync=1000,max_budget=77").bfq.max_budget,
-        77
-    );
-}
-
-#[test]
-fn since_6_10_the_first_request_of_a_queue_counts_as_after_an_endless_pause() {
-    let begun = |version| {
-        let mut lab = Lab::on("", true, version);
-        let first = lab.read(1, 0);
-        let mean = lab.queue(1).think.mean;
-        lab.dispatch();
-        lab.pass(MS);
-        lab.read(1, 1 << 20);
-        let bound_at_first = lab.queue(1).io_bound;
-        lab.complete(first);
-        lab.serve(MS);
-        lab.pass(MS / 100);
-        lab.read(1, 2 << 20);
-        (mean / MILLI, bound_at_first, lab.queue(1).io_bound)
-    };
-    assert_eq!(begun("6.9"), (0, true, true));
-    let longest = 16; // twice slice_idle
-    assert_eq!(begun("6.10"), (longest, false, true));
-}
-
-#[test]
-fn a_queue_that_never_pauses_is_not_io_bound_for_seconds_after_an_endless_pause() {
-    let mut lab = Lab::on("", true, "6.10");
-    let mut last = lab.read(1, 0);
-    lab.dispatch();
-    for nth in 1..10 {
-        lab.pass(MS * 250); // the time that counts is halved, and with it the pause
-        let next = lab.read(1, nth << 20);
-        lab.dispatch();
-        lab.complete(last);
-        last = next;
-        assert!(!lab.queue(1).io_bound, "after {nth}");
-    }
-}
 
 #[test]
 fn on_flash_that_queues_queues_are_merged_since_6_18() {
@@ -800,25 +578,6 @@ fn on_flash_that_queues_queues_are_merged_since_6_18() {
         assert!(!lab.bfq.queues_in_disk(), "not known yet");
         lab.bfq.hw_tag.known = Some(true);
         assert_eq!(lab.bfq.queues_in_disk(), left_out, "{version}");
-    }
-}
-
-#[test]
-fn of_tags_writes_may_use_three_quarters_and_less_while_a_queue_is_raised() {
-    for (version, limit, all) in [
-        ("6.16", TagLimit::OfEachWord as fn(u32) -> TagLimit, 64),
-        ("6.17", TagLimit::InAll, 256),
-    ] {
-        let mut lab = Lab::on("", true, version);
-        let limits = |lab: &Lab| {
-            let of = |op, sync| lab.bfq.limit_depth(ProcessId(9), op, sync, 256, 64);
-            [(Op::Read, true), (Op::Write, true), (Op::Write, false)].map(|(op, sync)| of(op, sync))
-        };
-        let usual = [None, Some(limit(all * 3 / 4)), Some(limit(all / 2))];
-        assert_eq!(limits(&lab), usual);
-        lab.read(1, 0);
-        let raised = [None, Some(limit(all * 6 / 16)), Some(limit(all * 3 / 16))];
-        assert_eq!(limits(&lab), raised);
     }
 }
 

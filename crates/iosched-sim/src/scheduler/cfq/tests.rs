@@ -221,21 +221,6 @@ fn low_latency_cuts_slices_where_all_together_would_exceed_the_latency_aimed_at(
 }
 
 #[test]
-fn the_average_of_busy_queues_rises_fast_and_falls_slowly() {
-    let mut lab = Lab::new("");
-    for process in 1..=4 {
-        lab.read(process, u64::from(process) * FAR);
-    }
-    let average = |lab: &mut Lab| lab.cfq.average_busy(group::ROOT, PriorityClass::BestEffort);
-    assert_eq!([average(&mut lab), average(&mut lab)], [3, 4]);
-    let mut one = Lab::new("");
-    one.read(1, 0);
-    one.cfq.groups[0].busy_average[0] = 4;
-    let falls: Vec<_> = (0..3).map(|_| average(&mut one)).collect();
-    assert_eq!(falls, [3, 3, 3], "and stays above the truth");
-}
-
-#[test]
 fn a_queue_is_served_until_its_slice_is_used_up() {
     let mut lab = Lab::new("low_latency=0");
     for place in 0..40 {
@@ -284,23 +269,6 @@ fn preemption_of_asynchronous_requests_by_synchronous_ones() {
     assert!(!lab.write(3, 16), "a write takes nothing from a read");
 }
 
-#[test]
-fn preemption_by_metadata_where_the_active_queue_has_none() {
-    let mut lab = Lab::new("");
-    lab.read(1, 0);
-    lab.read(1, 8);
-    lab.serve();
-    let metadata = Bio {
-        prio: true,
-        ..crate::scheduler::fixture::bio(Sector::new(FAR))
-    };
-    assert!(lab.insert_bio(&Bio {
-        process: ProcessId(2),
-        ..metadata
-    }));
-    assert_eq!(lab.dispatched(), Some(FAR));
-}
-
 // ---- dispatching -------------------------------------------------------------------------
 
 #[test]
@@ -339,32 +307,6 @@ fn quantum_half_of_it_in_the_drive_while_others_wait_and_all_of_it_early_in_a_sl
     assert_eq!(in_drive(true), 2);
 }
 
-#[test]
-fn asynchronous_requests_wait_until_no_synchronous_one_is_in_the_drive() {
-    let mut lab = Lab::new("slice_idle=0");
-    lab.read(1, 0);
-    let read = lab.dispatch().unwrap();
-    lab.write(2, FAR);
-    assert_eq!(lab.dispatched(), None);
-    lab.complete(read);
-    assert_eq!(lab.dispatched(), Some(FAR));
-}
-
-#[test]
-fn low_latency_asynchronous_depth_grows_by_one_for_each_slice_since_a_read_took_long() {
-    let mut lab = Lab::new("");
-    lab.write(1, 0);
-    lab.cfq.last_delayed_sync = signed(lab.now);
-    let context = lab.cfq.contexts.find(ProcessId(1)).unwrap();
-    let queue = lab.cfq.contexts[context].async_queue.unwrap();
-    let depth = |lab: &Lab| lab.cfq.async_depth(lab.now, lab.cfq.queue(queue));
-    assert_eq!(depth(&lab), 1, "one at the least");
-    lab.now += ms(199);
-    assert_eq!(depth(&lab), 1);
-    lab.now += ms(1);
-    assert_eq!(depth(&lab), 2, "200 ms are two synchronous slices");
-}
-
 // ---- queues ------------------------------------------------------------------------------
 
 #[test]
@@ -392,17 +334,6 @@ fn processes_that_read_next_to_one_another_become_one_queue() {
     lab.read(1, 16);
     lab.read(2, 24); // one of them joins the other with its next request
     assert_eq!(lab.sync_queue(1), lab.sync_queue(2));
-}
-
-#[test]
-fn a_number_that_comes_back_is_another_process() {
-    let mut lab = Lab::new("");
-    lab.make_known(1, |nth| nth * FAR, ms(1));
-    assert!(lab.queue(1).is_seeky());
-    lab.cfq.process_exited(lab.now, &lab.requests, ProcessId(1));
-    lab.read(1, 0);
-    assert!(!lab.queue(1).is_seeky());
-    assert!(lab.queue(1).idle_window);
 }
 
 // ---- what is learned ---------------------------------------------------------------------
