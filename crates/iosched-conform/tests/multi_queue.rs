@@ -12,8 +12,8 @@ use iosched_sim::disk::{self, ModelOptions};
 use iosched_sim::request::{IoPriority, PriorityClass, ProcessId};
 use iosched_sim::scheduler::{Kernel, SchedulerSpec, build, build_followed};
 use iosched_sim::simulate::{
-    Attachment, BlockEvent, HostTimes, MultiQueueSettings, Outcome, Setup, TagSteal, Tracer, run,
-    write_head, write_line,
+    Attachment, BlockEvent, HostTimes, MultiQueueSettings, Outcome, Setup, Tracer, run, write_head,
+    write_line,
 };
 use iosched_sim::trace::kernel::Action;
 use iosched_sim::units::{Bytes, Nanos, Sectors, Time};
@@ -157,10 +157,8 @@ fn settings() -> impl Strategy<Value = MultiQueueSettings> {
     let processors = prop::sample::select(vec![None, Some(1), Some(3)]);
     let hardware_queues = prop::sample::select(vec![1, 1, 2, 3]);
     let all = (attachment, nr_requests, hardware_queues, processors);
-    let shares = prop::sample::select(vec![[0.0; 4], [0.8, 0.1, 0.4, 0.9], [1.0; 4]]);
-    let tag_steal = shares.prop_map(TagSteal::steadily);
-    (all, any::<bool>(), tag_steal).prop_map(
-        |((attachment, nr_requests, hardware_queues, processors), flushes_alone, tag_steal)| {
+    (all, any::<bool>()).prop_map(
+        |((attachment, nr_requests, hardware_queues, processors), flushes_alone)| {
             MultiQueueSettings {
                 attachment,
                 kernel: kernel(),
@@ -169,7 +167,6 @@ fn settings() -> impl Strategy<Value = MultiQueueSettings> {
                 processors,
                 flushes_alone,
                 wbt_lat: None,
-                tag_steal,
             }
         },
     )

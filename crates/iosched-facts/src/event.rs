@@ -208,13 +208,6 @@ pub enum Remark {
         /// What it printed.
         said: KyberEvent,
     },
-    /// A process was woken.
-    Woken {
-        /// The number of the process in the events.
-        process: ProcessId,
-        /// On the clock of the events.
-        time: Time,
-    },
     /// For people.
     Other,
 }

@@ -27,9 +27,6 @@ pub(super) const INDISPENSABLE: usize = 3;
 /// What kyber says when its timer goes off.
 pub(super) const KYBER_EVENTS: [&str; 2] = ["kyber_latency", "kyber_adjust"];
 
-/// The event of a process that is woken.
-pub(super) const WAKE_EVENT: &str = "sched_waking";
-
 /// The event of a process that ends.
 pub(super) const EXIT_EVENT: &str = "sched_process_exit";
 
@@ -67,9 +64,6 @@ enum Fields {
         kind: Field,
         numerator: Field,
     },
-    Wake {
-        woken: Field,
-    },
     Exit,
 }
 
@@ -103,9 +97,6 @@ impl Decoder {
                 domain: format.field("domain")?,
                 kind: format.field("type")?,
                 numerator: format.field("numerator")?,
-            },
-            (None, WAKE_EVENT) => Fields::Wake {
-                woken: format.field("pid")?,
             },
             (None, EXIT_EVENT) => Fields::Exit,
             _ => return Ok(()),
@@ -178,11 +169,6 @@ impl Decoder {
                 let ended = u32::try_from(kind.pid.number(data)? & 0xffff_ffff).ok()?;
                 let process = ProcessId(ended);
                 Some(Line::Remark(Remark::Exit { process, time }))
-            }
-            Fields::Wake { woken } => {
-                let woken = u32::try_from(woken.number(data)? & 0xffff_ffff).ok()?;
-                let process = ProcessId(woken);
-                Some(Line::Remark(Remark::Woken { process, time }))
             }
         }
     }
@@ -344,33 +330,5 @@ mod tests {
         assert_eq!(heard(&data[..20]), None, "it is cut off");
         data[0] = 11;
         assert_eq!(heard(&data), None, "nobody asked for that");
-    }
-
-    #[test]
-    fn a_wake_tells_who_was_woken() {
-        let mut decoder = Decoder::default();
-        // as Linux 6.18 describes it
-        let format = "name: sched_waking\nID: 330\nformat:\n\
-                      \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
-                      \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
-                      \tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\
-                      \tfield:pid_t pid;\toffset:24;\tsize:4;\tsigned:1;\n";
-        decoder.learn("sched_waking", format).unwrap();
-        let mut data = [0_u8; 36];
-        data[..2].copy_from_slice(&330_u16.to_le_bytes());
-        data[4] = 14; // in the context of another one
-        data[24..28].copy_from_slice(&7628_u32.to_le_bytes());
-        let heard = decoder.decode(
-            &Raw {
-                time_ns: 5,
-                data: &data,
-            },
-            0,
-        );
-        let woken = Remark::Woken {
-            process: ProcessId(7628),
-            time: Time::from_nanos(5),
-        };
-        assert_eq!(heard, Some(Line::Remark(woken)));
     }
 }

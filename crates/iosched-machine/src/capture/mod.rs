@@ -62,8 +62,6 @@ pub enum Events {
     Exits,
     /// Latencies that kyber found, and depths that it set. Nothing where there is no kyber.
     Kyber,
-    /// Processes of this name that are woken. Nothing where the kernel does not tell.
-    WakesOf(&'static str),
 }
 
 /// Why nothing can be recorded.

@@ -9,7 +9,7 @@ use iosched_facts::units::{Nanos, Time};
 use rustix::fs::OFlags;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::event::{BLOCK_EVENTS, Decoder, EXIT_EVENT, INDISPENSABLE, KYBER_EVENTS, WAKE_EVENT};
+use super::event::{BLOCK_EVENTS, Decoder, EXIT_EVENT, INDISPENSABLE, KYBER_EVENTS};
 use super::format::{HeaderFormat, PageFormat};
 use super::page::Page;
 use super::tracefs::{Instance, Tracefs};
@@ -82,13 +82,8 @@ impl Recorder {
                 event.rsplit('/').next().unwrap_or(event),
                 &tracefs.read(&format!("events/{event}/format"))?,
             )?;
-            let filter = match wakes_of(events) {
-                Some(name) if event.ends_with(WAKE_EVENT) => format!("comm == \"{name}\""),
-                _ if !is_of_disk(event) => String::new(),
-                _ => filter(device, 0),
-            };
-            if !filter.is_empty() {
-                instance.write(&format!("events/{event}/filter"), &filter)?;
+            if is_of_disk(event) {
+                instance.write(&format!("events/{event}/filter"), &filter(device, 0))?;
             }
             instance.write(&format!("events/{event}/enable"), "1")?;
         }
@@ -285,10 +280,6 @@ fn wanted(tracefs: &Tracefs, events: &[Events]) -> Vec<String> {
                 let kyber = KYBER_EVENTS.iter().map(|name| format!("kyber/{name}"));
                 names.extend(kyber.filter(|name| tracefs.has_event(name)));
             }
-            Events::WakesOf(_) => {
-                let wake = format!("sched/{WAKE_EVENT}");
-                names.extend(Some(wake).filter(|name| tracefs.has_event(name)));
-            }
         }
     }
     names
@@ -306,14 +297,6 @@ fn clock(offered: &str) -> &'static str {
 /// The event is one of a disk's, and says of which.
 fn is_of_disk(event: &str) -> bool {
     !event.starts_with("sched/")
-}
-
-/// Whose wakes are wanted.
-fn wakes_of(events: &[Events]) -> Option<&'static str> {
-    events.iter().find_map(|kind| match kind {
-        Events::WakesOf(name) => Some(*name),
-        _ => None,
-    })
 }
 
 /// The processors that have a buffer.
@@ -364,9 +347,7 @@ fn lost_by(stats: &str) -> u64 {
 fn time_of(line: &Line) -> Time {
     match line {
         Line::Event(event) => event.time,
-        Line::Remark(
-            Remark::Kyber { time, .. } | Remark::Exit { time, .. } | Remark::Woken { time, .. },
-        ) => *time,
+        Line::Remark(Remark::Kyber { time, .. } | Remark::Exit { time, .. }) => *time,
         Line::Remark(_) => Time::ZERO,
     }
 }

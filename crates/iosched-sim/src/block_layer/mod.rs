@@ -8,7 +8,7 @@
 //!   scheduler is asked
 //! - `submitter`: a process's plug, and its bios that wait for a request
 //! - `merging`: of bios into requests (found by `merge_hash`), and of requests with each other
-//! - `tag_steal`, `worker_delay`: which of the threads that a completion wakes runs first
+//! - `worker_delay`: how soon after a completion the worker runs
 //! - `carried`: the bios that requests carry
 //! - `flush`: flushes, and writes that one is to follow
 //!
@@ -25,7 +25,6 @@ pub(crate) mod multi_queue;
 mod pool;
 pub(crate) mod single_queue;
 mod submitter;
-mod tag_steal;
 #[cfg(test)]
 mod tests;
 mod worker_delay;
@@ -34,7 +33,6 @@ pub(crate) use flush::FLUSH;
 pub use merging::{MergeLimits, Merger, Merging, RequestsMerged};
 pub use multi_queue::{Attachment, Depth, HwQueue, Next};
 pub use single_queue::looks_further;
-pub use tag_steal::TagSteal;
 pub use worker_delay::WorkerDelay;
 
 use crate::disk::{Command, DiskOp};
@@ -50,7 +48,7 @@ pub(crate) struct Token(pub(crate) usize);
 pub struct Delays {
     /// A process that waits for a request, or was held back.
     pub wakeup: Nanos,
-    /// A process that waits for a tag; as long after `wakeup` where that is late ([`TagSteal`]).
+    /// A process that waits for a tag.
     pub tag_wakeup: Nanos,
     /// A worker that runs the queue.
     pub worker: Nanos,
@@ -141,9 +139,6 @@ pub(crate) trait Outputs {
 
     /// The process goes on at this time, if it does not before.
     fn wake(&mut self, at: Time, process: usize);
-
-    /// The process that sleeps for a tag was woken now.
-    fn woken_for_tag(&mut self, now: Time, process: usize);
 
     /// A worker is to run the queue at this time.
     fn call_worker(&mut self, at: Time);

@@ -59,8 +59,6 @@ impl Outputs for OutputLog {
         self.woken.push((at, process));
     }
 
-    fn woken_for_tag(&mut self, _now: Time, _process: usize) {}
-
     fn call_worker(&mut self, _at: Time) {}
 }
 
@@ -159,7 +157,6 @@ fn driven_by(
         kernel: Kernel::default(),
         wbt_lat: None,
         delays,
-        tag_steal: TagSteal::default(),
         seed: 0,
     };
     Driven::new(MultiQueue::new(elevator, &settings))

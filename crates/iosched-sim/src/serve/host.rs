@@ -214,12 +214,6 @@ impl<T> Outputs for Host<T> {
         }
     }
 
-    fn woken_for_tag(&mut self, now: Time, process: usize) {
-        if let Some(tracer) = &mut self.tracer {
-            tracer.woken(now, ProcessId::of_index(process));
-        }
-    }
-
     fn call_worker(&mut self, at: Time) {
         self.event_queue.plan(at, ServedEvent::RunQueue);
     }

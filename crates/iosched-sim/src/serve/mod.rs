@@ -20,7 +20,7 @@ use crate::block_layer::multi_queue::{self, Depth, MultiQueue};
 use crate::block_layer::single_queue::{self, SingleQueue};
 use iosched_facts::kernel::USUAL_REQUESTS;
 
-use crate::block_layer::{Attachment, MergeLimits, RequestQueue, TagSteal, Token};
+use crate::block_layer::{Attachment, MergeLimits, RequestQueue, Token};
 use crate::disk::{Command, Completion, DiskModel, DiskOp};
 use crate::request::{Bio, IoPriority, Op, ProcessId};
 use crate::scheduler::{BlockLayer, Elevator, Kernel};
@@ -361,7 +361,6 @@ impl Layer {
                     kernel: settings.kernel,
                     wbt_lat: None,
                     delays,
-                    tag_steal: TagSteal::default(),
                     seed: 0,
                 };
                 Layer::Multi(Box::new(MultiQueue::new(scheduler, &settings)))

@@ -150,12 +150,6 @@ impl Outputs for Host<'_> {
         self.wake_at(at, process);
     }
 
-    fn woken_for_tag(&mut self, now: Time, process: usize) {
-        if self.observed {
-            self.tracer.woken(now, self.processes[process].id);
-        }
-    }
-
     fn call_worker(&mut self, at: Time) {
         self.plan(at, PlannedEvent::RunQueue);
     }

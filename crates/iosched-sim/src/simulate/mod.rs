@@ -44,7 +44,7 @@ use processors::Processors;
 
 use crate::block_layer::multi_queue::{self, Depth, MultiQueue};
 use crate::block_layer::single_queue::{self, SingleQueue};
-pub use crate::block_layer::{Attachment, TagSteal, WorkerDelay};
+pub use crate::block_layer::{Attachment, WorkerDelay};
 use crate::block_layer::{Delays, MergeLimits, Subject};
 use crate::disk::DiskModel;
 use crate::request::{Action, Op, ProcessId, Request};
@@ -203,9 +203,6 @@ pub struct MultiQueueSettings {
     /// The driver gives the device nothing while that flushes, as the loop driver does, which has one
     /// worker for both.
     pub flushes_alone: bool,
-    /// How often a process that is woken for a tag runs only after the one whose request gave it back,
-    /// which has then taken it for its next.
-    pub tag_steal: TagSteal,
 }
 
 impl MultiQueueSettings {
@@ -281,8 +278,6 @@ pub trait Tracer {
     fn happened(&mut self, block_event: &BlockEvent);
     /// A process ended.
     fn exited(&mut self, time: Time, process: ProcessId, name: &str);
-    /// A process was woken for a tag.
-    fn woken(&mut self, _time: Time, _process: ProcessId) {}
 }
 
 /// Records nothing.
@@ -401,7 +396,6 @@ impl Setup {
             kernel: settings.kernel,
             wbt_lat: settings.wbt_lat,
             delays: self.host.delays(),
-            tag_steal: settings.tag_steal,
             seed: self.seed,
         }
     }

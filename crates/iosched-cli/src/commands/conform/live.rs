@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iosched_emulate::disk_file;
 use iosched_experiment::run::random_seed;
 use iosched_experiment::simulate::live::{
-    Comparison, Figures, LiveEvent, LiveReport, LiveRequest, Plan, Speed, TagCount,
+    Comparison, Figures, LiveEvent, LiveReport, LiveRequest, Plan, Speed,
 };
 use iosched_machine::failure::exit;
 use iosched_machine::process::Stop;
@@ -152,7 +152,6 @@ fn text(comparison: &Comparison) -> String {
         scheduler,
         load,
         followed,
-        contended,
         lost_events,
         events,
         measured,
@@ -168,13 +167,6 @@ fn text(comparison: &Comparison) -> String {
     );
     if *lost_events > 0 {
         let _ = writeln!(text, "  {lost_events} events lost, {events} recorded");
-    }
-    if contended.all.tags > 0 {
-        let TagCount { tags, stolen } = contended.all;
-        let _ = writeln!(
-            text,
-            "  {stolen} of {tags} tags stolen before a waiter ran; predicted so"
-        );
     }
     text.push_str(&told(&[
         (followed.report.issued_out_of_order, OUT_OF_ORDER),
@@ -300,7 +292,7 @@ machine the measured figures are the machine's, too.";
 #[cfg(test)]
 mod tests {
     use iosched_conform::{Conformance, Report, StartState};
-    use iosched_experiment::simulate::live::{ContendedTags, Measurement, ProcessComparison};
+    use iosched_experiment::simulate::live::{Measurement, ProcessComparison};
 
     use super::*;
 
@@ -349,13 +341,6 @@ mod tests {
             events: 5,
             lost_events: 0,
             followed,
-            contended: ContendedTags {
-                all: TagCount {
-                    tags: 999_999,
-                    stolen: 999_999,
-                },
-                ..ContendedTags::default()
-            },
             measured: measurement(1.0),
             predicted: measurement(0.8),
             error: Figures {

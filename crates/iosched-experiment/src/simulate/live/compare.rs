@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use super::accesses::{Accesses, Predicted};
 use super::measure::Measured;
-use super::tags::ContendedTags;
 use super::{LEAST_AGREEMENT, Load};
 use crate::load::simulated::job_result;
 use crate::trial::JobResult;
@@ -86,10 +85,6 @@ pub struct Comparison {
     pub lost_events: u64,
     /// Decision by decision.
     pub followed: Conformance,
-    /// Tags that a sleeping process and the one that gave them back could have had; the prediction
-    /// takes the shares of them that were stolen from here.
-    #[serde(default, alias = "contested")]
-    pub contended: ContendedTags,
     /// By the kernel, and by fio.
     pub measured: Measurement,
     /// By the simulator.
@@ -188,7 +183,7 @@ fn rate(job: &JobResult) -> f64 {
 
 impl Comparison {
     pub(super) fn new(
-        (scheduler, load, contended): (&SchedulerSpec, &Load, &ContendedTags),
+        (scheduler, load): (&SchedulerSpec, &Load),
         measured: &Measured,
         followed: Conformance,
         predicted: &[Predicted],
@@ -220,7 +215,6 @@ impl Comparison {
             events: measured.losses.read,
             lost_events: measured.losses.events,
             followed,
-            contended: *contended,
             measured: Measurement {
                 figures: real,
                 iops_half_width: half_width(&seen.rates()),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use iosched_conform::multi_queue::{self, Device, Recording};
 use iosched_conform::{Conformance, Settings, best_phase};
-use iosched_machine::capture::{self, DeviceNumber, Events, Losses, Recorder};
+use iosched_machine::capture::{self, DeviceNumber, Losses, Recorder};
 use iosched_machine::host::Host;
 use iosched_machine::lock::{self, Lock};
 use iosched_machine::process::{Scope, Stop};
@@ -96,7 +96,7 @@ impl<'a> Bench<'a> {
             stop: self.stop,
         };
         let [block, kyber] = capture::EVENTS;
-        let recorder = Recorder::start(self.number, &[block, kyber, Events::WakesOf(FIO)])?;
+        let recorder = Recorder::start(self.number, &[block, kyber])?;
         let (jobs, events) = record(recorder, || fio::run(&job_file, &running, tick));
         let (jobs, (lines, losses)) = (jobs?, events?);
         let measured = Measured {

@@ -6,7 +6,6 @@
 //!                      by how much the disk is slowed down, if it is too fast for that
 //!  measure    do       an emulated disk, the scheduler set, the load by fio, block events recorded
 //!  follow     work out the recording, followed decision by decision by our scheduler
-//!  tags       work out who got the tags that processes slept for
 //!  predict    work out the same load in a closed loop over the same disk model, in virtual time
 //!  Comparison tell     agreement; measured beside predicted
 //! ```
@@ -17,7 +16,6 @@ mod error;
 mod machine;
 mod measure;
 mod predict;
-mod tags;
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -38,7 +36,6 @@ pub use self::compare::{
     Comparison, Figures, LiveReport, Measurement, Pace, ProcessComparison, Speed,
 };
 pub use self::error::LiveError;
-pub use self::tags::{ContendedTags, TagCount};
 use crate::load::builtin;
 use crate::load::fio_job::JobFile;
 
@@ -246,8 +243,7 @@ impl Plan {
                 };
                 let measured = bench.run(self, scheduler, load, &mut tick)?;
                 let followed = measured.follow(self, scheduler, depth)?;
-                let contended = ContendedTags::of(&measured.lines, predict::runtime(self));
-                let setting = (scheduler, load, &contended);
+                let setting = (scheduler, load);
                 let predicted = predict::predict(self, setting, &measured, &machine, stop)?;
                 let comparison = Comparison::new(setting, &measured, followed, &predicted);
                 observer(&LiveEvent::Compared(&comparison));

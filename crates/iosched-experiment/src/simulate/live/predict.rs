@@ -24,7 +24,6 @@ use super::super::threads;
 use super::accesses::{Accesses, Predicted};
 use super::machine::Machine;
 use super::measure::{FIO, Measured};
-use super::tags::ContendedTags;
 use super::{LiveError, Load, Pace, Plan, build};
 use crate::load::LoadError;
 
@@ -99,7 +98,7 @@ fn timed(load: &Load, runtime: Nanos) -> Vec<Job> {
 /// Simulates the load as it was measured.
 pub(super) fn predict(
     plan: &Plan,
-    (scheduler, load, contended): (&SchedulerSpec, &Load, &ContendedTags),
+    (scheduler, load): (&SchedulerSpec, &Load),
     measured: &Measured,
     machine: &Machine,
     stop: &Stop,
@@ -107,8 +106,7 @@ pub(super) fn predict(
     let runs = threads::each(RUNS, |run| {
         let seed = plan.wanted.seed.wrapping_add(run as u64);
         let disk = build(&plan.wanted, plan.size, machine.slow_down, seed)?;
-        let mut setup = setup(plan, scheduler, load, measured, machine, disk)?;
-        setup.multi_queue.tag_steal = contended.tag_steal(runtime(plan));
+        let setup = setup(plan, scheduler, load, measured, machine, disk)?;
         let setup = Setup { seed, ..setup };
         let mut accesses = Accesses::new(load.is_cached());
         let outcome = match &plan.wanted.recordings {

@@ -31,8 +31,7 @@ use super::carried::Carried;
 use super::flush::{FLUSH, Flushes};
 use super::submitter::Submitter;
 use super::{
-    Delays, Device, MergeLimits, Merger, Outputs, RequestQueue, RequestsMerged, TagSteal, Token,
-    trace_bio,
+    Delays, Device, MergeLimits, Merger, Outputs, RequestQueue, RequestsMerged, Token, trace_bio,
 };
 use crate::random::Random;
 use crate::request::{Action, Bio, ProcessId, RequestId, Requests};
@@ -62,8 +61,7 @@ pub(crate) struct MultiQueueParameters {
     /// The latency that reads should not exceed while the page cache is written; off if not said.
     pub(crate) wbt_lat: Option<Nanos>,
     pub(crate) delays: Delays,
-    pub(crate) tag_steal: TagSteal,
-    /// Where the chance of [`TagSteal`] and of the worker's delay comes from.
+    /// Where the chance of the worker's delay comes from.
     pub(crate) seed: u64,
 }
 
@@ -153,7 +151,7 @@ impl MultiQueue {
             hardware,
             queues: (0..hardware.count()).map(queue).collect(),
             submitters: Submitter::many(processes, settings.cpus),
-            waiters: Waiters::new(processes, &settings.tag_steal, delays, settings.seed),
+            waiters: Waiters::new(processes, delays),
             delays,
             chance: Random::new(settings.seed, "workers"),
             flushes: Flushes::default(),

@@ -4,7 +4,7 @@ use super::super::flush::{Flushes, Flushing};
 use super::super::{Outputs, trace_request};
 use super::hw_queue::{Attachment, Next};
 use super::{Known, MultiQueue, Queue};
-use crate::request::{Action, ProcessId, RequestId};
+use crate::request::{Action, RequestId};
 use crate::units::Time;
 
 impl MultiQueue {
@@ -252,15 +252,8 @@ impl MultiQueue {
 
     // ---- a tag is free again -------------------------------------------------------------
 
-    /// If the request completed, `woken` waits for it, and was woken before those that wait for the tag.
     #[inline(always)]
-    pub(super) fn free_tag(
-        &mut self,
-        out: &mut impl Outputs,
-        now: Time,
-        id: RequestId,
-        woken: Option<ProcessId>,
-    ) {
+    pub(super) fn free_tag(&mut self, out: &mut impl Outputs, now: Time, id: RequestId) {
         let Known {
             queue,
             tag,
@@ -268,7 +261,7 @@ impl MultiQueue {
             ..
         } = self.known[id];
         if self.queues[queue].tags.free(tag) {
-            self.wake_waiters(out, now, queue, woken);
+            self.wake_waiters(out, now, queue);
         }
         // After those who have waited for a tag: they would not get one beside an unending copy.
         if throttled {
@@ -277,22 +270,10 @@ impl MultiQueue {
     }
 
     /// A tag is free, and processes wait for one.
-    fn wake_waiters(
-        &mut self,
-        out: &mut impl Outputs,
-        now: Time,
-        queue: usize,
-        woken: Option<ProcessId>,
-    ) {
-        let is_rival = |woken: ProcessId| !self.submitters[woken.index()].is_blocked();
-        let rival = woken.is_some_and(is_rival);
+    fn wake_waiters(&mut self, out: &mut impl Outputs, now: Time, queue: usize) {
         let waiters = &mut self.waiters;
-        let mut late = None;
         self.queues[queue].tags.wake(|process| {
-            let is_late = || rival && waiters.loses_tag_race(now, process);
-            let late = *late.get_or_insert_with(is_late);
-            let runs = waiters.wake(now, process, late);
-            out.woken_for_tag(now, process);
+            let runs = waiters.wake(now, process);
             out.wake(runs, process);
         });
     }
@@ -313,8 +294,7 @@ impl Flushing for MultiQueue {
     #[inline(always)]
     fn request_done(&mut self, out: &mut impl Outputs, now: Time, id: RequestId) {
         // Who sleeps in the kernel is nearer to the tag than who will come back from user space.
-        let woken = self.requests[id].process;
-        self.free_tag(out, now, id, Some(woken));
+        self.free_tag(out, now, id);
         let Known {
             issued, scheduled, ..
         } = self.known[id];

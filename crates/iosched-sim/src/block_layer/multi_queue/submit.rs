@@ -45,7 +45,7 @@ impl MultiQueue {
     fn requests_merged(&mut self, out: &mut impl Outputs, now: Time, merged: &RequestsMerged) {
         trace_request(out, now, Action::RequestsMerged, &merged.was, self.current);
         self.carried.join(merged.survivor, merged.victim);
-        self.free_tag(out, now, merged.victim, None);
+        self.free_tag(out, now, merged.victim);
     }
 
     // ---- or a request --------------------------------------------------------------------
@@ -129,7 +129,7 @@ impl MultiQueue {
         let tag = tags.take(limit, (process, place));
         if tag.is_none() {
             self.submitters[process].tag_limit = limit;
-            self.waiters.sleeps(process, place.is_some());
+            self.waiters.sleeps(process);
         }
         tag
     }
