@@ -154,38 +154,5 @@
     });
   }
 
-  // Light or dark: as the system says, until the reader says otherwise.
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : dark.matches);
-  const button = document.getElementById("theme");
-  button.hidden = false;
-  const label = () => { button.setAttribute("aria-label", isDark() ? "Switch to light" : "Switch to dark"); };
-  button.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; label(); });
-  dark.addEventListener("change", label);
-  label();
-
-  // Tables sort by the column that is clicked: numbers by value, what has none goes last.
-  const sort = (table, column, head) => {
-    const descending = head.getAttribute("aria-sort") !== "descending" && head.classList.contains("number")
-      || head.getAttribute("aria-sort") === "ascending";
-    for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
-    head.setAttribute("aria-sort", descending ? "descending" : "ascending");
-    const sign = descending ? -1 : 1;
-    const compare = (a, b) => {
-      const [left, right] = [a.cells[column], b.cells[column]];
-      const [x, y] = [left.dataset.value, right.dataset.value];
-      if (x !== undefined && y !== undefined) return sign * (x - y);
-      if (x !== undefined || y !== undefined) return x === undefined ? 1 : -1;
-      return sign * left.textContent.localeCompare(right.textContent, "en", { numeric: true });
-    };
-    const body = table.tBodies[0];
-    for (const row of Array.from(body.rows).sort(compare)) body.append(row);
-  };
-  for (const table of document.querySelectorAll("table.sorts")) {
-    Array.from(table.tHead.rows[0].cells).forEach((head, column) => {
-      head.querySelector("button").addEventListener("click", () => sort(table, column, head));
-    });
-  }
-
   root.dataset.live = "yes";
 })();

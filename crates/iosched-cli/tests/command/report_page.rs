@@ -100,7 +100,7 @@ fn look_at(browser: &mut Browser, page: &Path, name: &str) {
         );
         // What a table has is within sight, not behind its edge.
         let hidden = browser.value(
-            "Array.from(document.querySelectorAll('.sorts td')).filter((cell) => cell.getClientRects().length \
+            "Array.from(document.querySelectorAll('.wide-rows td')).filter((cell) => cell.getClientRects().length \
              && cell.getBoundingClientRect().right > document.documentElement.clientWidth).length",
         );
         if look.is_phone {
@@ -291,39 +291,6 @@ fn a_series_hidden_by_the_legend_is_not_pointed_at_and_yet_printed() {
     browser.value("document.querySelector('#chart-ratio .key').focus()");
     browser.press("Enter");
     browser.wait_for(&format!("{pressed} === 'true' && {is_shown}"));
-}
-
-#[test]
-fn tables_sort_and_the_theme_changes_by_keyboard() {
-    let Some(mut browser) = Browser::start() else {
-        return;
-    };
-    let directory = tempfile::tempdir().unwrap();
-    let page = page(directory.path(), &[&example()]);
-    browser.open(&page, DESKTOP);
-    let column = "Array.from(document.querySelector('#comparison table').tBodies[0].rows, \
-                  (row) => parseFloat(row.cells[3].textContent))";
-    let sort = "document.querySelector('#comparison thead th:nth-child(4) button')";
-    let press = |browser: &mut Browser, target: &str| -> Vec<f64> {
-        browser.value(&format!(
-            "{target}.focus(); document.activeElement === {target}"
-        ));
-        browser.press("Enter");
-        let values = browser.value(column);
-        values
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|value| value.as_f64().unwrap())
-            .collect()
-    };
-    let down = press(&mut browser, sort);
-    assert!(down.windows(2).all(|pair| pair[0] >= pair[1]), "{down:?}");
-    let up = press(&mut browser, sort);
-    assert!(up.windows(2).all(|pair| pair[0] <= pair[1]), "{up:?}");
-    press(&mut browser, "document.getElementById('theme')");
-    let paper = browser.value("getComputedStyle(document.body).backgroundColor");
-    assert_eq!(paper, json!("rgb(20, 24, 29)"));
 }
 
 #[test]

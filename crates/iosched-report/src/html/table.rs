@@ -17,8 +17,8 @@ pub(super) struct HtmlTable {
     caption: String,
     heads: Vec<Head>,
     rows: Vec<TableRow>,
-    /// Its columns can be clicked to sort by them.
-    sorts: bool,
+    /// Names and values, which a phone shows side by side, too.
+    are_pairs: bool,
 }
 
 #[derive(Debug)]
@@ -29,26 +29,16 @@ struct Head {
 
 #[derive(Debug)]
 struct TableRow {
-    cells: Vec<Cell>,
+    cells: Vec<String>,
     is_chosen: bool,
 }
 
-#[derive(Debug)]
-struct Cell {
-    text: String,
-    /// The number that it begins with, to sort by.
-    value: Option<f64>,
-}
-
-impl Cell {
-    /// Where a long name of an arm may be broken.
-    fn parts(&self) -> impl ExactSizeIterator<Item = &str> {
-        let parts: Vec<&str> = self.text.split_inclusive([':', ',']).collect();
-        parts.into_iter()
-    }
-}
-
 impl HtmlTable {
+    /// A long name of an arm in the parts between which it may be broken.
+    fn parts<'a>(&self, cell: &'a str) -> Vec<&'a str> {
+        cell.split_inclusive([':', ',']).collect()
+    }
+
     /// The head of a column, which a phone shows above each cell.
     fn head(&self, column: usize) -> &str {
         self.heads.get(column).map_or("", |head| &head.text)
@@ -69,10 +59,10 @@ impl HtmlTable {
                 .rows()
                 .map(|cells| TableRow {
                     is_chosen: chosen.is_some_and(|name| cells.first() == Some(&name)),
-                    cells: cells.into_iter().map(Cell::new).collect(),
+                    cells: cells.into_iter().map(str::to_owned).collect(),
                 })
                 .collect(),
-            sorts: true,
+            are_pairs: false,
         }
     }
 
@@ -83,14 +73,14 @@ impl HtmlTable {
             is_number: false,
         };
         let rows = pairs.into_iter().map(|(name, value)| TableRow {
-            cells: vec![Cell::new(&name), Cell::new(&value)],
+            cells: vec![name, value],
             is_chosen: false,
         });
         HtmlTable {
             caption: caption.to_owned(),
             heads: vec![head("what"), head("value")],
             rows: rows.collect(),
-            sorts: false,
+            are_pairs: true,
         }
     }
 
@@ -102,19 +92,6 @@ impl HtmlTable {
     /// True if the cells of this column lean to the right.
     fn is_number(&self, column: usize) -> bool {
         self.heads.get(column).is_some_and(|head| head.is_number)
-    }
-}
-
-impl Cell {
-    fn new(text: &str) -> Cell {
-        let number: String = text
-            .chars()
-            .take_while(|c| c.is_ascii_digit() || matches!(c, '.' | '-'))
-            .collect();
-        Cell {
-            text: text.to_owned(),
-            value: number.parse().ok(),
-        }
     }
 }
 
