@@ -435,20 +435,6 @@ mod tests {
     }
 
     #[test]
-    fn a_module_that_is_not_loaded_at_boot_is_told_of() {
-        let (dir, host) = machine(&[sda("[bfq] none")]);
-        let policy = policy("");
-        let aliases = "lib/modules/6.12.0-test/modules.alias";
-        write(dir.path(), "etc/modprobe.d/x.conf", "blacklist bfq\n");
-        let kept_out = || check(&host, &policy).unwrap().modules_kept_out;
-        assert_eq!(kept_out(), [""; 0], "it is part of the kernel");
-        write(dir.path(), aliases, "alias bfq-iosched bfq\n");
-        assert!(kept_out()[0].starts_with("/etc/modprobe.d/x.conf:1 has `blacklist bfq`"));
-        std::fs::remove_file(dir.path().join("etc/modprobe.d/x.conf")).unwrap();
-        assert_eq!(kept_out(), [""; 0]);
-    }
-
-    #[test]
     fn a_dead_elevator_is_pointed_out_unless_a_rule_brings_it_to_life() {
         let (dir, host) = machine(&[sda("[bfq] none")]);
         let rule = "IMPORT{cmdline}=\"elevator\"\nENV{elevator}!=\"\", ATTR{queue/scheduler}=\"$env{elevator}\"\n";

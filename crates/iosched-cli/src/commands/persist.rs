@@ -14,7 +14,7 @@ use iosched_machine::foreign;
 use iosched_machine::host::Host;
 use iosched_machine::process::Stop;
 use iosched_policy::persist::choice::Grounds;
-use iosched_policy::persist::deploy::{DeployOptions, Deployed, Deployment, Method, Request, When};
+use iosched_policy::persist::deploy::{DeployOptions, Deployed, Deployment, Request, When};
 use iosched_policy::policy::matching::{self, not_listed};
 use iosched_policy::policy::{file, wanted};
 use iosched_switch::Arm;
@@ -212,10 +212,7 @@ pub(crate) fn run(args: &PersistArgs, output: &Output) -> Outcome {
         return command_line(args, &host, output);
     }
     let options = DeployOptions {
-        method: match args.method {
-            MethodArg::Auto | MethodArg::Cmdline => Method::Auto,
-            MethodArg::Udev => Method::Udev,
-        },
+        udev_alone: args.method == MethodArg::Udev,
         initramfs: args.how.initramfs,
     };
     let plan = |request| Deployment::plan(&host, request, options);

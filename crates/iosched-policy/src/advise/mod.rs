@@ -555,22 +555,4 @@ mod tests {
             );
         }
     }
-
-    #[test]
-    fn every_disk_of_every_machine_has_a_rule_and_a_command() {
-        for name in iosched_testing::machine_tree::names() {
-            for class in LoadClass::ALL {
-                for disk in of(&name, class) {
-                    let command = disk.to_settle.as_ref();
-                    assert!(
-                        command.is_none_or(|command| command.line.starts_with("iosched tune "))
-                    );
-                    assert!(
-                        disk.differs
-                            .is_none_or(|differs| !differs.should.contains(&disk.active))
-                    );
-                }
-            }
-        }
-    }
 }

@@ -449,30 +449,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn directories_that_a_change_made_are_gone_after_its_undo_cut_short_or_not() {
-        // Of the third only the directories were made.
-        for (is_cut_short, is_made) in [(false, true), (true, true), (false, false)] {
-            let (dir, host) = machine(&[]);
-            let turn = take_turn(&host, &Stop::new(), &mut |_| {}).unwrap();
-            let plan = FileChange::plan(&host, "/etc/new.d/below/x", Some("1".into()));
-            let plan = plan.unwrap().unwrap();
-            let mut change = turn.begin(None, vec![plan.clone()], vec![]).unwrap();
-            plan.install(&host).unwrap();
-            let entry = change.entry.clone();
-            change.done(vec![]).unwrap();
-            if is_cut_short {
-                let undo = turn.new_undo(&entry, vec![plan.reversed()]).unwrap();
-                undo.save().unwrap();
-            }
-            if is_cut_short || !is_made {
-                fs::remove_file(dir.path().join("etc/new.d/below/x")).unwrap();
-            }
-            turn.undo().unwrap();
-            assert!(!dir.path().join("etc/new.d").exists(), "{is_cut_short}");
-        }
-    }
-
     /// As when a kernel is removed, whose boot entry was changed.
     #[test]
     fn a_file_that_is_gone_keeps_no_other_from_being_as_before() {

@@ -28,7 +28,7 @@ use crate::system_config::files::FileChange;
 use crate::system_config::identity::Properties;
 use crate::system_config::{cmdline, grub, initramfs, rules, udev};
 
-pub use crate::persist::from_policy::{DeployOptions, Method};
+pub use crate::persist::from_policy::DeployOptions;
 
 /// What is to be in force.
 #[derive(Debug, Clone, Copy)]
@@ -457,17 +457,21 @@ fn take_back(turn: &Turn, made: &[FileChange], before: &[SavedDisk]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::process::Command;
+
     use iosched_machine::device::testing::LoopDevice;
     use iosched_machine::process::Stop;
 
     use super::*;
     use crate::history;
 
-    /// This machine with a disk that has a serial number, until the test ends: a made `/sys`, in which the disk's queue is
-    /// that of a loop device, and an empty `/etc`.
+    /// This machine with a disk that has a serial number, until the test ends: a made `/sys`, in which the disk is a loop
+    /// device, an empty `/etc`, and no rules of udev.
     struct Bench {
         disk: LoopDevice,
         sys: tempfile::TempDir,
+        udev: Option<std::process::Child>,
     }
 
     impl Bench {
@@ -475,25 +479,42 @@ mod tests {
             let disk = LoopDevice::new(8)?;
             iosched_testing::world::own_mounts().unwrap();
             let sys = tempfile::tempdir().unwrap();
-            let block = sys.path().join("block/sda");
-            std::fs::create_dir_all(&block).unwrap();
-            let queue = format!("/sys/block/{}/queue", disk.name);
-            std::os::unix::fs::symlink(queue, block.join("queue")).unwrap();
-            std::fs::write(block.join("size"), "16384\n").unwrap();
-            let number = std::fs::read_to_string(format!("/sys/block/{}/dev", disk.name)).unwrap();
-            std::fs::write(block.join("dev"), &number).unwrap();
+            fs::create_dir(sys.path().join("block")).unwrap();
+            let real = format!("/sys/block/{}", disk.name);
+            std::os::unix::fs::symlink(&real, sys.path().join("block/sda")).unwrap();
+            let number = fs::read_to_string(format!("{real}/dev")).unwrap();
             let (major, minor) = number.trim().split_once(':').unwrap();
             let script = format!(
-                "mkdir -p /run/udev; for at in /etc /run/udev /dev; do mount -t tmpfs none $at; done
+                "mkdir -p /run/udev /usr/lib/udev/rules.d
+                 for at in /etc /run/udev /usr/lib/udev/rules.d /dev; do mount -t tmpfs none $at; done
                  mkdir /run/udev/data; echo E:ID_SERIAL=S1 >/run/udev/data/b{major}:{minor}
-                 mknod /dev/null c 1 3; for name in sda {}; do mknod /dev/$name b {major} {minor}; done",
+                 mknod /dev/null c 1 3; for name in sda {}; do mknod /dev/$name b {major} {minor}; done
+                 mkdir -p /etc/udev/rules.d
+                 echo 'KERNEL==\"{0}\", ENV{{ID_SERIAL}}=\"S1\"' >/etc/udev/rules.d/10-serial.rules",
                 disk.name
             );
-            let made = std::process::Command::new("sh")
-                .args(["-ec", &script])
-                .status();
+            let made = Command::new("sh").args(["-ec", &script]).status();
             assert!(made.unwrap().success());
-            Some(Bench { disk, sys })
+            fs::write(format!("{real}/queue/scheduler"), "mq-deadline").unwrap();
+            let udev = None;
+            Some(Bench { disk, sys, udev })
+        }
+
+        /// With a udev of its own.
+        fn with_udev() -> Option<Bench> {
+            let mut bench = Bench::new()?;
+            match Command::new("/lib/systemd/systemd-udevd").spawn() {
+                Ok(child) => bench.udev = Some(child),
+                Err(_) => {
+                    iosched_testing::lacks("systemd-udevd");
+                    return None;
+                }
+            }
+            assert!(iosched_testing::wait_until(|| Path::new(
+                "/run/udev/control"
+            )
+            .exists()));
+            Some(bench)
         }
 
         fn host(&self) -> Host {
@@ -503,25 +524,73 @@ mod tests {
         fn scheduler(&self) -> String {
             switch::active(&self.host().sysfs(), "sda").unwrap()
         }
+
+        /// Makes bfq stay; takes it back if that worked.
+        fn keep_and_undo(&self, host: &Host) -> Result<Deployed, Problem> {
+            let policy = "[[rule]]\nname = 'a'\nmatch = { serial = 'S1' }\nscheduler = 'bfq'\n";
+            let options = DeployOptions::default();
+            let plan = Deployment::plan(host, Request::Text(policy), options).unwrap();
+            let turn = history::take_turn(host, &Stop::new(), &mut |_| {}).unwrap();
+            let made = plan.make(&turn, When::Now, None);
+            assert_eq!(made.is_ok(), Path::new(rules::PATH).exists(), "{made:?}");
+            if made.is_ok() {
+                assert_eq!(self.scheduler(), "bfq");
+                turn.undo().unwrap();
+            }
+            assert_eq!(self.scheduler(), "mq-deadline", "{made:?}");
+            assert!(!Path::new(rules::PATH).exists());
+            made
+        }
+    }
+
+    impl Drop for Bench {
+        fn drop(&mut self) {
+            if let Some(udev) = &mut self.udev {
+                udev.kill().unwrap();
+                udev.wait().unwrap();
+            }
+        }
     }
 
     #[test]
     fn whichever_write_fails_the_disk_ends_as_it_began_or_its_original_is_in_the_history() {
         let Some(bench) = Bench::new() else { return };
-        let queue = format!("/sys/block/{}/queue/scheduler", bench.disk.name);
-        std::fs::write(queue, "mq-deadline").unwrap();
-        let policy = "[[rule]]\nname = 'a'\nmatch = { serial = 'S1' }\nscheduler = 'bfq'\n";
         for write in 1..=8 {
-            let host = bench.host().failing_write(write);
-            let options = DeployOptions::default();
-            let plan = Deployment::plan(&host, Request::Text(policy), options).unwrap();
-            let turn = history::take_turn(&host, &Stop::new(), &mut |_| {}).unwrap();
-            let made = plan.make(&turn, When::Now, None);
-            if made.is_ok() {
-                assert_eq!(bench.scheduler(), "bfq");
-                turn.undo().unwrap();
-            }
-            assert_eq!(bench.scheduler(), "mq-deadline", "write {write}: {made:?}");
+            let _ = bench.keep_and_undo(&bench.host().failing_write(write));
+        }
+        assert!(bench.keep_and_undo(&bench.host()).is_ok());
+    }
+
+    #[test]
+    fn what_udev_then_does_is_read_back_and_all_is_taken_back_if_it_is_not_ours() {
+        let Some(bench) = Bench::with_udev() else {
+            return;
+        };
+        let made = bench.keep_and_undo(&bench.host()).unwrap();
+        assert_eq!(
+            (made.disks[0].1.scheduler.as_str(), made.notes.len()),
+            ("bfq", 0)
+        );
+        for (file, rule, said) in [
+            (
+                "99-zz.rules",
+                "ATTR{queue/scheduler}=\"kyber\"",
+                "sda: udev made queue/scheduler kyber, not bfq: another rule or program comes after ours",
+            ),
+            (
+                "98-x.rules",
+                "ENV{ID_SERIAL}=\"S2\"",
+                "sda: our rule was not applied by udev",
+            ),
+        ] {
+            let file = Path::new("/etc/udev/rules.d").join(file);
+            fs::write(&file, format!("KERNEL==\"{}\", {rule}\n", bench.disk.name)).unwrap();
+            let error = bench.keep_and_undo(&bench.host()).unwrap_err();
+            assert_eq!(
+                (error.message.as_str(), error.code),
+                (said, exit::NOT_TAKEN)
+            );
+            fs::remove_file(&file).unwrap();
         }
     }
 }

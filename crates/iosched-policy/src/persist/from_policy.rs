@@ -13,22 +13,12 @@ use crate::policy::wanted::{self, WantedDisk};
 use crate::system_config::files::FileChange;
 use crate::system_config::{initramfs, modules, rules};
 
-/// The way in which it is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Method {
-    /// udev's rules, and a profile of TuneD where its active one would undo them.
-    #[default]
-    Auto,
-    /// udev's rules alone.
-    Udev,
-}
-
 /// All that can be chosen of how a policy is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DeployOptions {
-    /// By whom.
-    pub method: Method,
-    /// Put the modules of the root disk's scheduler into the initramfs. Where that was done before they
+    /// By udev's rules alone, without a profile of TuneD where its active one would undo them.
+    pub udev_alone: bool,
+    /// Put the modules of the root disk's scheduler into the initramfs. If that was done before they
     /// are kept true in any case.
     pub initramfs: bool,
 }
@@ -53,7 +43,7 @@ pub(crate) fn files(
     .collect::<Vec<_>>();
     let of_root = modules_of(host, schedulers_of_root(host, wanted));
     files.extend(initramfs::files(host, &of_root, options.initramfs)?);
-    if options.method != Method::Udev {
+    if !options.udev_alone {
         files.extend(tuned::files(host, wanted)?);
     }
     Ok(files)
@@ -189,7 +179,7 @@ mod tests {
     use crate::system_config::testing::{Disk, machine, write};
 
     const INTO_INITRAMFS: DeployOptions = DeployOptions {
-        method: Method::Udev,
+        udev_alone: true,
         initramfs: true,
     };
 

@@ -105,14 +105,24 @@ pub fn known(host: &Host, name: &str) -> Result<KnownDisk, Problem> {
         return Ok(disk);
     }
     let device = Device::read(host, name).map_err(|error| not_listed(&error))?;
-    let properties = Properties::read(host, &device).map_err(|error| not_listed(&error))?;
-    Ok(KnownDisk {
-        identities: identities(&device, &properties),
-        shared: Vec::new(),
-        roles: BTreeSet::new(),
-        properties,
-        device,
-    })
+    KnownDisk::of(host, device, BTreeSet::new())
+}
+
+impl KnownDisk {
+    fn of(
+        host: &Host,
+        device: Device,
+        roles: BTreeSet<&'static str>,
+    ) -> Result<KnownDisk, Problem> {
+        let properties = Properties::read(host, &device).map_err(|error| not_listed(&error))?;
+        Ok(KnownDisk {
+            identities: identities(&device, &properties),
+            shared: Vec::new(),
+            roles,
+            properties,
+            device,
+        })
+    }
 }
 
 /// The disks of a machine that a policy can be for: all whose scheduler matters, loop devices left
@@ -125,18 +135,8 @@ pub fn disks(host: &Host) -> Result<Vec<KnownDisk>, Problem> {
         .filter(|device| {
             inventory.role(device) == Role::Schedules && device.kind != DeviceKind::Loop
         })
-        .map(|device| {
-            let properties = Properties::read(host, device)?;
-            Ok(KnownDisk {
-                device: device.clone(),
-                identities: identities(device, &properties),
-                shared: Vec::new(),
-                properties,
-                roles: roles(&inventory, device),
-            })
-        })
-        .collect::<io::Result<_>>()
-        .map_err(|error| not_listed(&error))?;
+        .map(|device| KnownDisk::of(host, device.clone(), roles(&inventory, device)))
+        .collect::<Result<_, _>>()?;
     set_apart(&mut disks);
     Ok(disks)
 }

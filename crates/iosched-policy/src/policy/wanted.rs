@@ -292,13 +292,4 @@ scheduler = 'deadline'
         let places = [of_blk_mq, of_single].map(|line| rules.find(line));
         assert!(places[0].is_some() && places[0] < places[1], "{rules}");
     }
-
-    #[test]
-    fn without_single_queue_disks_rules_have_the_names_of_today() {
-        let (_dir, host) = machine(&[Disk::new("sda").property("ID_SERIAL", "S1")]);
-        let wanted = wanted(&policy(), &disks(&host).unwrap());
-        assert_eq!(wanted[0].arm.scheduler, "mq-deadline");
-        let rules = rules::text(&udev_rules(&host, &policy(), &wanted));
-        assert!(!rules.contains("noop"), "{rules}");
-    }
 }

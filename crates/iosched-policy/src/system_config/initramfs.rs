@@ -300,6 +300,39 @@ mod tests {
     }
 
     #[test]
+    fn an_image_without_the_module_is_an_error() {
+        if !iosched_testing::is_root() {
+            return;
+        }
+        iosched_testing::world::own_mounts().unwrap();
+        let mut mount = std::process::Command::new("mount");
+        mount.args(["-t", "tmpfs", "none", "/usr/local/bin"]);
+        assert!(mount.status().unwrap().success());
+        let lister = Path::new("/usr/local/bin/lsinitrd");
+        let change = FileChange {
+            path: Maker::Dracut.path().into(),
+            before: None,
+            after: Some(Maker::Dracut.text(&["bfq".into()])),
+            directories: Vec::new(),
+            attributes: None,
+        };
+        for (script, code) in [
+            ("echo usr/lib/modules/x/bfq.ko", None),
+            (
+                "echo usr/lib/modules/x/kyber-iosched.ko",
+                Some(exit::NOT_TAKEN),
+            ),
+            ("exit 1", Some(exit::FAILURE)),
+        ] {
+            std::fs::write(lister, format!("#!/bin/sh\n{script}\n")).unwrap();
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(lister, mode).unwrap();
+            let checked = check(&Host::live(), &Scope::default(), &change, &Stop::new());
+            assert_eq!(checked.err().map(|error| error.code), code, "{script}");
+        }
+    }
+
+    #[test]
     fn a_machine_without_such_a_program_is_refused_if_asked_and_else_left_alone() {
         let (dir, host) = machine(&[]);
         let modules = ["bfq".to_owned()];

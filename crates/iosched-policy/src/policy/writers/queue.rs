@@ -262,6 +262,7 @@ mod tests {
             ),
             ("scheduler=adios iosched/any=1", "adios, 1"),
             ("scheduler=noop", "fails noop"),
+            ("scheduler=a-scheduler-1-23", "fails a-scheduler-1-23"),
         ] {
             let disk = Disk::new("sda").file("mq/0/nr_tags", "32");
             assert_eq!(
@@ -288,24 +289,6 @@ mod tests {
         write(dir.path(), "etc/udev/rules.d/60-x.rules", &text);
         let found = Writers::of(&host).on_change(&matching::disks(&host).unwrap()[0]);
         assert_eq!(told(&found), ["0", "bfq"]);
-    }
-
-    #[test]
-    fn a_scheduler_of_the_other_block_layer_does_not_win() {
-        let old = || Disk::new("sda").file("queue/scheduler", "noop deadline [cfq]");
-        for (disk, value, is_taken) in [
-            (Disk::new("sda"), "cfq", false),
-            (Disk::new("sda"), "deadline", true),
-            (Disk::new("sda"), "adios", true), // a module that is not loaded, perhaps
-            (Disk::new("sda"), "-e bfq", false),
-            (Disk::new("sda"), "a-scheduler-1-2", true),
-            (Disk::new("sda"), "a-scheduler-1-23", false),
-            (old(), "mq-deadline", false),
-            (old(), "noop", true),
-        ] {
-            let rule = format!("ATTR{{queue/scheduler}}=\"{value}\"\n");
-            assert_eq!(at_boot(disk, &rule).1.is_some(), is_taken, "{value}");
-        }
     }
 
     #[test]

@@ -980,25 +980,6 @@ mod tests {
             "usr/share/saptune/notes/1656250:2 scheduler, usr/share/saptune/notes/2:1 scheduler [not enabled]",
         ),
         (
-            "sapconf",
-            &[
-                (
-                    "etc/systemd/system/multi-user.target.wants/sapconf.service",
-                    "",
-                ),
-                ("etc/sysconfig/sapconf", "IO_SCHEDULER=\"noop none\"\n"),
-            ],
-            "etc/sysconfig/sapconf:1 scheduler",
-        ),
-        (
-            "mdev",
-            &[(
-                "etc/mdev.conf",
-                "sd[a-z] root:disk 660 @echo bfq > /sys/block/$MDEV/queue/scheduler\n",
-            )],
-            "etc/mdev.conf:1 scheduler",
-        ),
-        (
             "Google's agent",
             &[
                 (
