@@ -40,6 +40,7 @@ pub fn run_with(schedulers: &'static [SchedulerInfo]) -> ExitCode {
     commands::survive_limits();
     process::be_told_of_ended_children();
     set_safe_path();
+    iosched_experiment::emulated::serve();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(told) => return tell(&told),

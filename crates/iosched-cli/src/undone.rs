@@ -1,6 +1,6 @@
 //! What became, or would become, of what a run had changed, in words.
 
-use iosched_experiment::journal::{Foreseen, Resolution, Undone};
+use iosched_switch::journal::{Foreseen, Resolution, Undone};
 
 /// What would become of one thing, in words.
 pub(crate) fn foretell(foreseen: &Foreseen) -> String {

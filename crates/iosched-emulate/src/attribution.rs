@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use iosched_machine::capture::{CaptureError, DeviceNumber, Events, Recorder};
+use iosched_machine::capture::{DeviceNumber, Events, Recorder};
+use iosched_machine::failure::Problem;
 use iosched_sim::disk::DiskOp;
 use iosched_sim::request::{IoPriority, Op};
 use iosched_sim::serve::Asker;
@@ -75,7 +76,7 @@ pub(super) struct Attribution(Mutex<Core>);
 
 impl Attribution {
     /// That of a loop device's accesses; without tracing, everything is one process's.
-    pub(super) fn of(device: Result<DeviceNumber, CaptureError>) -> Attribution {
+    pub(super) fn of(device: Result<DeviceNumber, Problem>) -> Attribution {
         let events = [Events::Asked, Events::Exits];
         let recorder = device.and_then(|device| Recorder::start(device, &events));
         let why_not = recorder.as_ref().err().map(ToString::to_string);

@@ -5,10 +5,10 @@ use iosched_switch::Adjusted;
 use serde::Serialize;
 
 use crate::analysis::Analysis;
-use crate::journal::Undone;
 use crate::plan::Plan;
 use crate::record::StopReason;
 use crate::trial::{Trial, VoidTrial};
+use iosched_switch::journal::Undone;
 
 /// Something happened.
 #[derive(Debug, Serialize)]

@@ -13,7 +13,6 @@ use iosched_sim::units::{Nanos, Sectors, Time};
 use iosched_sim::workload::fio_job;
 use iosched_testing::fuzz::{KIB, MIB, NOWHERE, Target, file, target, utf8};
 
-use crate::journal;
 use crate::load::fio_job::{CountedWindow, JobFile, JobTarget, TrialSettings};
 use crate::load::pgbench::output;
 use crate::load::{Outcome, command, fio};
@@ -22,6 +21,7 @@ use crate::simulate::file::decompressed;
 use crate::simulate::settings::{self, SchedulerRequest};
 use crate::simulate::{conform as following, recordings};
 use crate::trial::{JobResult, Metrics};
+use iosched_switch::journal;
 
 /// What is compressed may refer far back, see [`crate::simulate::file`].
 const WINDOW: usize = 400 * MIB;

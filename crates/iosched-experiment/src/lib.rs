@@ -4,7 +4,7 @@
 //!
 //! - [`plan`]: arms × loads × rounds on a target, checked, nothing touched
 //! - [`objective`], [`load`]: what decides, and what a trial runs
-//! - [`journal`]: what a run changes, written down before, so that it can be put back
+//! - [`emulated`]: the scheduler inside an emulated disk, for who asks of its queue
 //! - [`schedule`], [`run`], [`event`]: which trial is next, the trial loop, what it says meanwhile
 //! - [`measure`], [`split`], `course`, [`metrics`], [`trial`], [`record`]: what was measured, kept on disk
 //! - [`analysis`]: from the record to the answer
@@ -14,6 +14,7 @@
 pub mod analysis;
 pub mod calibrate;
 mod course;
+pub mod emulated;
 pub mod event;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
@@ -21,7 +22,6 @@ pub mod fixture;
 #[cfg(any(test, feature = "fuzz"))]
 #[doc(hidden)]
 pub mod fuzz;
-pub mod journal;
 pub mod load;
 pub mod measure;
 pub mod metrics;

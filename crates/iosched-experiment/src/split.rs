@@ -8,7 +8,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use iosched_machine::capture::{self, CaptureError, Events, Recorder, Took, Waits};
+use iosched_machine::capture::{self, Events, Recorder, Took, Waits};
+use iosched_machine::failure::Problem;
 use iosched_machine::host::Host;
 use iosched_sim::trace::kernel::{Action, Line};
 use iosched_stats::histogram::Histogram;
@@ -278,8 +279,8 @@ impl SplitWatch {
     ///
     /// # Errors
     /// Where the kernel's tracing files may not be used, or do not exist.
-    pub fn new(host: &Host, disks: &[String]) -> Result<SplitWatch, CaptureError> {
-        let open = |disk: &String| -> Result<Disk, CaptureError> {
+    pub fn new(host: &Host, disks: &[String]) -> Result<SplitWatch, Problem> {
+        let open = |disk: &String| -> Result<Disk, Problem> {
             let number = capture::device_number(host, disk)?;
             let mut recorder = Recorder::start(number, &[Events::Requests])?;
             recorder.pause(&mut Vec::new())?;
@@ -292,10 +293,7 @@ impl SplitWatch {
             })
         };
         Ok(SplitWatch {
-            disks: disks
-                .iter()
-                .map(open)
-                .collect::<Result<_, CaptureError>>()?,
+            disks: disks.iter().map(open).collect::<Result<_, Problem>>()?,
             read: Gathered::default(),
             write: Gathered::default(),
             lines: Vec::new(),
@@ -309,7 +307,7 @@ impl SplitWatch {
     ///
     /// # Errors
     /// When the tracing files cannot be used any more.
-    pub fn begin(&mut self, load: usize) -> Result<(), CaptureError> {
+    pub fn begin(&mut self, load: usize) -> Result<(), Problem> {
         self.load = load;
         self.follow()?;
         for disk in &mut self.disks {
@@ -320,7 +318,7 @@ impl SplitWatch {
     }
 
     /// Follows as many requests as the load has shown that it can have, from the beginning.
-    fn follow(&mut self) -> Result<(), CaptureError> {
+    fn follow(&mut self) -> Result<(), Problem> {
         let halvings = self.halvings.get(&self.load).copied().unwrap_or(0);
         for disk in &mut self.disks {
             disk.recorder.sample(halvings)?;
@@ -339,7 +337,7 @@ impl SplitWatch {
     }
 
     /// Follows fewer requests if there are too many.
-    fn slow_down(&mut self) -> Result<(), CaptureError> {
+    fn slow_down(&mut self) -> Result<(), Problem> {
         let (begun, before) = self.since;
         let elapsed = begun.elapsed();
         if elapsed < FIRST_LOOK {
@@ -361,7 +359,7 @@ impl SplitWatch {
     ///
     /// # Errors
     /// When the tracing files cannot be used any more.
-    pub fn drain(&mut self) -> Result<(), CaptureError> {
+    pub fn drain(&mut self) -> Result<(), Problem> {
         for index in 0..self.disks.len() {
             self.disks[index].recorder.drain(&mut self.lines)?;
             self.take(index);
@@ -374,7 +372,7 @@ impl SplitWatch {
     ///
     /// # Errors
     /// When the tracing files cannot be used any more.
-    pub fn end(&mut self) -> Result<Split, CaptureError> {
+    pub fn end(&mut self) -> Result<Split, Problem> {
         let mut lost_events = 0;
         for index in 0..self.disks.len() {
             self.disks[index].recorder.pause(&mut self.lines)?;

@@ -8,7 +8,6 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
-use std::ops::ControlFlow;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -41,18 +40,14 @@ impl Directory {
         let start = if path.is_absolute() { "/" } else { "." };
         let start = openat(CWD, start, flags, Mode::empty())?;
         let below = path.strip_prefix("/").unwrap_or(path);
-        let descriptor = resolve(&start, below, AS_DIRECTORY, Mode::empty())?;
+        let descriptor = match resolve(&start, below, AS_DIRECTORY, Mode::empty()) {
+            // One that may not be read can still be written beneath.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                resolve(&start, below, flags | OFlags::NOFOLLOW, Mode::empty())?
+            }
+            opened => opened?,
+        };
         Ok(Directory { descriptor })
-    }
-
-    /// The directory that this descriptor holds, which may be one that only leads to others (`O_PATH`). One that may
-    /// not be read can still be written beneath.
-    pub(crate) fn hold(descriptor: OwnedFd) -> io::Result<Directory> {
-        match openat(&descriptor, ".", AS_DIRECTORY, Mode::empty()) {
-            Ok(descriptor) => Ok(Directory { descriptor }),
-            Err(Errno::ACCESS) => Ok(Directory { descriptor }),
-            Err(error) => Err(error.into()),
-        }
     }
 
     /// A path that leads to this very directory as long as it is held.
@@ -123,36 +118,24 @@ impl Directory {
 
     /// True if nothing stands in this directory.
     pub fn is_empty(&self) -> io::Result<bool> {
-        self.each_name(|_| Ok(ControlFlow::Break(())))
-            .map(|at_a_name| at_a_name.is_none())
+        Ok(self.entries()?.next().is_none())
     }
 
-    /// Gives the names in this directory, as they come, until that breaks: a directory may hold more than memory has room
-    /// for.
-    fn each_name<B>(
-        &self,
-        mut take: impl FnMut(&OsStr) -> io::Result<ControlFlow<B>>,
-    ) -> io::Result<Option<B>> {
-        for entry in Dir::read_from(&self.descriptor)? {
-            let entry = entry?;
-            let name = entry.file_name().to_bytes();
-            if name == b"." || name == b".." {
-                continue;
-            }
-            if let ControlFlow::Break(value) = take(OsStr::from_bytes(name))? {
-                return Ok(Some(value));
-            }
-        }
-        Ok(None)
+    /// The names in this directory, as they come: it may hold more than memory has room for.
+    fn entries(&self) -> io::Result<impl Iterator<Item = io::Result<OsString>>> {
+        let names = Dir::read_from(&self.descriptor)?.filter_map(|entry| {
+            let name = match entry {
+                Ok(entry) => OsStr::from_bytes(entry.file_name().to_bytes()).to_owned(),
+                Err(error) => return Some(Err(error.into())),
+            };
+            (name != "." && name != "..").then_some(Ok(name))
+        });
+        Ok(names)
     }
 
     /// What stands in this directory, in the order of the names.
     pub fn names(&self) -> io::Result<Vec<OsString>> {
-        let mut names = Vec::new();
-        self.each_name(|name| {
-            names.push(name.to_owned());
-            Ok(ControlFlow::<()>::Continue(()))
-        })?;
+        let mut names = self.entries()?.collect::<io::Result<Vec<_>>>()?;
         names.sort_unstable();
         Ok(names)
     }
@@ -219,47 +202,56 @@ impl Directory {
     /// # Errors
     /// As above; of the kind `Interrupted` if we were asked to stop and something is left.
     pub fn clear_directory_until(&self, stop: &Stop, name: &OsStr) -> io::Result<()> {
-        let mut clearing = Clearing {
-            stop,
-            removed: 0,
-            held: 0,
-        };
+        let mut removed = 0;
         let mut at = self.enter_to_clear(name)?;
-        let mut levels = vec![Level::of(&at, name.to_owned())?];
-        while let Some(level) = levels.last_mut() {
-            if let Some(name) = level.directories.pop() {
-                clearing.held -= 1;
-                match at.remove_or_enter(&name) {
-                    Ok(None) => {}
-                    Ok(Some((inner, level))) => {
-                        at = inner;
-                        levels.push(level);
-                    }
-                    Err(error) => return Err(not_removed(&levels, &name, &error)),
-                }
-            } else if let Some(names) = clearing.remove_files(&at, &levels)? {
-                clearing.held += names.len();
-                level_of(&mut levels).directories = names;
-            } else if let Some(cleared) = levels.pop()
-                && let Some(above) = levels.last()
-            {
-                at = at.above(above)?;
-                let removed = at.remove_directory(&cleared.name);
-                removed.map_err(|error| not_removed(&levels, &cleared.name, &error))?;
-                clearing.count()?;
+        // The names on the way to `at`, and the identities of the directories that they are in.
+        let mut way = vec![(name.to_owned(), identity(&self.descriptor)?)];
+        loop {
+            if let Some(full) = at.clear_up_to_full(&way, &mut removed, stop)? {
+                let inner = at.enter_to_clear(&full);
+                let inner = inner.map_err(|error| not_removed(&way, &full, &error))?;
+                way.push((full, identity(&at.descriptor)?));
+                at = inner;
+                continue;
             }
+            let (empty, above) = way.pop().expect("it ends with the first");
+            if way.is_empty() {
+                return Ok(());
+            }
+            at = at.above(above)?;
+            let gone = at.remove_directory(&empty);
+            gone.map_err(|error| not_removed(&way, &empty, &error))?;
         }
-        Ok(())
     }
 
-    /// Removes a name in this directory; what is a directory itself is entered, to be cleared first.
-    fn remove_or_enter(&self, name: &OsStr) -> io::Result<Option<(Directory, Level)>> {
-        if !is_directory(&self.status(name)?) {
-            return self.remove_file(name).map(|()| None);
+    /// Removes what stands in this directory up to the first directory that has something in it, which is returned; none if
+    /// nothing is left.
+    fn clear_up_to_full(
+        &self,
+        way: &[(OsString, Identity)],
+        removed: &mut u64,
+        stop: &Stop,
+    ) -> io::Result<Option<OsString>> {
+        // What is removed while a directory is read may hide others from who reads it: it is empty when it is read so.
+        while !self.is_empty()? {
+            for name in self.entries()? {
+                let name = name?;
+                let failed = |error| not_removed(way, &name, &error);
+                if !is_directory(&self.status(&name).map_err(failed)?) {
+                    self.remove_file(&name).map_err(failed)?;
+                } else if self.remove_directory(&name).is_err() {
+                    return Ok(Some(name));
+                }
+                *removed += 1;
+                if *removed > REMOVED_REGARDLESS && stop.is_asked() {
+                    let said = format!(
+                        "stopped after {removed} names; `iosched restore` removes the rest"
+                    );
+                    return Err(io::Error::new(io::ErrorKind::Interrupted, said));
+                }
+            }
         }
-        let inner = self.enter_to_clear(name)?;
-        let level = Level::of(&inner, name.to_owned())?;
-        Ok(Some((inner, level)))
+        Ok(None)
     }
 
     /// A directory in this one, on the same mount, in which its owner may do everything.
@@ -274,9 +266,9 @@ impl Directory {
     }
 
     /// The directory that this one is in, if that is still the one that we came from.
-    fn above(&self, level: &Level) -> io::Result<Directory> {
+    fn above(&self, came_from: Identity) -> io::Result<Directory> {
         let descriptor = openat(&self.descriptor, "..", AS_DIRECTORY, Mode::empty())?;
-        if identity(&descriptor)? != level.identity {
+        if identity(&descriptor)? != came_from {
             return Err(io::Error::other(
                 "a directory was moved while it was being removed",
             ));
@@ -299,96 +291,19 @@ const MOST_NAMED: usize = 20;
 /// So many names are removed before a stop is heard.
 pub(crate) const REMOVED_REGARDLESS: u64 = 10_000;
 
-/// Names of directories that are held at a time, on all levels together; on each level one at the least.
-const MOST_HELD: usize = 10_000;
+/// File system and number of a directory, which no other has as long as it is there.
+type Identity = (u64, u64);
 
-/// A directory that is being cleared.
-struct Level {
-    name: OsString,
-    identity: (u64, u64),
-    /// Some of the directories that are still in it.
-    directories: Vec<OsString>,
-}
-
-impl Level {
-    fn of(directory: &Directory, name: OsString) -> io::Result<Level> {
-        Ok(Level {
-            name,
-            identity: identity(&directory.descriptor)?,
-            directories: Vec::new(),
-        })
-    }
-}
-
-fn level_of(levels: &mut [Level]) -> &mut Level {
-    levels.last_mut().expect("one is being cleared")
-}
-
-/// The removal of a tree.
-struct Clearing<'a> {
-    stop: &'a Stop,
-    /// Names that are gone.
-    removed: u64,
-    /// Names of directories that are held.
-    held: usize,
-}
-
-impl Clearing<'_> {
-    /// Removes the files in a directory, and gives some of the directories in it; none if it is empty.
-    fn remove_files(
-        &mut self,
-        at: &Directory,
-        levels: &[Level],
-    ) -> io::Result<Option<Vec<OsString>>> {
-        let room = MOST_HELD.saturating_sub(self.held).max(1);
-        let mut directories = Vec::new();
-        let mut is_empty = true;
-        at.each_name(|name| {
-            is_empty = false;
-            let removed = at.status(name).and_then(|status| {
-                if is_directory(&status) {
-                    directories.push(name.to_owned());
-                    return Ok(());
-                }
-                at.remove_file(name)?;
-                self.count()
-            });
-            removed.map_err(|error| not_removed(levels, name, &error))?;
-            Ok(if directories.len() < room {
-                ControlFlow::Continue(())
-            } else {
-                ControlFlow::Break(())
-            })
-        })?;
-        // What is removed while a directory is read may hide others from who reads it: it is empty when it is read so.
-        Ok((!is_empty).then_some(directories))
-    }
-
-    /// One more is gone.
-    fn count(&mut self) -> io::Result<()> {
-        self.removed += 1;
-        if self.removed > REMOVED_REGARDLESS && self.stop.is_asked() {
-            let said = format!(
-                "stopped after {} names; `iosched restore` removes the rest",
-                self.removed
-            );
-            return Err(io::Error::new(io::ErrorKind::Interrupted, said));
-        }
-        Ok(())
-    }
+fn identity(directory: &OwnedFd) -> io::Result<Identity> {
+    let status = fstat(directory)?;
+    Ok((status.st_dev, status.st_ino))
 }
 
 /// Why what was to be cleared stays, with the path of what cannot be removed.
-fn not_removed(levels: &[Level], name: &OsStr, error: &io::Error) -> io::Error {
-    let above = levels.iter().take(MOST_NAMED).map(|level| &*level.name);
+fn not_removed(way: &[(OsString, Identity)], name: &OsStr, error: &io::Error) -> io::Error {
+    let above = way.iter().take(MOST_NAMED).map(|(name, _)| &**name);
     let path: PathBuf = above.chain([name]).collect();
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-}
-
-/// File system and number of a directory, which no other has as long as it is there.
-fn identity(directory: &OwnedFd) -> io::Result<(u64, u64)> {
-    let status = fstat(directory)?;
-    Ok((status.st_dev, status.st_ino))
 }
 
 /// Opens a directory in another that is not a mount point. Without `openat2` only a mount of another file system
@@ -498,7 +413,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
-    use crate::device::testing::succeeds;
+    use crate::device::fixture::succeeds;
 
     type Resolve = fn(&OwnedFd, &Path, OFlags, Mode) -> io::Result<OwnedFd>;
 
@@ -690,10 +605,10 @@ mod tests {
         }
         let held = Directory::open(dir.path()).unwrap();
         let goes = held.enter(Path::new("goes")).unwrap();
-        let came_from = Level::of(&goes.enter(Path::new("a")).unwrap(), "a".into()).unwrap();
+        let came_from = identity(&goes.enter(Path::new("a")).unwrap().descriptor).unwrap();
         let inner = goes.enter(Path::new("a/b")).unwrap();
         fs::rename(dir.path().join("goes/a/b"), dir.path().join("kept/a/b")).unwrap();
-        let error = inner.above(&came_from).unwrap_err().to_string();
+        let error = inner.above(came_from).unwrap_err().to_string();
         assert_eq!(error, "a directory was moved while it was being removed");
     }
 

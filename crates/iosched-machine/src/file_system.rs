@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::mounts::MountTable;
 use crate::device::{self, Device, Identity, Mount, Recognition};
-use crate::failure::{Failure, NotUndone, exit};
+use crate::failure::{NotUndone, Problem, exit, in_a_sentence};
 use crate::host::Host;
 use crate::process::{self, ChildError, Stop, User};
 use crate::sysfs::natural_order;
@@ -179,74 +179,6 @@ pub enum Removal {
     Away,
 }
 
-/// Why there is no file system on the device.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
-pub enum FileSystemError {
-    /// mkfs is missing, or we were interrupted.
-    #[error(transparent)]
-    Child(#[from] ChildError),
-    /// mkfs is missing, or what would erase the file system again.
-    #[error("{program} is not installed")]
-    Missing {
-        /// The program, as it was called.
-        program: &'static str,
-        package: &'static str,
-    },
-    #[error("cannot make a file system ({}) on {device}: {program} failed with {status}: {message}", kind.name())]
-    Mkfs {
-        kind: FileSystemKind,
-        device: String,
-        /// The program, as it was called.
-        program: &'static str,
-        status: String,
-        /// The last lines it wrote.
-        message: String,
-    },
-    #[error("cannot mount the file system ({}) on {device}", kind.name())]
-    Mount {
-        kind: FileSystemKind,
-        device: String,
-        #[source]
-        source: io::Error,
-    },
-    /// A directory of ours.
-    #[error("cannot use {}", path.display())]
-    Io {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
-}
-
-impl Failure for FileSystemError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            FileSystemError::Missing { package, .. } => {
-                Some(format!("install it: it is in the package {package}"))
-            }
-            FileSystemError::Mount { kind, source, .. }
-                if source.raw_os_error() == Some(Errno::NODEV.raw_os_error()) =>
-            {
-                let name = kind.name();
-                Some(format!(
-                    "this kernel does not know {name}: run `modprobe {name}`, or take another"
-                ))
-            }
-            FileSystemError::Mkfs { .. } => Some("is the device large enough for it?".into()),
-            _ => None,
-        }
-    }
-
-    fn exit_code(&self) -> u8 {
-        match self {
-            FileSystemError::Child(ChildError::Stopped) => exit::INTERRUPTED,
-            FileSystemError::Missing { .. } => exit::MISSING,
-            _ => exit::FAILURE,
-        }
-    }
-}
-
 impl OwnFileSystem {
     /// Chooses a label and a place; makes nothing.
     pub fn choose(host: &Host, device: &str, kind: FileSystemKind) -> OwnFileSystem {
@@ -268,35 +200,21 @@ impl OwnFileSystem {
 
     /// Makes it and mounts it, so that this user can write to it. Whether the device may be written was
     /// asked before ([`may_write`](crate::device::may_write)).
-    pub fn make(&self, user: Option<&User>, stop: &Stop) -> Result<(), FileSystemError> {
+    ///
+    /// # Errors
+    /// It cannot be made or mounted, or we were interrupted ([`exit::INTERRUPTED`]): then nothing of it is left.
+    pub fn make(&self, user: Option<&User>, stop: &Stop) -> Result<(), Problem> {
         check_can_be_erased()?;
-        make_passage(&self.mount_point).map_err(|source| self.io(source))?;
-        self.mkfs(stop).inspect_err(|_| self.erase_unused())?;
-        let flags = MountFlags::NOSUID | MountFlags::NODEV;
-        let mounted =
-            self.kind
-                .mount_options()
-                .iter()
-                .fold(Err(Errno::INVAL), |mounted, &options| match mounted {
-                    Err(Errno::INVAL) => {
-                        let kind = self.kind.name();
-                        mount(&self.node, &self.mount_point, kind, flags, options)
-                    }
-                    other => other,
-                });
-        mounted.map_err(|error| {
-            self.erase_unused();
-            FileSystemError::Mount {
-                kind: self.kind,
-                device: self.device.clone(),
-                source: error.into(),
-            }
-        })?;
-        if let Some(user) = user {
-            chown(&self.mount_point, Some(user.uid), Some(user.gid))
-                .map_err(|source| self.io(source))?;
-        }
-        Ok(())
+        let failed = |source: io::Error| {
+            let path = self.mount_point.display();
+            Problem::new(exit::FAILURE, format!("cannot use {path}: {source}"))
+        };
+        make_passage(&self.mount_point).map_err(failed)?;
+        self.mkfs(stop)
+            .and_then(|()| self.mount())
+            .inspect_err(|_| self.erase_unused())?;
+        let Some(user) = user else { return Ok(()) };
+        chown(&self.mount_point, Some(user.uid), Some(user.gid)).map_err(failed)
     }
 
     /// What was made a moment ago, or begun, and could not be used: nobody can have put anything into it.
@@ -306,7 +224,7 @@ impl OwnFileSystem {
         }
     }
 
-    fn mkfs(&self, stop: &Stop) -> Result<(), FileSystemError> {
+    fn mkfs(&self, stop: &Stop) -> Result<(), Problem> {
         let (program, options, label) = self.kind.mkfs();
         let mut command = Command::new(program);
         command
@@ -314,32 +232,42 @@ impl OwnFileSystem {
             .args([label, &self.label])
             .arg(&self.node);
         let finished = match process::run(command, LONGEST, stop, &mut |_| {}) {
-            Err(ChildError::Missing { .. }) => {
-                return Err(FileSystemError::Missing {
-                    program,
-                    package: self.kind.package(),
-                });
-            }
-            other => other?,
+            Err(ChildError::Missing { .. }) => return Err(missing(program, self.kind.package())),
+            Err(ChildError::Stopped) => return Err(Problem::new(exit::INTERRUPTED, "interrupted")),
+            other => other.map_err(|error| Problem::new(exit::FAILURE, in_a_sentence(&error)))?,
         };
         if finished.status.success() {
             return Ok(());
         }
         let said = format!("{}\n{}", finished.stdout, finished.stderr);
-        Err(FileSystemError::Mkfs {
-            kind: self.kind,
-            device: self.device.clone(),
-            program,
-            status: process::describe(finished.status),
-            message: process::last_lines(&said, 2),
-        })
+        let said = process::last_lines(&said, 2);
+        let status = process::describe(finished.status);
+        let message = format!(
+            "cannot make a file system ({}) on {}: {program} failed with {status}: {said}",
+            self.kind.name(),
+            self.device
+        );
+        Err(Problem::new(exit::FAILURE, message).hint("is the device large enough for it?"))
     }
 
-    fn io(&self, source: io::Error) -> FileSystemError {
-        FileSystemError::Io {
-            path: self.mount_point.clone(),
-            source,
+    fn mount(&self) -> Result<(), Problem> {
+        let flags = MountFlags::NOSUID | MountFlags::NODEV;
+        let name = self.kind.name();
+        let mut mounted = Err(Errno::INVAL);
+        for &options in self.kind.mount_options() {
+            if mounted == Err(Errno::INVAL) {
+                mounted = mount(&self.node, &self.mount_point, name, flags, options);
+            }
         }
+        mounted.map_err(|errno| {
+            let device = &self.device;
+            let error = io::Error::from(errno);
+            let message = format!("cannot mount the file system ({name}) on {device}: {error}");
+            let unknown =
+                format!("this kernel does not know {name}: run `modprobe {name}`, or take another");
+            Problem::new(exit::FAILURE, message)
+                .maybe_hint((errno == Errno::NODEV).then_some(unknown))
+        })
     }
 
     /// Unmounts it and erases its signature, so that the device is known to hold nothing.
@@ -393,24 +321,31 @@ impl OwnFileSystem {
         if let Some(node) = mounted_from.as_ref().filter(|node| self.is_on(node)) {
             return Bearer::Known(node.clone());
         }
-        let mut doubtful = None;
-        let own = self.is_on(&self.node).then(|| self.node.clone());
+        let (mut doubtful, mut is_here) = (None, false);
+        let own = (self.device.clone(), self.node.clone());
         // All other disks are read only if it is not where it was.
-        for node in own.into_iter().chain(self.labelled(host)) {
-            match self.recognise(host, &kernel_name(&node)) {
-                Recognition::Same => return Bearer::Known(node),
+        let others = others(host).filter(|(_, node)| *node != self.node);
+        for (device, node) in std::iter::once(own).chain(others) {
+            match self.recognise(host, &device) {
                 Recognition::Another(_) => {}
-                Recognition::Unknown => doubtful = Some(Bearer::Doubtful(node)),
+                Recognition::Same if self.is_on(&node) => return Bearer::Known(node),
+                Recognition::Same => is_here |= is_readable(&node),
+                Recognition::Unknown if self.is_on(&node) => {
+                    doubtful = Some(Bearer::Doubtful(node))
+                }
+                // One of its name that nothing tells from it is taken for it, unless it came later in the same boot.
+                Recognition::Unknown => {
+                    let is_home = device == self.device && !self.came_later(host);
+                    is_here |= is_home && is_readable(&node);
+                }
             }
         }
-        doubtful.unwrap_or_else(|| {
-            if !self.goes_with_server && !self.is_here_without(host) {
-                Bearer::Away
-            } else if mounted_from.is_some() {
-                Bearer::MountedAlone
-            } else {
-                Bearer::None
-            }
+        doubtful.unwrap_or(if !self.goes_with_server && !is_here {
+            Bearer::Away
+        } else if mounted_from.is_some() {
+            Bearer::MountedAlone
+        } else {
+            Bearer::None
         })
     }
 
@@ -420,28 +355,6 @@ impl OwnFileSystem {
             (Some(then), Some(now)) => then.recognise(&now),
             _ => Recognition::Unknown,
         }
-    }
-
-    /// True if the device that was given up is there and can be read: then it has no file system of ours, for no device of
-    /// the machine has that label. One of its name that nothing tells from it is taken for it, unless it came later in the
-    /// same boot.
-    fn is_here_without(&self, host: &Host) -> bool {
-        let is_readable = |node: &Path| {
-            let node = fs::File::open(node);
-            node.and_then(|mut node| node.read_exact(&mut [0; 512]))
-                .is_ok()
-        };
-        let is_at_home = match self.recognise(host, &self.device) {
-            Recognition::Same => true,
-            Recognition::Another(_) => false,
-            Recognition::Unknown => !self.came_later(host),
-        };
-        let devices = host.sysfs().all_devices().unwrap_or_default();
-        let is_it = |device: &String| self.recognise(host, device) == Recognition::Same;
-        (is_at_home && is_readable(&self.node))
-            || devices
-                .iter()
-                .any(|device| is_it(device) && is_readable(&host.dev(device)))
     }
 
     /// True if the device of this name has come, or got another medium, since the run began, in the same boot.
@@ -475,29 +388,6 @@ impl OwnFileSystem {
             Recognition::Another(_) => false,
             Recognition::Unknown => node == self.node,
         }
-    }
-
-    /// The devices of the machine whose file systems have its label, looked for once the first is wanted. What is surely
-    /// another device is not opened: it may not answer. Nor would one of device mapper's that is suspended.
-    fn labelled<'a>(&'a self, host: &'a Host) -> impl Iterator<Item = PathBuf> + 'a {
-        let look = || {
-            let sysfs = host.sysfs();
-            let mut names = sysfs.all_devices().unwrap_or_default();
-            names.retain(|name| {
-                let is = |file: &str, value: &str| {
-                    sysfs.read_if_present(name, file).as_deref() == Some(value)
-                };
-                !is("size", "0") && !is("dm/suspended", "1")
-            });
-            names.sort_by(|a, b| natural_order(a, b));
-            names
-        };
-        let found = host.is_live().then_some(look).into_iter();
-        let may_be_it =
-            |name: &String| !matches!(self.recognise(host, name), Recognition::Another(_));
-        let names = found.flat_map(|look| look()).filter(may_be_it);
-        let nodes = names.map(|name| host.dev(&name));
-        nodes.filter(|node| *node != self.node && self.is_on(node))
     }
 
     fn is_on(&self, node: &Path) -> bool {
@@ -549,6 +439,36 @@ impl OwnFileSystem {
             node.display()
         )
     }
+}
+
+/// The devices of the machine that can be read, with their nodes, looked for once the first is wanted: one of device
+/// mapper's that is suspended would not answer. None of a copied tree.
+fn others(host: &Host) -> impl Iterator<Item = (String, PathBuf)> {
+    let look = || {
+        let sysfs = host.sysfs();
+        let mut names = sysfs.all_devices().unwrap_or_default();
+        names.retain(|name| {
+            let is = |file, value| sysfs.read_if_present(name, file).as_deref() == Some(value);
+            !is("size", "0") && !is("dm/suspended", "1")
+        });
+        names.sort_by(|a, b| natural_order(a, b));
+        names
+    };
+    let names = host.is_live().then_some(look).into_iter();
+    names.flat_map(|look| look()).map(|name| {
+        let node = host.dev(&name);
+        (name, node)
+    })
+}
+
+fn is_readable(node: &Path) -> bool {
+    let opened = fs::File::open(node);
+    opened.is_ok_and(|mut node| node.read_exact(&mut [0; 512]).is_ok())
+}
+
+fn missing(program: &str, package: &str) -> Problem {
+    let problem = Problem::new(exit::MISSING, format!("{program} is not installed"));
+    problem.hint(format!("install it: it is in the package {package}"))
 }
 
 /// The identity of the device that has this name now, if one has.
@@ -618,12 +538,9 @@ pub fn kernel_name(node: &Path) -> String {
 }
 
 /// What makes it is of no use where what erases it is not installed.
-fn check_can_be_erased() -> Result<(), FileSystemError> {
+fn check_can_be_erased() -> Result<(), Problem> {
     match Command::new(ERASER).arg("--version").output() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(FileSystemError::Missing {
-            program: ERASER,
-            package: "util-linux",
-        }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(missing(ERASER, "util-linux")),
         _ => Ok(()),
     }
 }
@@ -689,10 +606,7 @@ mod tests {
     fn what_cannot_be_mounted_is_erased_at_once() {
         let (_dir, host, chosen) = on_a_file();
         let error = chosen.make(None, &Stop::new()).unwrap_err();
-        assert!(
-            matches!(error, FileSystemError::Mount { .. }),
-            "{error} ({error:?})"
-        );
+        assert!(error.message.starts_with("cannot mount"), "{error}");
         assert_eq!(device::label(&chosen.node).unwrap(), None);
         assert_eq!(chosen.undo(&host), Ok(Removal::Nothing));
     }

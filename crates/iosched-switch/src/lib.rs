@@ -11,7 +11,8 @@
 //! - `names`, `offered`: the two generations of names, and what a device offers; `blk_mq`: the way there from the
 //!   single-queue path
 //! - `foresee`: what setting an arm would lead to, nothing touched; `zones`: who keeps writes in order
-//! - `state`: a queue's state, and its way back; `served`, `inside`: the same inside an emulated disk
+//! - `state`: a queue's state, and its way back; `served`, [`inside`]: the same inside an emulated disk
+//! - [`journal`]: what is changed, written down before; [`lock`]: one run per disk
 //!
 //! Follows `block/elevator.c`, `block/blk-sysfs.c` and `Documentation/ABI/stable/sysfs-block`
 //! (Linux 4.19 to 6.12). What stands inside an emulated disk that is served with a scheduler of ours is part of its
@@ -21,7 +22,9 @@ mod arm;
 mod blk_mq;
 mod error;
 mod foresee;
-mod inside;
+pub mod inside;
+pub mod journal;
+pub mod lock;
 mod names;
 mod offered;
 mod served;
@@ -32,12 +35,11 @@ mod zones;
 use std::fmt;
 
 use iosched_machine::sysfs::Sysfs;
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 pub use self::arm::{Arm, Layer};
 pub use self::blk_mq::{Module, ToBlkMq};
-pub use self::error::SwitchError;
+pub use self::error::{SwitchError, nothing_to_choose, unknown_tunable};
 pub use self::foresee::{check_can_be_kept, foresee};
 pub use self::names::{
     is_alias, is_of_other_layer, is_old_name, is_single_queue, modern_name, name_on, old_name,
@@ -50,7 +52,7 @@ pub use self::zones::check_order;
 pub use self::zones::only_in_order;
 
 use self::arm::tunable_rank;
-use self::error::{io_error, is_busy};
+use self::error::{io_error, is_of_value};
 
 /// Settings of a queue besides the scheduler's own tunables that may be set, in the order in which
 /// they are written.
@@ -97,32 +99,10 @@ impl fmt::Display for Adjusted {
 fn switch(sysfs: &Sysfs, device: &str, scheduler: &str) -> Result<(), SwitchError> {
     let written = sysfs.write(device, "queue/scheduler", scheduler);
     let now = active(sysfs, device)?;
-    let (device, scheduler) = (device.to_owned(), scheduler.to_owned());
     match written {
         Ok(()) if now == scheduler => Ok(()),
-        Ok(()) => Err(SwitchError::NotTaken {
-            device,
-            asked: scheduler,
-            got: now,
-        }),
-        Err(error) => Err(match Errno::from_io_error(&error) {
-            Some(Errno::INVAL) => SwitchError::Refused {
-                device,
-                scheduler,
-                active: now,
-            },
-            Some(Errno::OPNOTSUPP) => SwitchError::NotSupported {
-                device,
-                scheduler,
-                active: now,
-            },
-            Some(Errno::BUSY) => SwitchError::Busy {
-                device,
-                scheduler,
-                active: now,
-            },
-            _ => io_error(&device, "queue/scheduler", error),
-        }),
+        Ok(()) => Err(error::not_taken(device, scheduler, &now).into()),
+        Err(error) => Err(error::not_switched(device, scheduler, &now, error)),
     }
 }
 
@@ -209,23 +189,15 @@ fn write_tunables(sysfs: &Sysfs, device: &str, arm: &Arm) -> Result<Vec<Adjusted
     located.sort_by_key(|(file, _, _)| tunable_rank(file));
     for (file, name, value) in &located {
         let shown = sysfs.read_if_present(device, file).unwrap_or_default();
-        value::check_like(&shown, value).map_err(|cause| SwitchError::WrongValue {
-            device: Some(device.into()),
-            tunable: (*name).clone(),
-            value: (*value).clone(),
-            cause,
-        })?;
+        value::check_like(&shown, value)
+            .map_err(|cause| error::wrong_value(Some(device), name, value, &cause))?;
     }
     for (file, name, value) in &located {
         sysfs.write(device, file, value).map_err(|source| {
-            match io_error(device, file, source) {
-                SwitchError::Io { source, .. } if !is_busy(&source) => SwitchError::BadValue {
-                    device: device.into(),
-                    tunable: (*name).clone(),
-                    value: (*value).clone(),
-                    source,
-                },
-                other => other,
+            if is_of_value(&source) {
+                error::bad_value(device, name, value, &source).into()
+            } else {
+                io_error(device, file, source)
             }
         })?;
     }
@@ -291,12 +263,7 @@ fn unknown(
     let of_queue = of_queue.filter(|setting| queue.join(setting).exists());
     let mut known = own;
     known.extend(of_queue.map(str::to_owned));
-    SwitchError::UnknownTunable {
-        device: device.into(),
-        scheduler: scheduler.into(),
-        tunable: tunable.into(),
-        known,
-    }
+    error::unknown_tunable(device, scheduler, tunable, &known).into()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use iosched_machine::sysfs::Sysfs;
 
 use super::arm::check_scheduler_name;
 use super::blk_mq::ToBlkMq;
-use super::error::SwitchError;
+use super::error::{self, SwitchError};
 use super::names::name_on;
 
 /// The scheduler that this device can really be given when `wanted` is asked: itself, or what
@@ -30,7 +30,7 @@ pub fn resolve(sysfs: &Sysfs, device: &str, wanted: &str) -> Result<String, Swit
     if offered.iter().any(|name| name == to_load) {
         return Ok(to_load.into());
     }
-    Err(not_offered(sysfs, device, wanted, offered))
+    Err(not_offered(sysfs, device, wanted, &offered))
 }
 
 /// That a device does not offer a scheduler, with what is known of the way to it.
@@ -38,15 +38,10 @@ pub fn not_offered(
     sysfs: &Sysfs,
     device: &str,
     scheduler: &str,
-    offered: Vec<String>,
+    offered: &[String],
 ) -> SwitchError {
-    SwitchError::NotOffered {
-        to_blk_mq: ToBlkMq::of(sysfs, device),
-        is_copied: !is_of_this_kernel(sysfs),
-        device: device.into(),
-        scheduler: scheduler.into(),
-        offered,
-    }
+    let (to_blk_mq, is_copied) = (ToBlkMq::of(sysfs, device), !is_of_this_kernel(sysfs));
+    error::not_offered(device, scheduler, offered, to_blk_mq, is_copied)
 }
 
 /// False of a copied tree, whose modules are not this kernel's.
@@ -77,10 +72,7 @@ fn schedulers(sysfs: &Sysfs, device: &str) -> Schedulers {
 fn nothing(sysfs: &Sysfs, device: &str, reason: &NoChoice) -> SwitchError {
     let device = device.to_owned();
     if sysfs.has_device(&device) {
-        SwitchError::NothingToChoose {
-            device,
-            reason: reason.to_string(),
-        }
+        error::nothing_to_choose(&device, &reason.to_string()).into()
     } else {
         SwitchError::Vanished { device }
     }

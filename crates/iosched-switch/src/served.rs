@@ -2,15 +2,14 @@
 //!
 //! Such a disk has two places for a scheduler: inside, and the kernel's queue of the loop device above. An arm uses one
 //! of them and leaves the other without a say. A served arm has `none` above, with as many requests in the loop driver as
-//! that scheduler wants (all, but for `none`: [`emulate::set_inside`]). A kernel's arm has `none` inside, and the loop driver has as many
+//! that scheduler wants (all, but for `none`). A kernel's arm has `none` inside, and the loop driver has as many
 //! requests as the model takes at a time, so that what waits, waits above.
 
-use iosched_emulate as emulate;
 use iosched_machine::sysfs::Sysfs;
 
 use super::arm::Arm;
 use super::error::{SwitchError, io_error};
-use super::inside::{host, put_inside};
+use super::inside;
 use super::offered::active;
 use super::state::QueueState;
 use super::{Entered, switch};
@@ -25,7 +24,7 @@ pub(super) fn enter(
 ) -> Result<Entered, SwitchError> {
     let scheduler = arm.without_layer();
     leave_above(sysfs, device)?;
-    put_inside(device, &scheduler)?;
+    inside::put(sysfs, device, &scheduler)?;
     let wanted = QueueState {
         served: Some(scheduler),
         nr_requests: sysfs.read_if_present(device, "queue/nr_requests"),
@@ -41,15 +40,12 @@ pub(super) fn enter(
 /// Makes way for a scheduler of the kernel's above: none inside, and no more requests in the loop driver than the model
 /// takes at a time.
 pub(super) fn clear_inside(sysfs: &Sysfs, device: &str) -> Result<(), SwitchError> {
-    put_inside(device, "none")?;
+    inside::put(sysfs, device, "none")?;
     leave_above(sysfs, device)?;
-    let model = host(sysfs).and_then(|host| emulate::served_by(&host, device));
-    let Some(model) = model else {
-        return Err(SwitchError::Vanished {
-            device: device.into(),
-        });
-    };
-    emulate::set_requests(sysfs, device, &model.driver_depth.to_string())
+    let served = inside::server(sysfs);
+    let depth = served.and_then(|(server, host)| server.depth(&host, device));
+    let depth = depth.ok_or_else(|| inside::gone(device))?;
+    inside::set_requests(sysfs, device, &depth.to_string())
         .map_err(|source| io_error(device, "queue/nr_requests", source))
 }
 

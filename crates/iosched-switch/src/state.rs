@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use iosched_emulate as emulate;
 use iosched_machine::sysfs::{Sysfs, is_of_attribute};
 use serde::{Deserialize, Serialize};
 
@@ -96,13 +95,13 @@ impl QueueState {
         if let Some(served) = &self.served
             && inside::found(sysfs, device).as_ref() != Some(served)
         {
-            inside::put_inside(device, served)?;
+            inside::put(sysfs, device, served)?;
         }
         let mut failed = None;
         for (file, value) in self.files_in_order() {
             let is_there = sysfs.read_if_present(device, &file).as_ref() == Some(value);
             let written = if self.served.is_some() && file == "queue/nr_requests" {
-                emulate::set_requests(sysfs, device, value)
+                inside::set_requests(sysfs, device, value)
             } else if is_there {
                 Ok(())
             } else {

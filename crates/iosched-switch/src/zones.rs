@@ -4,7 +4,8 @@ use iosched_facts::kernel::KernelVersion;
 use iosched_facts::scheduler::{self, SchedulerFacts};
 use iosched_machine::host::Host;
 
-use super::SwitchError;
+use super::error;
+use iosched_machine::failure::Problem;
 
 /// The one scheduler that keeps the order of writes to a zoned disk (`queue/zoned`) on this kernel; none where any does.
 /// From Linux 4.16 to 6.9 that is mq-deadline, which locks zones; since 6.10 the block layer keeps the order itself
@@ -21,16 +22,14 @@ pub fn only_in_order(zoned: Option<&str>, kernel: Option<KernelVersion>) -> Opti
 /// Refuses a scheduler under which writes to a zoned disk would lose their order.
 ///
 /// # Errors
-/// [`SwitchError::Zoned`].
-pub fn check_order(host: &Host, device: &str, scheduler: &str) -> Result<(), SwitchError> {
+/// That is so here.
+pub fn check_order(host: &Host, device: &str, scheduler: &str) -> Result<(), Problem> {
     let model = host.sysfs().read_if_present(device, "queue/zoned");
     let kernel = host.kernel_version();
     match (only_in_order(model.as_deref(), kernel), model, kernel) {
-        (Some(only), Some(model), Some(kernel)) if scheduler != only => Err(SwitchError::Zoned {
-            device: device.into(),
-            model,
-            kernel: kernel.to_string(),
-        }),
+        (Some(only), Some(model), Some(kernel)) if scheduler != only => {
+            Err(error::zoned(device, &model, &kernel.to_string()))
+        }
         _ => Ok(()),
     }
 }

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use iosched_experiment::journal::{self, RunState};
 use iosched_machine::command_line::quoted_path;
 use iosched_machine::device;
 use iosched_machine::failure::{Problem, exit};
@@ -14,6 +13,7 @@ use iosched_policy::policy::file::{self, Policy};
 use iosched_policy::policy::matching;
 use iosched_policy::policy::writers::{Effect, Writer, Writers};
 use iosched_policy::set;
+use iosched_switch::journal::{self, RunState};
 
 use super::log::date;
 use super::persist::read_policy;

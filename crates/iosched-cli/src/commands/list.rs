@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use iosched_emulate as emulate;
-use iosched_experiment::journal::{self, Leftover};
 use iosched_experiment::load::simulated;
 use iosched_machine::device::{
     Attribute, Device, DeviceKind, Inventory, NoChoice, Role, Schedulers, Target, Transport,
@@ -19,6 +18,7 @@ use iosched_machine::host::Host;
 use iosched_machine::visible;
 use iosched_policy::advise::{self, Differing};
 use iosched_report as report;
+use iosched_switch::journal::{self, Leftover};
 use serde::Serialize;
 
 use super::{Outcome, boxed};

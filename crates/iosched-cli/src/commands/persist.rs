@@ -271,13 +271,9 @@ fn command_line(args: &PersistArgs, host: &Host, output: &Output) -> Outcome {
     check_one_device(args, host)?;
     let scheduler = args.scheduler.as_deref().filter(|_| args.remove.is_none());
     if let Some(tunable) = args.tunables.first() {
-        let known = Vec::new();
-        return Err(boxed(iosched_switch::SwitchError::UnknownTunable {
-            device: "the kernel's command line".into(),
-            scheduler: "elevator=".into(),
-            tunable: tunable.clone(),
-            known,
-        }));
+        let place = "the kernel's command line";
+        let none = iosched_switch::unknown_tunable(place, "elevator=", tunable, &[]);
+        return Err(none.into());
     }
     if let Some(scheduler) = scheduler {
         Arm::new(scheduler, []).map_err(boxed)?;

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use iosched_emulate as emulate;
 use iosched_emulate::Condition;
-use iosched_experiment::journal::{
-    self, Foreseen, Leftover, NotUnderstood, Parts, Resolution, RunState, Undone,
-};
 use iosched_machine::capture;
 use iosched_machine::failure::{Failure, Problem, exit, in_a_sentence};
 use iosched_machine::host::Host;
 use iosched_machine::process::Stop;
 use iosched_policy::history::{NextUndo, TakenBack, is_undo_cut_short, next_undo};
+use iosched_switch::journal::{
+    self, Foreseen, Leftover, NotUnderstood, Parts, Resolution, RunState, Undone,
+};
 use serde::Serialize;
 
 use super::{Outcome, boxed, undo};
@@ -98,7 +98,7 @@ pub(crate) fn run(args: &RestoreArgs, output: &Output) -> Outcome {
     let parts = if args.no_databases {
         Parts::ButDatabases
     } else {
-        Parts::All
+        Parts::All(iosched_experiment::load::undo_outside)
     };
     // The disks of all of them first: what else one of them left may have to be waited for.
     let mut runs: Vec<RunReport> = leftovers

@@ -9,11 +9,11 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use iosched_experiment::journal::{HandOverError, Held, Journal, Turn, Undone};
-use iosched_machine::failure::exit;
+use iosched_machine::failure::{Problem, exit};
 use iosched_machine::host::Host;
 use iosched_machine::process::{Owner, Stop};
 use iosched_policy::set::{Change, Settled};
+use iosched_switch::journal::{Handover, Held, Journal, Parts, Undone};
 use iosched_switch::{self as switch, Arm, Difference};
 use serde::Serialize;
 
@@ -185,8 +185,8 @@ fn print(report: &Report, output: &Output) {
 }
 
 /// Leaves the journal to a process of its own session, which outlives this terminal.
-fn revert_later(host: &Host, journal: Journal, after: Duration) -> Result<(), HandOverError> {
-    let executable = std::env::current_exe().map_err(HandOverError::Start)?;
+fn revert_later(host: &Host, journal: Journal, after: Duration) -> Result<(), Problem> {
+    let executable = std::env::current_exe().map_err(not_started)?;
     let mut command = Command::new(executable);
     command
         .arg("revert-after")
@@ -206,6 +206,12 @@ fn revert_later(host: &Host, journal: Journal, after: Duration) -> Result<(), Ha
     })
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn not_started(error: io::Error) -> Problem {
+    let message = "cannot start the process that puts it back; it was put back at once";
+    Problem::new(exit::FAILURE, format!("{message}: {error}"))
+}
+
 /// The process that waits and puts things back; SIGTERM means now. Its standard input is the entry that it is to have;
 /// where that is not to be, since `set` was killed or another command has put all back, it ends.
 pub(crate) fn revert_after(args: &RevertArgs) -> Outcome {
@@ -213,7 +219,7 @@ pub(crate) fn revert_after(args: &RevertArgs) -> Outcome {
     super::stop_on_signals(&stop);
     let host = Host::live();
     let file = io::stdin().as_fd().try_clone_to_owned().map(File::from);
-    let file = file.map_err(|error| boxed(HandOverError::Start(error)))?;
+    let file = file.map_err(not_started)?;
     let held = Held::new(&host, &args.journal, file).map_err(boxed)?;
     let after = Duration::try_from_secs_f64(args.seconds.max(0.0));
     let deadline = after
@@ -225,13 +231,13 @@ pub(crate) fn revert_after(args: &RevertArgs) -> Outcome {
     };
     loop {
         match held.turn() {
-            Turn::Over => return Ok(exit::OK),
-            Turn::Ours if left().is_zero() || stop.is_wanted() => break,
-            Turn::Ours | Turn::NotYet => {}
+            Handover::Over => return Ok(exit::OK),
+            Handover::Ours if left().is_zero() || stop.is_wanted() => break,
+            Handover::Ours | Handover::NotYet => {}
         }
         std::thread::sleep(left().clamp(Duration::from_millis(1), Duration::from_millis(100)));
     }
-    let undone = held.undo();
+    let undone = held.undo(Parts::ButDatabases);
     let is_settled = undone.iter().all(Undone::is_settled);
     Ok(if is_settled { exit::OK } else { exit::FAILURE })
 }

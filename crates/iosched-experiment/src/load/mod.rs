@@ -26,6 +26,7 @@ use iosched_machine::failure::{Failure, NotUndone, Problem, exit, in_a_sentence}
 use iosched_machine::foreign;
 use iosched_machine::process::{ChildError, Scope, Stop, User};
 use iosched_switch::Arm;
+use iosched_switch::journal::OutsideResource;
 use serde::{Deserialize, Serialize};
 
 use crate::measure::Measured;
@@ -280,33 +281,12 @@ impl Kept {
     }
 }
 
-/// What a load makes outside of the target and of this machine's files, to be taken back after a crash, too: today the
-/// databases of `pgbench` on an external server. The journal keeps it, and asks no more of it than this.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct OutsideResource(OwnDatabases);
-
-impl From<OwnDatabases> for OutsideResource {
-    fn from(databases: OwnDatabases) -> OutsideResource {
-        OutsideResource(databases)
-    }
-}
-
-impl OutsideResource {
-    /// The server that has it, as the user named it.
-    pub(crate) fn server(&self) -> &str {
-        self.0.connection()
-    }
-
-    /// Removes it, and gives the names of what was removed: none where nothing is there.
-    pub(crate) fn undo(&self) -> Result<Vec<String>, NotUndone> {
-        self.0.undo()
-    }
-
-    /// What is said where its server is not asked to remove it.
-    pub(crate) fn not_asked(&self) -> NotUndone {
-        self.0.not_asked()
-    }
+/// Removes what a load made outside of the target ([`UndoOutside`](iosched_switch::journal::UndoOutside)).
+///
+/// # Errors
+/// It is still there.
+pub fn undo_outside(own: &OutsideResource) -> Result<Vec<String>, NotUndone> {
+    OwnDatabases::of(own).undo(own)
 }
 
 /// What a trial runs.

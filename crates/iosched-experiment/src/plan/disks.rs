@@ -3,7 +3,7 @@
 use iosched_machine::device::{self, Device, Role, Target as Found};
 use iosched_machine::failure::{Problem, exit};
 use iosched_machine::host::Host;
-use iosched_switch::SwitchError;
+use iosched_switch as switch;
 
 use super::PlanError;
 
@@ -20,10 +20,8 @@ pub(super) fn disks_to_switch(host: &Host, target: &Found) -> Result<Vec<String>
     }
     if disks.is_empty() {
         let top = &target.devices()[0];
-        return Err(PlanError::Switch(SwitchError::NothingToChoose {
-            device: top.name.clone(),
-            reason: top.schedulers.to_string(),
-        }));
+        let reason = top.schedulers.to_string();
+        return Err(switch::nothing_to_choose(&top.name, &reason).into());
     }
     Ok(disks)
 }

@@ -1,7 +1,7 @@
 //! Why there is no plan.
 
 use iosched_machine::command_line::Remedy;
-use iosched_machine::device::{DeviceError, MayNotWrite};
+use iosched_machine::device::MayNotWrite;
 use iosched_machine::failure::{Failure, Problem, exit};
 use iosched_switch::SwitchError;
 
@@ -9,8 +9,6 @@ use iosched_switch::SwitchError;
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum PlanError {
-    #[error(transparent)]
-    Device(#[from] DeviceError),
     #[error(transparent)]
     Switch(#[from] SwitchError),
     /// The load writes, and the device may not be written.
@@ -64,7 +62,7 @@ impl PlanError {
 }
 
 impl Failure for PlanError {
-    iosched_machine::passes_on!(PlanError: Device, Switch, MayNotWrite, Problem);
+    iosched_machine::passes_on!(PlanError: Switch, MayNotWrite, Problem);
 
     fn hint(&self) -> Option<String> {
         match self {

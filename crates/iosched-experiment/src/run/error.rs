@@ -8,12 +8,8 @@ use std::time::Duration;
 use iosched_machine::command_line::{Remedy, quoted_path};
 use iosched_machine::device::MayNotWrite;
 use iosched_machine::failure::{Failure, Problem, exit};
-use iosched_machine::file_system::FileSystemError;
-use iosched_machine::lock::LockError;
-use iosched_machine::process::ChildError;
 use iosched_switch::SwitchError;
 
-use crate::journal::JournalError;
 use crate::load::LoadError;
 
 /// The command line that goes on with a record.
@@ -40,21 +36,12 @@ impl fmt::Display for Resume {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum RunError {
-    /// Somebody else measures the disk.
-    #[error(transparent)]
-    Lock(#[from] LockError),
-    /// The journal cannot be kept.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
     /// An arm cannot be set.
     #[error(transparent)]
     Switch(#[from] SwitchError),
     /// What a load needs is missing, or it cannot be prepared.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// There is no file system of our own on the target.
-    #[error(transparent)]
-    FileSystem(#[from] FileSystemError),
     /// What it changed is not as before; the journal keeps it.
     #[error("{}not all is as before: {left}", first(ended_by.as_deref()))]
     NotPutBack {
@@ -99,16 +86,14 @@ impl RunError {
     pub(super) fn is_stopped(&self) -> bool {
         match self {
             RunError::Load(error) => error.is_stopped(),
-            RunError::FileSystem(FileSystemError::Child(error)) => {
-                matches!(error, ChildError::Stopped)
-            }
+            RunError::Problem(problem) => problem.code == exit::INTERRUPTED,
             _ => false,
         }
     }
 }
 
 impl Failure for RunError {
-    iosched_machine::passes_on!(RunError: Lock, Journal, Switch, Load, FileSystem, MayNotWrite, Problem);
+    iosched_machine::passes_on!(RunError: Switch, Load, MayNotWrite, Problem);
 
     fn hint(&self) -> Option<String> {
         match self {

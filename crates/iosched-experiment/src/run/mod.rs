@@ -13,21 +13,23 @@ use iosched_machine::clock::unix_time;
 use iosched_machine::device;
 use iosched_machine::failure::{Problem, exit, in_a_message};
 use iosched_machine::host::Host;
-use iosched_machine::lock::{self, Lock};
 use iosched_machine::process::{self, LoadProcesses, Owner, Scope, Stop, User};
+use iosched_switch::lock::{self, Lock};
 use iosched_switch::{QueueState, SwitchError};
 use rand::Rng;
 
 use crate::analysis::Analysis;
 use crate::event::{Observer, RunEvent};
-use crate::journal::{self, Journal, OwnedResources, Resolution, Undone};
 use crate::load::fio_job::JobTarget;
-use crate::load::{Load, LoadError, OutsideResource, Workplace};
+use crate::load::{Load, LoadError, Workplace, undo_outside};
 use crate::plan::{Plan, PlannedLoad, Target};
 use crate::record::{Entry, Recorder, StopReason};
 use crate::schedule::{Next, RunProgress};
 use crate::split::SplitWatch;
 use crate::trial::{Slot, VoidReason, VoidTrial};
+use iosched_switch::journal::{
+    self, Journal, OutsideResource, OwnedResources, Parts, Resolution, Undone,
+};
 
 mod error;
 mod permission;
@@ -186,7 +188,13 @@ fn open_journal(
         return Ok(None);
     }
     let schedulers: Vec<&str> = plan.arms.iter().map(|arm| &*arm.scheduler).collect();
-    Ok(Some(Journal::open(host, &plan.disks, &schedulers, ours)?))
+    Ok(Some(Journal::open(
+        host,
+        &plan.disks,
+        &schedulers,
+        ours,
+        Parts::All(undo_outside),
+    )?))
 }
 
 fn servers(host: &Host, plan: &Plan) -> Vec<i32> {

@@ -12,10 +12,10 @@ use iosched_machine::user_files;
 use rustix::fs::{Mode, OFlags, fstat};
 
 use super::{RunError, check_way};
-use crate::journal::{OwnedResources, TargetMount};
 use crate::load::files;
 use crate::load::fio_job::JobTarget;
 use crate::plan::Target;
+use iosched_switch::journal::{OwnedResources, TargetMount};
 
 /// Where the loads run, and what of it is our own.
 pub(super) struct Site {

@@ -3,8 +3,8 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use iosched_machine::capture::CaptureError;
 use iosched_machine::clock::unix_time;
+use iosched_machine::failure::Problem;
 use iosched_machine::failure::in_a_message;
 use iosched_machine::host::Host;
 use iosched_switch::{self as switch, QueueState, SwitchError};
@@ -12,11 +12,11 @@ use iosched_switch::{self as switch, QueueState, SwitchError};
 use super::{RunError, Runner, workplace};
 use crate::course::CourseWatch;
 use crate::event::RunEvent;
-use crate::journal;
 use crate::load::{LoadError, Outcome, TrialInfo};
 use crate::measure::{self, Counters, Measured, UserTime};
 use crate::split::Split;
 use crate::trial::{Metrics, Phases, Slot, Trial, VoidReason};
+use iosched_switch::journal;
 
 /// A running load is said to run about ten times a second; who waits for it looks around twice as often.
 const SHOWN: Duration = Duration::from_millis(90);
@@ -196,14 +196,14 @@ impl Runner<'_> {
     }
 
     /// Where the requests spent their time, if that was recorded so far.
-    fn end_split(&mut self, recorded: Result<(), CaptureError>) -> Option<Split> {
+    fn end_split(&mut self, recorded: Result<(), Problem>) -> Option<Split> {
         let split = self.split.as_mut()?;
         let ended = recorded.and_then(|()| split.end());
         self.or_no_split(ended)
     }
 
     /// What was recorded; or says why not, and records no further.
-    pub(super) fn or_no_split<T>(&mut self, recorded: Result<T, CaptureError>) -> Option<T> {
+    pub(super) fn or_no_split<T>(&mut self, recorded: Result<T, Problem>) -> Option<T> {
         recorded
             .inspect_err(|error| {
                 self.split = None;

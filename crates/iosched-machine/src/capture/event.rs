@@ -6,7 +6,7 @@ use iosched_facts::event::{
 };
 use iosched_facts::units::{Sector, Sectors, Time};
 
-use super::format::{EventFormat, Field, FormatError};
+use super::format::{EventFormat, Field};
 use super::page::Raw;
 
 /// The events of the block layer, by their kernel names; the first ones are in every kernel.
@@ -77,7 +77,7 @@ impl Decoder {
     }
 
     /// Learns a kind of event from its `format` file; one that is not known here is passed over.
-    pub(crate) fn learn(&mut self, name: &str, format: &str) -> Result<(), FormatError> {
+    pub(crate) fn learn(&mut self, name: &str, format: &str) -> Result<(), String> {
         let format = EventFormat::parse(format)?;
         let block = BLOCK_EVENTS.iter().find(|(known, _)| *known == name);
         let fields = match (block, name) {

@@ -3,21 +3,9 @@
 //!
 //! Left out: big-endian machines, fields of flexible arrays other than text.
 
-/// Why a description cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum FormatError {
-    #[error("{what} has no {field}")]
-    Missing { what: String, field: &'static str },
-    /// A field is larger than any number or lies beyond any record.
-    #[error("field {field} of {what} cannot be {size} bytes at {offset}")]
-    Field {
-        what: String,
-        field: String,
-        /// Its offset in bytes.
-        offset: usize,
-        /// Its size in bytes.
-        size: usize,
-    },
+/// That a description lacks something.
+fn lacks(what: &str, field: &str) -> String {
+    format!("{what} has no {field}")
 }
 
 /// No record and no page is longer.
@@ -96,24 +84,17 @@ pub(crate) struct EventFormat {
 
 impl EventFormat {
     /// Reads an event's `format` file.
-    pub(crate) fn parse(text: &str) -> Result<EventFormat, FormatError> {
+    pub(crate) fn parse(text: &str) -> Result<EventFormat, String> {
         let value = |key: &str| text.lines().find_map(|line| line.trim().strip_prefix(key));
         let name = value("name:").map_or("an event", str::trim).to_owned();
         let id = value("ID:").and_then(|id| id.trim().parse().ok());
-        let id = id.ok_or(FormatError::Missing {
-            what: name.clone(),
-            field: "ID",
-        })?;
+        let id = id.ok_or_else(|| lacks(&name, "ID"))?;
         let fields = fields(&name, text)?;
         Ok(EventFormat { name, id, fields })
     }
 
-    pub(crate) fn field(&self, name: &'static str) -> Result<Field, FormatError> {
-        let missing = || FormatError::Missing {
-            what: self.name.clone(),
-            field: name,
-        };
-        self.optional(name).ok_or_else(missing)
+    pub(crate) fn field(&self, name: &str) -> Result<Field, String> {
+        self.optional(name).ok_or_else(|| lacks(&self.name, name))
     }
 
     /// The field of this name, which not every kernel has.
@@ -124,7 +105,7 @@ impl EventFormat {
 }
 
 /// The lines `field:TYPE NAME; offset:N; size:N; signed:N;`.
-fn fields(what: &str, text: &str) -> Result<Vec<(String, Field)>, FormatError> {
+fn fields(what: &str, text: &str) -> Result<Vec<(String, Field)>, String> {
     let mut fields = Vec::new();
     for line in text.lines() {
         let Some(line) = line.trim().strip_prefix("field:") else {
@@ -150,12 +131,10 @@ fn fields(what: &str, text: &str) -> Result<Vec<(String, Field)>, FormatError> {
         };
         let is_place = kept != Kept::Here;
         if offset > LONGEST || size > LONGEST || size == 0 || (is_place && size != 4) {
-            return Err(FormatError::Field {
-                what: what.to_owned(),
-                field: name.to_owned(),
-                offset,
-                size,
-            });
+            // Larger than any number, or beyond any record.
+            return Err(format!(
+                "field {name} of {what} cannot be {size} bytes at {offset}"
+            ));
         }
         let field = Field {
             offset,
@@ -180,14 +159,12 @@ pub(crate) struct PageFormat {
 
 impl PageFormat {
     /// Reads `events/header_page`.
-    pub(crate) fn parse(text: &str) -> Result<PageFormat, FormatError> {
+    pub(crate) fn parse(text: &str) -> Result<PageFormat, String> {
         let fields = fields("header_page", text)?;
-        let field = |name: &'static str| {
+        let field = |name: &str| {
             let found = fields.iter().find(|(other, _)| other == name);
-            found.map(|&(_, field)| field).ok_or(FormatError::Missing {
-                what: "header_page".to_owned(),
-                field: name,
-            })
+            let missing = || lacks("header_page", name);
+            found.map(|&(_, field)| field).ok_or_else(missing)
         };
         let data = field("data")?;
         Ok(PageFormat {
@@ -216,8 +193,8 @@ pub(crate) struct HeaderFormat {
 
 impl HeaderFormat {
     /// Reads `events/header_event`.
-    pub(crate) fn parse(text: &str) -> Result<HeaderFormat, FormatError> {
-        let number = |key: &'static str| {
+    pub(crate) fn parse(text: &str) -> Result<HeaderFormat, String> {
+        let number = |key: &str| {
             let line = text.lines().find(|line| {
                 let before = line.split([':', '=']).next().unwrap_or_default();
                 before.trim() == key
@@ -226,14 +203,10 @@ impl HeaderFormat {
                 let mut words = line.split(|c: char| !c.is_ascii_digit());
                 words.find(|word| !word.is_empty())
             });
-            let missing = FormatError::Missing {
-                what: "header_event".to_owned(),
-                field: key,
-            };
             digits
                 .and_then(|digits| digits.parse().ok())
                 .filter(|&number: &u32| number < 32)
-                .ok_or(missing)
+                .ok_or_else(|| lacks("header_event", key))
         };
         Ok(HeaderFormat {
             type_bits: number("type_len")?,
@@ -275,7 +248,7 @@ mod tests {
         assert_eq!(text("near"), b"yz");
         let short = format.field("cmd").unwrap().text(&data[..22]);
         assert_eq!(short, None, "it lies beyond the record");
-        let missing = format.field("sector").unwrap_err().to_string();
+        let missing = format.field("sector").unwrap_err();
         assert_eq!(missing, "x has no sector");
     }
 

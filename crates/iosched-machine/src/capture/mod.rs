@@ -14,7 +14,7 @@
 //! the kernel loses all the same is counted ([`Losses`]).
 //!
 //! ```no_run
-//! # fn example() -> Result<(), iosched_machine::capture::CaptureError> {
+//! # fn example() -> Result<(), iosched_machine::failure::Problem> {
 //! use iosched_machine::capture::{self, Recorder};
 //! use iosched_facts::event::{Action, Line};
 //!
@@ -37,14 +37,12 @@ mod tracefs;
 mod waits;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::Path;
 
 pub use self::recorder::{Losses, Recorder};
 pub use self::waits::{Took, Waits};
-use crate::failure::{Failure, exit};
+use crate::failure::{Problem, exit};
 use crate::host::Host;
-use format::FormatError;
-use page::PageError;
 
 /// Everything that can be recorded: events of requests and bios, and what kyber says.
 pub const EVENTS: [Events; 2] = [Events::Block, Events::Kyber];
@@ -64,59 +62,34 @@ pub enum Events {
     Kyber,
 }
 
-/// Why nothing can be recorded.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
-pub enum CaptureError {
-    #[error("this machine offers no tracefs")]
-    NoTracefs {
-        #[source]
-        source: io::Error,
-    },
-    #[error("there is no block device {device}")]
-    NoDevice { device: String },
-    #[error("cannot {action} {}", path.display())]
-    File {
-        action: &'static str,
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
-    #[error("the kernel describes its events in a way that is not understood: {0}")]
-    Format(#[from] FormatError),
-    #[error("what processor {cpu} recorded cannot be read: {cause}")]
-    Page { cpu: u16, cause: PageError },
+/// A tracing file cannot be used.
+fn unusable(action: &str, path: &Path, error: &io::Error) -> Problem {
+    let message = format!("cannot {action} {}: {error}", path.display());
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            Problem::new(exit::NOT_PERMITTED, message).hint("run it as root")
+        }
+        _ => Problem::new(exit::FAILURE, message),
+    }
 }
 
-impl Failure for CaptureError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            CaptureError::NoTracefs { source } | CaptureError::File { source, .. }
-                if source.kind() == io::ErrorKind::PermissionDenied =>
-            {
-                Some("run it as root".to_owned())
-            }
-            CaptureError::NoTracefs { .. } => Some(
-                "the kernel needs CONFIG_BLK_DEV_IO_TRACE or CONFIG_EVENT_TRACING; with a \
-                 kernel before 5.2 mount it: `mount -t tracefs tracefs /sys/kernel/tracing`"
-                    .to_owned(),
-            ),
-            _ => None,
+fn no_tracefs(error: &io::Error) -> Problem {
+    let message = format!("this machine offers no tracefs: {error}");
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            Problem::new(exit::NOT_PERMITTED, message).hint("run it as root")
         }
+        _ => Problem::new(exit::MISSING, message).hint(
+            "the kernel needs CONFIG_BLK_DEV_IO_TRACE or CONFIG_EVENT_TRACING; with a \
+             kernel before 5.2 mount it: `mount -t tracefs tracefs /sys/kernel/tracing`",
+        ),
     }
+}
 
-    fn exit_code(&self) -> u8 {
-        match self {
-            CaptureError::NoTracefs { source } | CaptureError::File { source, .. }
-                if source.kind() == io::ErrorKind::PermissionDenied =>
-            {
-                exit::NOT_PERMITTED
-            }
-            CaptureError::NoTracefs { .. } => exit::MISSING,
-            CaptureError::NoDevice { .. } => exit::NO_SUCH_DEVICE,
-            _ => exit::FAILURE,
-        }
-    }
+fn not_understood(cause: String) -> Problem {
+    let message =
+        format!("the kernel describes its events in a way that is not understood: {cause}");
+    Problem::new(exit::FAILURE, message)
 }
 
 /// A disk as the kernel's events name it.
@@ -124,7 +97,7 @@ impl Failure for CaptureError {
 pub struct DeviceNumber(u32);
 
 /// The number of the device of this kernel name (`sda`).
-pub fn device_number(host: &Host, device: &str) -> Result<DeviceNumber, CaptureError> {
+pub fn device_number(host: &Host, device: &str) -> Result<DeviceNumber, Problem> {
     let text = host.sysfs().read_if_present(device, "dev");
     let numbers = text.as_deref().and_then(|text| text.trim().split_once(':'));
     let number = numbers.and_then(|(major, minor)| {
@@ -132,13 +105,12 @@ pub fn device_number(host: &Host, device: &str) -> Result<DeviceNumber, CaptureE
         let minor: u32 = minor.parse().ok().filter(|&minor| minor < 1 << 20)?;
         Some(DeviceNumber(major << 20 | minor))
     });
-    number.ok_or_else(|| CaptureError::NoDevice {
-        device: device.to_owned(),
-    })
+    let message = format!("there is no block device {device}");
+    number.ok_or_else(|| Problem::new(exit::NO_SUCH_DEVICE, message))
 }
 
 /// Why nothing can be recorded here; nothing if it can.
-pub fn missing() -> Option<CaptureError> {
+pub fn missing() -> Option<Problem> {
     tracefs::Tracefs::open().err()
 }
 

@@ -15,16 +15,6 @@ const LENGTH: u64 = LOST_COUNTED - 1;
 /// Bits of a time in full; those above are the page's.
 const STAMP_BITS: u32 = 59;
 
-/// Why a page cannot be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum PageError {
-    /// It is shorter than its header, or than it says.
-    #[error("a page of {length} bytes says that it holds {said}")]
-    Length { length: usize, said: u64 },
-    #[error("the record at {at} reaches beyond the {end} bytes of the page")]
-    Record { at: usize, end: usize },
-}
-
 /// A record: an event as the kernel wrote it down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Raw<'a> {
@@ -50,11 +40,12 @@ impl<'a> Page<'a> {
         bytes: &'a [u8],
         format: &PageFormat,
         header: HeaderFormat,
-    ) -> Result<Page<'a>, PageError> {
+    ) -> Result<Page<'a>, String> {
         let number = |field: super::format::Field| field.number(bytes);
-        let too_short = |said| PageError::Length {
-            length: bytes.len(),
-            said,
+        // It is shorter than its header, or than it says.
+        let too_short = |said| {
+            let length = bytes.len();
+            format!("a page of {length} bytes says that it holds {said}")
         };
         let (Some(time_ns), Some(commit)) = (number(format.timestamp), number(format.commit))
         else {
@@ -89,15 +80,17 @@ impl<'a> Page<'a> {
     }
 
     /// The next record. (No iterator: after an error nothing more can be read.)
-    pub(crate) fn next_record(&mut self) -> Result<Option<Raw<'a>>, PageError> {
+    pub(crate) fn next_record(&mut self) -> Result<Option<Raw<'a>>, String> {
         while self.at < self.data.len() {
-            let beyond = PageError::Record {
-                at: self.at,
-                end: self.data.len(),
+            let beyond = || {
+                let (at, end) = (self.at, self.data.len());
+                format!("the record at {at} reaches beyond the {end} bytes of the page")
             };
-            let word = |at: usize| -> Result<u32, PageError> {
+            let word = |at: usize| -> Result<u32, String> {
                 let bytes = self.data.get(at..).and_then(|rest| rest.first_chunk::<4>());
-                bytes.map(|bytes| u32::from_le_bytes(*bytes)).ok_or(beyond)
+                bytes
+                    .map(|bytes| u32::from_le_bytes(*bytes))
+                    .ok_or_else(beyond)
             };
             let first = word(self.at)?;
             let kind = first & ((1 << self.header.type_bits) - 1);
@@ -122,11 +115,11 @@ impl<'a> Page<'a> {
                 let (begin, length) = match kind {
                     0 => {
                         let length = (word(self.at + 4)? as usize).checked_sub(4);
-                        (self.at + 8, length.ok_or(beyond)?)
+                        (self.at + 8, length.ok_or_else(beyond)?)
                     }
                     words => (self.at + 4, words as usize * 4),
                 };
-                let data = self.data.get(begin..begin + length).ok_or(beyond)?;
+                let data = self.data.get(begin..begin + length).ok_or_else(beyond)?;
                 self.time_ns = self.time_ns.wrapping_add(delta);
                 self.at = begin + length;
                 let time_ns = self.time_ns;
@@ -183,7 +176,7 @@ mod tests {
     /// Times and data of the records, and how many were lost.
     type Found = (Vec<(u64, Vec<u8>)>, u64);
 
-    fn records(bytes: &[u8]) -> Result<Found, PageError> {
+    fn records(bytes: &[u8]) -> Result<Found, String> {
         let mut page = Page::new(bytes, &page_format(), header_format())?;
         let mut found = Vec::new();
         while let Some(raw) = page.next_record()? {
@@ -244,13 +237,11 @@ mod tests {
     #[test]
     fn a_record_beyond_the_page_is_an_error() {
         let cut = page(0, 0, &[header(3, 1), 0]);
-        assert_eq!(records(&cut), Err(PageError::Record { at: 0, end: 8 }));
+        let error = records(&cut).unwrap_err();
+        assert!(error.contains("at 0 reaches beyond the 8 bytes"), "{error}");
         let short = &page(0, 0, &[header(1, 1), 0])[..20];
-        let expected = PageError::Length {
-            length: 20,
-            said: 8,
-        };
-        assert_eq!(records(short), Err(expected));
+        let error = records(short).unwrap_err();
+        assert_eq!(error, "a page of 20 bytes says that it holds 8");
         assert!(records(&[0; 9]).is_err());
         assert!(records(&page(0, 0, &[header(0, 1), 3])).is_err());
     }

@@ -13,7 +13,8 @@ use super::event::{BLOCK_EVENTS, Decoder, EXIT_EVENT, INDISPENSABLE, KYBER_EVENT
 use super::format::{HeaderFormat, PageFormat};
 use super::page::Page;
 use super::tracefs::{Instance, Tracefs};
-use super::{CaptureError, DeviceNumber, Events};
+use super::{DeviceNumber, Events, not_understood, unusable};
+use crate::failure::{Problem, exit};
 use crate::host::Host;
 
 /// Memory for the buffers of all processors together.
@@ -65,7 +66,7 @@ struct Processor {
 
 impl Recorder {
     /// Records what happens on the disk of this [number](super::device_number).
-    pub fn start(device: DeviceNumber, events: &[Events]) -> Result<Recorder, CaptureError> {
+    pub fn start(device: DeviceNumber, events: &[Events]) -> Result<Recorder, Problem> {
         let host = Host::live();
         let tracefs = Tracefs::open()?;
         tracefs.sweep(&host);
@@ -78,10 +79,9 @@ impl Recorder {
         };
         let names = wanted(&tracefs, events);
         for event in &names {
-            decoder.learn(
-                event.rsplit('/').next().unwrap_or(event),
-                &tracefs.read(&format!("events/{event}/format"))?,
-            )?;
+            let format = tracefs.read(&format!("events/{event}/format"))?;
+            let name = event.rsplit('/').next().unwrap_or(event);
+            decoder.learn(name, &format).map_err(not_understood)?;
             if is_of_disk(event) {
                 instance.write(&format!("events/{event}/filter"), &filter(device, 0))?;
             }
@@ -98,8 +98,10 @@ impl Recorder {
             .into_iter()
             .map(|number| Processor::open(&instance, number))
             .collect::<Result<Vec<_>, _>>()?;
-        let page_format = PageFormat::parse(&tracefs.read("events/header_page")?)?;
-        let header_format = HeaderFormat::parse(&tracefs.read("events/header_event")?)?;
+        let page_format =
+            PageFormat::parse(&tracefs.read("events/header_page")?).map_err(not_understood)?;
+        let header_format =
+            HeaderFormat::parse(&tracefs.read("events/header_event")?).map_err(not_understood)?;
         instance.write("tracing_on", "1")?;
         Ok(Recorder {
             processors,
@@ -125,7 +127,7 @@ impl Recorder {
     /// Takes what happened up to a moment ago, in the order of time (of the clock
     /// `CLOCK_MONOTONIC`). To be called often enough that the buffers do not fill up: ten times a
     /// second is enough for any disk.
-    pub fn drain(&mut self, into: &mut Vec<Line>) -> Result<(), CaptureError> {
+    pub fn drain(&mut self, into: &mut Vec<Line>) -> Result<(), Problem> {
         let settled = monotonic() - SETTLED;
         self.read_all()?;
         self.drain_pending(settled, into);
@@ -133,26 +135,26 @@ impl Recorder {
     }
 
     /// Takes all that is in the buffers now, however late another processor tells of what was before.
-    pub fn take(&mut self, into: &mut Vec<Line>) -> Result<(), CaptureError> {
+    pub fn take(&mut self, into: &mut Vec<Line>) -> Result<(), Problem> {
         self.read_all()?;
         self.drain_pending(Time::from_nanos(u64::MAX), into);
         Ok(())
     }
 
     /// Records nothing from now on, and takes what is left.
-    pub fn pause(&mut self, into: &mut Vec<Line>) -> Result<(), CaptureError> {
+    pub fn pause(&mut self, into: &mut Vec<Line>) -> Result<(), Problem> {
         self.instance.write("tracing_on", "0")?;
         self.take(into)
     }
 
     /// Records again.
-    pub fn resume(&mut self) -> Result<(), CaptureError> {
+    pub fn resume(&mut self) -> Result<(), Problem> {
         self.instance.write("tracing_on", "1")
     }
 
     /// From now on follows only the requests that begin in every 2^`halvings`-th stretch of the disk:
     /// the rest costs the kernel a look, and us nothing.
-    pub fn sample(&mut self, halvings: u32) -> Result<(), CaptureError> {
+    pub fn sample(&mut self, halvings: u32) -> Result<(), Problem> {
         for event in self.names.iter().filter(|event| is_of_disk(event)) {
             let file = format!("events/{event}/filter");
             self.instance.write(&file, &filter(self.device, halvings))?;
@@ -166,7 +168,7 @@ impl Recorder {
     }
 
     /// Ends the recording, takes what is left of it, and says what was lost.
-    pub fn finish(mut self, into: &mut Vec<Line>) -> Result<Losses, CaptureError> {
+    pub fn finish(mut self, into: &mut Vec<Line>) -> Result<Losses, Problem> {
         self.pause(into)?;
         Ok(Losses {
             events: self.lost()?,
@@ -176,7 +178,7 @@ impl Recorder {
     }
 
     /// Events that were lost so far, by the kernel's own count.
-    pub fn lost(&self) -> Result<u64, CaptureError> {
+    pub fn lost(&self) -> Result<u64, Problem> {
         let mut lost = 0;
         for processor in &self.processors {
             let text = self
@@ -193,7 +195,7 @@ impl Recorder {
         into.extend(self.pending.drain(..settled).map(|(_, line)| line));
     }
 
-    fn read_all(&mut self) -> Result<(), CaptureError> {
+    fn read_all(&mut self) -> Result<(), Problem> {
         for index in 0..self.processors.len() {
             while self.read_page(index)? {}
         }
@@ -201,7 +203,7 @@ impl Recorder {
     }
 
     /// Reads a page of this processor; false if it has none.
-    fn read_page(&mut self, index: usize) -> Result<bool, CaptureError> {
+    fn read_page(&mut self, index: usize) -> Result<bool, Problem> {
         let Processor { number, pages } = &mut self.processors[index];
         let cpu = *number;
         let length = match pages.read(&mut self.page) {
@@ -210,14 +212,17 @@ impl Recorder {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(true),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             Err(source) => {
-                return Err(CaptureError::File {
-                    action: "read",
-                    path: self.instance.path(&raw_path(cpu)),
-                    source,
-                });
+                return Err(unusable(
+                    "read",
+                    &self.instance.path(&raw_path(cpu)),
+                    &source,
+                ));
             }
         };
-        let failed = |cause| CaptureError::Page { cpu, cause };
+        let failed = |cause| {
+            let message = format!("what processor {cpu} recorded cannot be read: {cause}");
+            Problem::new(exit::FAILURE, message)
+        };
         let bytes = &self.page[..length];
         let mut page = Page::new(bytes, &self.page_format, self.header_format).map_err(failed)?;
         self.lost_in_pages += page.lost();
@@ -300,13 +305,9 @@ fn is_of_disk(event: &str) -> bool {
 }
 
 /// The processors that have a buffer.
-fn processors(instance: &Instance) -> Result<Vec<u16>, CaptureError> {
+fn processors(instance: &Instance) -> Result<Vec<u16>, Problem> {
     let path = instance.path("per_cpu");
-    let entries = fs::read_dir(&path).map_err(|source| CaptureError::File {
-        action: "read",
-        path,
-        source,
-    })?;
+    let entries = fs::read_dir(&path).map_err(|error| unusable("read", &path, &error))?;
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let numbers = names.filter_map(|name| name.strip_prefix("cpu")?.parse().ok());
     let mut numbers: Vec<u16> = numbers.collect();
@@ -319,18 +320,14 @@ fn raw_path(cpu: u16) -> String {
 }
 
 impl Processor {
-    fn open(instance: &Instance, number: u16) -> Result<Processor, CaptureError> {
+    fn open(instance: &Instance, number: u16) -> Result<Processor, Problem> {
         let path = instance.path(&raw_path(number));
         let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).expect("a flag of open");
         let opened = OpenOptions::new()
             .read(true)
             .custom_flags(nonblocking)
             .open(&path);
-        let pages = opened.map_err(|source| CaptureError::File {
-            action: "open",
-            path,
-            source,
-        })?;
+        let pages = opened.map_err(|error| unusable("open", &path, &error))?;
         Ok(Processor { number, pages })
     }
 }

@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::CaptureError;
+use super::{no_tracefs, unusable};
 use crate::detached_mount;
+use crate::failure::Problem;
 use crate::host::Host;
 use crate::lock;
 use crate::process::{Owner, OwnerState};
@@ -33,7 +34,7 @@ pub(super) struct Tracefs {
 
 impl Tracefs {
     /// Finds them, or makes a mount of them that nobody else sees.
-    pub(super) fn open() -> Result<Tracefs, CaptureError> {
+    pub(super) fn open() -> Result<Tracefs, Problem> {
         for place in PLACES {
             if Path::new(place).join("events/header_page").exists() {
                 return Ok(Tracefs {
@@ -42,12 +43,10 @@ impl Tracefs {
                 });
             }
         }
-        let mount = detached_mount::mount("tracefs")
-            .map_err(|source| CaptureError::NoTracefs { source })?;
+        let mount = detached_mount::mount("tracefs").map_err(|error| no_tracefs(&error))?;
         let root = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
         if !root.join("events/header_page").exists() {
-            let source = io::Error::from(io::ErrorKind::NotFound);
-            return Err(CaptureError::NoTracefs { source });
+            return Err(no_tracefs(&io::ErrorKind::NotFound.into()));
         }
         Ok(Tracefs {
             root,
@@ -81,7 +80,7 @@ impl Tracefs {
     }
 
     /// Makes an instance of our own.
-    pub(super) fn make_instance(&self, host: &Host) -> Result<Instance, CaptureError> {
+    pub(super) fn make_instance(&self, host: &Host) -> Result<Instance, Problem> {
         let owner = Owner::this_process(host);
         let mut number = 0_u32;
         loop {
@@ -101,24 +100,16 @@ impl Tracefs {
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
                 Err(source) => {
-                    return Err(CaptureError::File {
-                        action: "make the tracing instance",
-                        path,
-                        source,
-                    });
+                    return Err(unusable("make the tracing instance", &path, &source));
                 }
             }
         }
     }
 
     /// A file that describes what is recorded.
-    pub(super) fn read(&self, below: &str) -> Result<String, CaptureError> {
+    pub(super) fn read(&self, below: &str) -> Result<String, Problem> {
         let path = self.root.join(below);
-        read_at_once(&path).map_err(|source| CaptureError::File {
-            action: "read",
-            path,
-            source,
-        })
+        read_at_once(&path).map_err(|error| unusable("read", &path, &error))
     }
 
     /// True if this kernel has the event (`block/block_rq_merge`).
@@ -199,22 +190,14 @@ impl Instance {
         self.path.join(below)
     }
 
-    pub(super) fn write(&self, below: &str, value: &str) -> Result<(), CaptureError> {
+    pub(super) fn write(&self, below: &str, value: &str) -> Result<(), Problem> {
         let path = self.path(below);
-        fs::write(&path, value).map_err(|source| CaptureError::File {
-            action: "write",
-            path,
-            source,
-        })
+        fs::write(&path, value).map_err(|error| unusable("write", &path, &error))
     }
 
-    pub(super) fn read(&self, below: &str) -> Result<String, CaptureError> {
+    pub(super) fn read(&self, below: &str) -> Result<String, Problem> {
         let path = self.path(below);
-        read_at_once(&path).map_err(|source| CaptureError::File {
-            action: "read",
-            path,
-            source,
-        })
+        read_at_once(&path).map_err(|error| unusable("read", &path, &error))
     }
 }
 

@@ -289,7 +289,7 @@ const ASYNC_DEPTH: &str = "async_depth";
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{LoopDevice, machine};
+    use super::super::fixture::{LoopDevice, machine};
     use super::super::{Inventory, Schedulers, find};
     use super::*;
 

@@ -125,7 +125,7 @@ pub fn content(path: &Path) -> io::Result<Vec<Signature>> {
     let by_wipefs = ask("wipefs", &["-n", "-p", "--"], path, &[0])?;
     let by_blkid = match ask("blkid", &["-p", "-o", "export", "--"], path, &[0, 2, 8]) {
         Err(error) if by_wipefs.is_none() => return Err(error),
-        said => said.ok().flatten().filter(|said| said.is_of_util_linux()),
+        said => said.ok().flatten().filter(Said::is_of_util_linux),
     };
     if by_wipefs.is_none() && by_blkid.is_none() {
         let cause = "neither wipefs nor blkid of util-linux is installed, which know what is on it";
@@ -347,7 +347,8 @@ fn open(path: &Path) -> io::Result<File> {
 
 /// A block; less where the device ends.
 fn read_at(file: &File, offset: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; BLOCK as usize];
+    const LENGTH: usize = 4096;
+    let mut bytes = vec![0; LENGTH];
     let mut done = 0;
     while done < bytes.len() {
         match file.read_at(&mut bytes[done..], offset + done as u64) {
@@ -374,7 +375,7 @@ mod tests {
     use tempfile::NamedTempFile;
 
     use super::*;
-    use crate::device::testing::succeeds;
+    use crate::device::fixture::succeeds;
 
     #[test]
     fn a_signature_is_the_same_until_something_is_written_to_it_whatever_version_saw_it() {

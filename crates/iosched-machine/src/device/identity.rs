@@ -1,7 +1,6 @@
 //! What tells a device from others of its kind: model, serial number, world-wide name; and by which of
 //! these a device is known again.
 
-use std::fmt::Write as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::SystemTime;
@@ -31,12 +30,6 @@ pub struct Identity {
     /// The world-wide name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wwn: Option<String>,
-    /// The unit serial number of the SCSI page 80h.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub page_80: Option<String>,
-    /// The designators of the logical unit in the SCSI page 83h, in hexadecimal.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub page_83: Option<String>,
     /// The identifier that device mapper keeps for LVM, crypt and multipath.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dm_uuid: Option<String>,
@@ -97,14 +90,11 @@ impl Identity {
         let disk = whole.as_ref().unwrap_or(device);
         let sysfs = host.sysfs();
         let dir = sysfs.open_device(&disk.name).ok();
-        let bytes = |file: &str| dir.as_ref()?.bytes(file);
         let partition = sysfs.open_device(&device.name).ok();
         Identity {
             model: disk.model.clone(),
             serial: disk.serial.clone(),
             wwn: disk.wwn.clone(),
-            page_80: bytes("device/vpd_pg80").and_then(|page| vpd_serial(&page)),
-            page_83: bytes("device/vpd_pg83").and_then(|page| vpd_designators(&page)),
             dm_uuid: dir.as_ref().and_then(|dir| dir.text("dm/uuid")),
             is_mapped: is_mapped(host, disk),
             file: disk.backing_file.as_ref().and_then(|file| {
@@ -131,8 +121,6 @@ impl Identity {
             ("model", &self.model, &now.model),
             ("serial number", &self.serial, &now.serial),
             ("world-wide name", &self.wwn, &now.wwn),
-            ("serial number (page 80h)", &self.page_80, &now.page_80),
-            ("designator (page 83h)", &self.page_83, &now.page_83),
             ("device-mapper UUID", &self.dm_uuid, &now.dm_uuid),
         ];
         for (what, then, now) in texts {
@@ -360,36 +348,9 @@ fn vpd_serial(page: &[u8]) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// The designators in the SCSI page 83h that name the logical unit (association 0), and not the port or
-/// the target by which it is reached: after a header of four bytes each has one of four, with the
-/// association in bits 4 and 5 of the second byte and the length in the last.
-fn vpd_designators(page: &[u8]) -> Option<String> {
-    const ASSOCIATION: u8 = 0b0011_0000;
-    let mut rest = page.get(4..)?;
-    let mut text = String::new();
-    while let [_, kind, _, length, ..] = *rest {
-        let (designator, after) = rest.split_at_checked(4 + usize::from(length))?;
-        if kind & ASSOCIATION == 0 {
-            for byte in designator {
-                let _ = write!(text, "{byte:02x}");
-            }
-        }
-        rest = after;
-    }
-    (!text.is_empty()).then_some(text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_designator_of_the_port_does_not_name_the_unit() {
-        let page = b"\0\x83\0\x0c\x01\x03\0\x02\xab\xcd\x01\x14\0\x02\0\x01";
-        assert_eq!(vpd_designators(page).as_deref(), Some("01030002abcd"));
-        assert_eq!(vpd_designators(&page[..9]), None, "cut short");
-        assert_eq!(vpd_designators(b"\0\x83\0\0"), None);
-    }
 
     fn disk() -> Identity {
         Identity {
@@ -477,20 +438,8 @@ mod tests {
         matches!(recognition, Recognition::Another(why) if why.starts_with(what))
     }
 
-    /// Page 83h with one designator: its first two bytes are code set, association and type.
-    fn page_83(kind: [u8; 2], designator: &[u8]) -> Vec<u8> {
-        let length = u8::try_from(designator.len()).unwrap();
-        let head = [0, 0x83, 0, length + 4, kind[0], kind[1], 0, length];
-        [&head[..], designator].concat()
-    }
-
-    /// NAA, of the unit and of the port by which it is reached.
-    const OF_UNIT: [u8; 2] = [0x01, 0x03];
-    const OF_PORT: [u8; 2] = [0x01, 0x13];
-
     #[test]
     fn two_like_disks_that_swapped_names_are_told_apart_by_each_thing_that_names_them() {
-        let (one, two) = (page_83(OF_UNIT, &[0x50, 1]), page_83(OF_UNIT, &[0x50, 2]));
         for (file, first, second, what) in [
             (
                 "device/wwid",
@@ -507,7 +456,6 @@ mod tests {
                 b"\0\x80\0\x02S2",
                 "serial number",
             ),
-            ("device/vpd_pg83", &one, &two, "designator (page 83h)"),
             ("dm/uuid", b"LVM-1", b"LVM-2", "device-mapper UUID"),
         ] {
             let first: &[Attribute<'_>] = &[(file, first)];
@@ -527,7 +475,6 @@ mod tests {
     #[test]
     fn one_name_that_differs_outweighs_all_that_agree() {
         let page_80 = ("device/vpd_pg80", &b"\0\x80\0\x02S1"[..]);
-        let (one, two) = (page_83(OF_UNIT, &[0x50, 1]), page_83(OF_UNIT, &[0x50, 2]));
         // A clone with the same serial number, two namespaces of one NVMe controller, two units of one target.
         for (agrees, file, first, second, what) in [
             (
@@ -544,7 +491,6 @@ mod tests {
                 b"eui.02",
                 "world-wide",
             ),
-            (page_80, "device/vpd_pg83", &one, &two, "designator"),
             (
                 ("device/wwid", b"naa.5001"),
                 "device/vpd_pg80",
@@ -557,35 +503,6 @@ mod tests {
             let now = Machine::new("a", &[("sda", &[agrees, (file, second)])]);
             let recognition = then.identity("sda").recognise(&now.identity("sda"));
             assert!(is_another(&recognition, what), "{file}: {recognition:?}");
-        }
-    }
-
-    #[test]
-    fn a_serial_number_that_only_page_80_has_is_compared_where_another_file_names_the_disk() {
-        let serial = ("serial", &b"the same"[..]);
-        let pages = [&b"\0\x80\0\x02S1"[..], b"\0\x80\0\x02S2"];
-        let [then, now] =
-            pages.map(|page| Machine::new("a", &[("sda", &[serial, ("device/vpd_pg80", page)])]));
-        let recognition = then.identity("sda").recognise(&now.identity("sda"));
-        assert!(is_another(&recognition, "serial number (page 80h)"));
-    }
-
-    #[test]
-    fn a_disk_that_is_reached_by_another_port_is_the_same() {
-        let unit = page_83(OF_UNIT, &[0x50, 1]);
-        let by_port = |port: u8| {
-            let mut page = unit.clone();
-            page.extend([OF_PORT[0], OF_PORT[1], 0, 1, port]);
-            page
-        };
-        let [then, now] = [1, 2]
-            .map(|port| Machine::new("a", &[("sda", &[("device/vpd_pg83", &by_port(port))])]));
-        let recognition = then.identity("sda").recognise(&now.identity("sda"));
-        assert_eq!(recognition, Recognition::Same);
-        // A port alone names no unit, and neither does a page that says nothing.
-        for page in [page_83(OF_PORT, &[0x50, 1]), b"\0\x83\0\0".to_vec()] {
-            let machine = Machine::new("a", &[("sda", &[("device/vpd_pg83", &page)])]);
-            assert_eq!(machine.identity("sda").page_83, None);
         }
     }
 

@@ -9,8 +9,9 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 
 use super::DeviceNumber;
-use super::error::DeviceError;
-use super::near::{longer_names, near_names};
+use super::error;
+use super::near::longer_names;
+use crate::failure::Problem;
 use crate::host::Host;
 
 /// Opens a device so that nobody else can mount it or hold it; to be read only, because closing a writable descriptor
@@ -29,66 +30,38 @@ pub(super) fn open_for_oneself(node: &Path, access: OFlags) -> io::Result<File> 
 }
 
 /// The kernel name of the device that a path's node stands for.
-pub(super) fn name_of_node(host: &Host, path: &Path) -> Result<String, DeviceError> {
+pub(super) fn name_of_node(host: &Host, path: &Path) -> Result<String, Problem> {
+    let last = path.file_name().unwrap_or(OsStr::new("")).to_string_lossy();
     let no_such = || {
-        let last = path.file_name().unwrap_or(OsStr::new("")).to_string_lossy();
         if path.starts_with("/dev") {
-            DeviceError::NoSuch {
-                target: path.display().to_string(),
-                near: near_names(host, &last),
-            }
+            error::no_such(host, &path.display().to_string(), &last)
         } else {
-            DeviceError::NoSuchPath {
-                path: path.to_owned(),
-            }
+            error::no_such_path(path)
         }
     };
     if !host.is_live() {
         let end = follow_links(host, path).ok_or_else(no_such)?;
-        let name = end
-            .strip_prefix("/dev")
-            .ok()
-            .and_then(Path::to_str)
-            .filter(|name| host.sysfs().has_device(name));
-        return match name {
+        let name = end.strip_prefix("/dev").ok().and_then(Path::to_str);
+        return match name.filter(|name| host.sysfs().has_device(name)) {
             Some(name) => Ok(name.to_owned()),
-            None => match what_is(&host.path(&end)) {
-                Ok(what) => Err(DeviceError::NotBlock {
-                    path: path.to_owned(),
-                    what,
-                    near: Vec::new(),
-                }),
-                Err(_) => Err(no_such()),
-            },
+            None => Err(what_is(&host.path(&end))
+                .map_or_else(|_| no_such(), |what| error::not_block(path, what, &[]))),
         };
     }
-    let meta = std::fs::metadata(path).map_err(|source| match source.kind() {
+    let meta = std::fs::metadata(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => no_such(),
-        _ => DeviceError::Unreadable {
-            path: path.to_owned(),
-            source,
-        },
+        _ => error::unreadable(path, &error),
     })?;
     if !meta.file_type().is_block_device() {
-        let last = path.file_name().unwrap_or(OsStr::new("")).to_string_lossy();
-        return Err(DeviceError::NotBlock {
-            path: path.to_owned(),
-            what: what_is(path).unwrap_or("file"),
-            // `/dev/nvme0` is the controller of `nvme0n1`.
-            near: if meta.file_type().is_char_device() {
-                longer_names(host, &last)
-            } else {
-                Vec::new()
-            },
-        });
+        // `/dev/nvme0` is the controller of `nvme0n1`.
+        let is_character = meta.file_type().is_char_device();
+        let near = is_character.then(|| longer_names(host, &last));
+        let what = what_is(path).unwrap_or("file");
+        return Err(error::not_block(path, what, &near.unwrap_or_default()));
     }
     let number = DeviceNumber::of_raw(meta.rdev());
-    host.sysfs()
-        .device_with_number(number.major, number.minor)
-        .ok_or_else(|| DeviceError::NoDriver {
-            path: path.to_owned(),
-            number,
-        })
+    let name = host.sysfs().device_with_number(number.major, number.minor);
+    name.ok_or_else(|| error::no_driver(path, number))
 }
 
 fn what_is(path: &Path) -> io::Result<&'static str> {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use super::mounts::{Mount, MountTable};
 use super::{Device, DeviceNumber, FileNumber, overlay};
 use crate::host::Host;
-use crate::process::{self, patience::PATIENCE};
+use crate::process::{self, patience::ask_each};
 use crate::{lossy, regular_file};
 
 /// A process that has a device open.
@@ -98,7 +98,7 @@ fn look_for(
         .filter(|pid| !except.contains(pid))
         .collect();
     let of_host = host.clone();
-    let answers = PATIENCE.ask_each(&others, move |pid| {
+    let answers = ask_each(&others, move |pid| {
         look.uses(&of_host.proc(&pid.to_string()))
     });
     for (pid, answer) in others.into_iter().zip(answers) {
@@ -328,7 +328,7 @@ mod tests {
     use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
     use super::super::find;
-    use super::super::testing::LoopDevice;
+    use super::super::fixture::LoopDevice;
     use super::*;
 
     /// Whether we ourselves have it open, and can write to it.

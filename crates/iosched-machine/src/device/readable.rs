@@ -37,7 +37,7 @@ fn read_block(file: &File, at: u64) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::LoopDevice;
+    use super::super::fixture::LoopDevice;
     use super::*;
 
     #[test]

@@ -10,11 +10,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::Device;
-use super::loop_file::loop_number;
 use super::mounts::{MountTable, devices_below_file, unescape};
 use super::node::name_of_node;
-use super::stack::{LiveSource, Source};
+use super::{Device, Inventory};
 use crate::host::Host;
 use crate::regular_file;
 use crate::sysfs::natural_order;
@@ -75,9 +73,11 @@ impl fmt::Display for User {
     }
 }
 
-/// The mounts and swap that depend on a device, through the whole stack upwards.
+/// The mounts and swap that depend on a device, through the whole stack upwards; none where the devices of the machine
+/// cannot be read.
 pub fn users(host: &Host, device: &Device) -> Vec<User> {
-    Usage::read(host).above(host, device)
+    let inventory = Inventory::read(host).ok();
+    inventory.map_or_else(Vec::new, |inventory| inventory.users(device))
 }
 
 /// All uses of all devices of a machine, read once.
@@ -90,20 +90,6 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Reads mounts, swap and loop devices. What cannot be read has no users.
-    pub(crate) fn read(host: &Host) -> Usage {
-        let sysfs = host.sysfs();
-        let loops: Vec<Device> = sysfs
-            .block_devices()
-            .unwrap_or_default()
-            .iter()
-            .filter(|name| loop_number(name).is_some())
-            .filter_map(|name| Device::read_with(host, &sysfs, name).ok())
-            .collect();
-        let mounts = MountTable::read(host).unwrap_or_default();
-        Usage::of(host, &mounts, &loops)
-    }
-
     /// From mounts and devices that were read already.
     pub(super) fn of(host: &Host, mounts: &MountTable, devices: &[Device]) -> Usage {
         let mut usage = Usage::default();
@@ -159,29 +145,19 @@ impl Usage {
     pub fn loops(&self, device: &str) -> &[String] {
         self.loops.get(device).map_or(&[], Vec::as_slice)
     }
-
-    /// What depends on this device: itself, its partitions, and all that stands on them.
-    pub(crate) fn above(&self, host: &Host, device: &Device) -> Vec<User> {
-        names_above(&LiveSource::new(host), device, self)
-            .iter()
-            .flat_map(|name| self.direct(name))
-            .cloned()
-            .collect()
-    }
 }
 
 /// The device itself and everything that stands on it, each once, nearest first.
-pub(super) fn names_above(source: &impl Source, device: &Device, usage: &Usage) -> Vec<String> {
+pub(super) fn names_above(inventory: &Inventory, device: &Device) -> Vec<String> {
     let mut names = vec![device.name.clone()];
     let mut seen: HashSet<String> = names.iter().cloned().collect();
     let mut next = 0;
     while next < names.len() {
-        let name = names[next].clone();
-        next += 1;
-        let mut above: Vec<String> = usage.loops(&name).to_vec();
-        if let Ok(found) = source.device(&name) {
+        let mut above: Vec<String> = inventory.usage.loops(&names[next]).to_vec();
+        if let Some(found) = inventory.get(&names[next]) {
             above.extend(found.partitions.iter().chain(&found.holders).cloned());
         }
+        next += 1;
         above.sort_by(|a, b| natural_order(a, b));
         names.extend(above.into_iter().filter(|name| seen.insert(name.clone())));
     }
@@ -229,7 +205,7 @@ pub(super) fn swap_files(host: &Host) -> Vec<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::machine;
+    use super::super::fixture::machine;
     use super::super::{find, find_file_system};
     use super::*;
 
@@ -322,7 +298,7 @@ mod tests {
         let lines = "Filename Type Size Used Priority\n/sdb partition 1 0 -2\n/sdb file 1 0 -3\n";
         std::fs::write(at("proc/swaps"), lines).unwrap();
         std::fs::write(at("proc/self/mountinfo"), "").unwrap();
-        let usage = Usage::read(&Host::at(dir.path()));
+        let usage = Inventory::read(&Host::at(dir.path())).unwrap().usage;
         let swap = User::Swap {
             device: "sdb".into(),
             file: None,

@@ -33,12 +33,11 @@ pub(super) fn below_ours(host: &Host, name: &str) -> Option<PathBuf> {
     let own = lossy::read(host.proc("self/cgroup")).ok()?;
     let own = own.lines().find_map(|line| line.strip_prefix("0::"))?;
     let (root, mount_point) = mounts.lines().find_map(parse_mount)?;
-    let below = Path::new(own).strip_prefix(root).ok()?;
-    let ours = mount_point.join(below);
-    let is_kept = ours
+    let ours = mount_point.join(Path::new(own).strip_prefix(root).ok()?);
+    let mut above = ours
         .ancestors()
-        .take_while(|above| above.starts_with(&mount_point))
-        .all(keeps_processes);
+        .take_while(|above| above.starts_with(&mount_point));
+    let is_kept = above.all(keeps_processes);
     let place = if is_kept { ours } else { mount_point };
     keeps_processes(&place).then(|| place.join(format!("{OURS}{name}")))
 }
@@ -46,14 +45,13 @@ pub(super) fn below_ours(host: &Host, name: &str) -> Option<PathBuf> {
 /// True if nobody but us and root may move processes from below this cgroup to another one below it: one that was
 /// delegated to a user (`user@1000.service`) would let that user's load go.
 fn keeps_processes(path: &Path) -> bool {
-    [path.to_owned(), path.join("cgroup.procs")]
-        .iter()
-        .all(|path| {
-            fs::metadata(path).map_or(true, |status| {
-                let is_trusted = [0, geteuid().as_raw()].contains(&status.uid());
-                is_trusted && status.mode() & 0o022 == 0
-            })
+    let is_kept = |path: &Path| {
+        fs::metadata(path).map_or(true, |status| {
+            let is_trusted = [0, geteuid().as_raw()].contains(&status.uid());
+            is_trusted && status.mode() & 0o022 == 0
         })
+    };
+    is_kept(path) && is_kept(&path.join("cgroup.procs"))
 }
 
 /// What of cgroup v2 is mounted, and where.
@@ -92,32 +90,29 @@ pub(super) fn is_ours(path: &Path) -> bool {
     name.starts_with(OURS) && is_cgroup
 }
 
-fn is_populated(path: &Path) -> bool {
-    let events = fs::read_to_string(path.join("cgroup.events")).unwrap_or_default();
-    events.lines().any(|line| line == "populated 1")
-}
-
-/// Kills all that is in it and below it, and waits at the most this long for their end; true if all ended.
-pub(super) fn kill(path: &Path, limit: Duration) -> bool {
+/// Kills all that is in it and below it, and removes it, within this time; what does not end is left.
+///
+/// # Errors
+/// It is still there.
+pub(super) fn end(path: &Path, limit: Duration) -> io::Result<()> {
     let begun = Instant::now();
-    let deadline = begun + limit;
     let mut is_cut = false;
     loop {
-        if !is_populated(path) {
-            return true;
-        }
-        if !is_cut && Instant::now() > begun + limit / 2 {
-            abort_own_fuse(path);
-            is_cut = true;
-        }
         // Before Linux 5.14 each by itself, until none has had time to fork.
         if fs::write(path.join("cgroup.kill"), "1").is_err() {
             for pid in processes(path) {
                 let _ = kill_process(pid, Signal::KILL);
             }
         }
-        if Instant::now() > deadline {
-            return false;
+        match remove(path) {
+            // For a moment it may still be busy with those who were in it.
+            Err(error)
+                if error.kind() == io::ErrorKind::ResourceBusy && begun.elapsed() < limit => {}
+            done => return done,
+        }
+        if !is_cut && begun.elapsed() > limit / 2 {
+            abort_own_fuse(path);
+            is_cut = true;
         }
         std::thread::sleep(STEP);
     }
@@ -168,22 +163,6 @@ pub(super) fn processes(path: &Path) -> Vec<Pid> {
         .into_iter()
         .flat_map(|child| processes(&child));
     own.chain(below).collect()
-}
-
-/// Removes it with all below it. For a moment it may still be busy with those who were in it.
-pub(super) fn remove_within(path: &Path, limit: Duration) -> io::Result<()> {
-    let deadline = Instant::now() + limit;
-    loop {
-        match remove(path) {
-            Err(error)
-                if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < deadline =>
-            {
-                kill(path, STEP);
-                std::thread::sleep(STEP);
-            }
-            done => return done,
-        }
-    }
 }
 
 /// Removes it with all below it, once nobody is in them.

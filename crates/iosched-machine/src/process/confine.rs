@@ -1,8 +1,7 @@
 //! What a child is left with when it starts: a session without a terminal, no descriptors but the three that
 //! it is given, and for a load that runs as another user that user's rights and environment.
 
-use std::collections::BTreeMap;
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::RawFd;
@@ -13,7 +12,10 @@ use std::process::Command;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Gid, Signal, Uid, set_parent_process_death_signal};
-use rustix::thread::{set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs, set_thread_groups,
+    set_thread_res_gid, set_thread_res_uid,
+};
 
 use super::user::User;
 
@@ -21,7 +23,7 @@ use super::user::User;
 pub const SAFE_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// What a load that runs as another user gets of our environment, besides `LC_*`.
-const PASSED_ON: &[&str] = &["LANG", "LANGUAGE", "TZ", "TERM"];
+const PASSED_ON: [&str; 4] = ["LANG", "LANGUAGE", "TZ", "TERM"];
 
 /// Descriptors that a kernel without `close_range` is asked about where `/proc` does not say which there are.
 const MOST_DESCRIPTORS: i32 = 1 << 16;
@@ -35,12 +37,17 @@ pub(super) fn confine(
     lent: Option<RawFd>,
     when_we_die: Signal,
 ) {
-    let user = user.filter(|user| !user.is_us());
-    if let Some(user) = user {
-        replace_environment(command, user);
+    let user = user.filter(|user| !user.is_us()).cloned();
+    if let Some(user) = &user {
+        replace_environment(command, user, std::env::vars_os());
     }
-    let identity =
-        user.map(|user| Identity::of(user, command.get_current_dir().map(AsRef::as_ref)));
+    let identity = user.map(|user| {
+        let directory = command
+            .get_current_dir()
+            .map(|path| path.as_os_str().as_bytes());
+        let directory = directory.and_then(|path| CString::new(path).ok());
+        (user.uid, user.gid, user.kernel_groups(), directory)
+    });
     let parent = rustix::process::getpid();
     let last = last_descriptor();
     // SAFETY: between fork and exec only system calls are made, on what was allocated before.
@@ -56,11 +63,11 @@ pub(super) fn confine(
             if let Some(lent) = lent {
                 libc::fcntl(lent, libc::F_SETFD, 0);
             }
-            if let Some(identity) = &identity {
-                identity.take()?;
+            if let Some((uid, gid, groups, directory)) = &identity {
+                become_user(*uid, *gid, groups, directory.as_deref())?;
             }
             // What a shell starts with `&` ignores SIGQUIT, and so would the child until it handles it.
-            take_signal_as_it_comes(when_we_die);
+            libc::signal(when_we_die.as_raw(), libc::SIG_DFL);
             // A change of identity would clear it: last.
             set_parent_process_death_signal(Some(when_we_die))?;
             // The parent may have died before the request above was in force.
@@ -82,76 +89,10 @@ fn be_killed_first() {
     }
 }
 
-/// Lets a signal do what it does where nobody handles it.
-fn take_signal_as_it_comes(signal: Signal) {
-    // SAFETY: no handler is named. It fails for SIGKILL alone, which nobody can handle.
-    unsafe { libc::signal(signal.as_raw(), libc::SIG_DFL) };
-}
-
-/// Another user, ready to be taken on between fork and exec.
-struct Identity {
-    uid: Uid,
-    gid: Gid,
-    groups: Vec<Gid>,
-    /// Entered again with the user's rights: [`Command`] entered it with ours.
-    directory: Option<CString>,
-}
-
-impl Identity {
-    fn of(user: &User, directory: Option<&OsStr>) -> Identity {
-        Identity {
-            uid: Uid::from_raw(user.uid),
-            gid: Gid::from_raw(user.gid),
-            groups: user.kernel_groups(),
-            directory: directory.and_then(|path| CString::new(path.as_bytes()).ok()),
-        }
-    }
-
-    /// Gives up all rights but this user's, for good: no program that it runs can win others.
-    fn take(&self) -> io::Result<()> {
-        leave_session_keyring();
-        set_thread_groups(&self.groups)?;
-        set_thread_res_gid(self.gid, self.gid, self.gid)?;
-        set_thread_res_uid(self.uid, self.uid, self.uid)?;
-        if !self.uid.is_root() {
-            drop_capabilities()?;
-        }
-        set_no_new_privs(true)?;
-        if let Some(directory) = &self.directory {
-            rustix::process::chdir(directory)?;
-        }
-        Ok(())
-    }
-}
-
-/// What another user id takes away by itself, unless `SECBIT_NO_SETUID_FIXUP` is set, and what it leaves: ambient and
-/// inheritable capabilities.
-fn drop_capabilities() -> io::Result<()> {
-    /// `struct __user_cap_header_struct`.
-    #[repr(C)]
-    struct Header {
-        version: u32,
-        pid: libc::c_int,
-    }
-    let header = Header {
-        version: 0x2008_0522, // _LINUX_CAPABILITY_VERSION_3
-        pid: 0,
-    };
-    // Effective, permitted, inheritable: low and high words.
-    let none = [0_u32; 6];
-    // SAFETY: both structures have the size that this version of the call reads. Ambient capabilities go with those
-    // that are permitted and inheritable.
-    let done = unsafe { libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()) };
-    if done == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
-}
-
-/// Our session keyring may hold keys that only we may use.
-fn leave_session_keyring() {
-    /// `KEYCTL_JOIN_SESSION_KEYRING`; without a name, a new one.
+/// Gives up all rights but this user's, for good: no program that it runs can win others. The working directory is entered
+/// again with the user's rights: [`Command`] entered it with ours.
+fn become_user(uid: u32, gid: u32, groups: &[Gid], directory: Option<&CStr>) -> io::Result<()> {
+    /// `KEYCTL_JOIN_SESSION_KEYRING`; without a name, a new one. Ours may hold keys that only we may use.
     const JOIN_SESSION_KEYRING: libc::c_long = 1;
     // SAFETY: a null name is allowed. Without keyrings in the kernel it fails, and there is none to leave.
     unsafe {
@@ -159,8 +100,24 @@ fn leave_session_keyring() {
             libc::SYS_keyctl,
             JOIN_SESSION_KEYRING,
             std::ptr::null::<u8>(),
-        );
+        )
+    };
+    let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+    set_thread_groups(groups)?;
+    set_thread_res_gid(gid, gid, gid)?;
+    set_thread_res_uid(uid, uid, uid)?;
+    if !uid.is_root() {
+        // Another user id takes them away by itself, unless SECBIT_NO_SETUID_FIXUP is set, but for the inheritable ones.
+        let none = CapabilitySet::empty();
+        let sets = CapabilitySets {
+            effective: none,
+            permitted: none,
+            inheritable: none,
+        };
+        set_capabilities(None, sets)?;
     }
+    set_no_new_privs(true)?;
+    Ok(directory.map_or(Ok(()), rustix::process::chdir)?)
 }
 
 /// Keeps what our own parent left open from a child that may outlive us.
@@ -179,16 +136,9 @@ pub fn close_inherited(command: &mut Command) {
 /// whether exec worked.
 fn close_descriptors_on_exec(last: i32) {
     const FIRST: libc::c_uint = 3;
+    let (end, how) = (libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
     // SAFETY: takes numbers only.
-    let done = unsafe {
-        libc::syscall(
-            libc::SYS_close_range,
-            FIRST,
-            libc::c_uint::MAX,
-            libc::CLOSE_RANGE_CLOEXEC,
-        )
-    };
-    if done == 0 {
+    if unsafe { libc::syscall(libc::SYS_close_range, FIRST, end, how) } == 0 {
         return;
     }
     // Before Linux 5.11.
@@ -200,46 +150,32 @@ fn close_descriptors_on_exec(last: i32) {
 
 /// The highest descriptor that is open. What threads of ours open from now on is closed on exec by itself.
 fn last_descriptor() -> i32 {
-    let entries = std::fs::read_dir("/proc/self/fd")
-        .into_iter()
-        .flatten()
-        .flatten();
-    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
+    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     numbers.max().unwrap_or(MOST_DESCRIPTORS)
 }
 
 /// Our environment may hold secrets, and lead programs to our files: another user's load gets what is listed
 /// here, and what the load itself sets.
-fn replace_environment(command: &mut Command, user: &User) {
-    let set: Vec<(OsString, Option<OsString>)> = command
-        .get_envs()
-        .map(|(name, value)| (name.to_owned(), value.map(OsStr::to_owned)))
-        .collect();
-    command.env_clear();
-    command.envs(environment(std::env::vars_os(), user));
-    for (name, value) in set {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
-}
-
-/// What of `ours` another user's load gets, with the variables that name the user.
-fn environment(
-    ours: impl Iterator<Item = (OsString, OsString)>,
+fn replace_environment(
+    command: &mut Command,
     user: &User,
-) -> BTreeMap<OsString, OsString> {
-    let mut kept = BTreeMap::from([("PATH".into(), SAFE_PATH.into())]);
-    for (name, value) in ours {
-        let text = name.to_string_lossy();
-        if PASSED_ON.contains(&&*text) || text.starts_with("LC_") {
-            kept.insert(name, value);
-        }
-    }
-    let of_user = user.variables().into_iter();
-    kept.extend(of_user.map(|(name, value)| (name.into(), value)));
-    kept
+    ours: impl Iterator<Item = (OsString, OsString)>,
+) {
+    let of_load = command.get_envs();
+    let of_load: Vec<_> = of_load
+        .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
+        .collect();
+    let is_passed_on = |name: &OsStr| {
+        let name = name.to_string_lossy();
+        PASSED_ON.contains(&&*name) || name.starts_with("LC_")
+    };
+    command.env_clear();
+    command.envs(ours.filter(|(name, _)| is_passed_on(name)));
+    command
+        .env("PATH", SAFE_PATH)
+        .envs(user.variables())
+        .envs(of_load);
 }
 
 #[cfg(test)]
@@ -269,10 +205,12 @@ mod tests {
             ("TMPDIR", "/root/tmp"),
         ];
         let ours = ours.map(|(name, value)| (name.into(), value.into()));
-        let kept = environment(ours.into_iter(), &user);
+        let mut command = Command::new("true");
+        command.env("OWN", "x").env_remove("TERM");
+        replace_environment(&mut command, &user, ours.into_iter());
+        let kept = command.get_envs();
         let kept: Vec<String> = kept
-            .iter()
-            .map(|(name, value)| format!("{}={}", name.display(), value.display()))
+            .map(|(name, value)| format!("{}={}", name.display(), value.unwrap().display()))
             .collect();
         assert_eq!(
             kept,
@@ -280,6 +218,7 @@ mod tests {
                 "HOME=/home/bench",
                 "LC_ALL=C",
                 "LOGNAME=bench",
+                "OWN=x",
                 &format!("PATH={SAFE_PATH}"),
                 "SHELL=/bin/dash",
                 "TZ=UTC",

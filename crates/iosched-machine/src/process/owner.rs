@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 
 use serde::{Deserialize, Serialize};
 
-use super::ProcessStat;
+use super::table::ProcessStat;
 use crate::host::Host;
 use crate::lossy;
 

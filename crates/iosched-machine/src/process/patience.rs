@@ -5,141 +5,73 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use super::{Stop, TICK};
+use super::Stop;
 
-/// How long is waited.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
-    /// For one answer.
-    each: Duration,
-    /// For all together: many may come just in time.
-    all: Duration,
-}
+/// How long one answer is waited for; once we are asked to stop, a shorter time: who is asked then may be a load's.
+const FOR_EACH: Duration = Duration::from_secs(5);
+const IN_A_HURRY: Duration = Duration::from_secs(1);
 
-/// What processes are asked with.
-pub(crate) const PATIENCE: Patience = Patience {
-    each: Duration::from_secs(5),
-    all: Duration::from_secs(60),
-};
-
-/// What is left of it once we are asked to stop. Not nothing: whom a load left running is asked for then.
-const HURRY: Patience = Patience {
-    each: Duration::from_secs(1),
-    all: Duration::from_secs(10),
-};
+/// How long all answers together are waited for: many may come just in time.
+const FOR_ALL: Duration = Duration::from_secs(60);
 
 /// So many answers that do not come are waited for.
 const MOST_UNANSWERED: usize = 10;
 
+const TICK: Duration = Duration::from_millis(50);
+
 /// Set by the signals of this process, of which those who ask deep below know nothing.
 static STOP: OnceLock<Stop> = OnceLock::new();
 
-/// Once this is asked to stop, nobody is waited for patiently any more. The first of a process holds. What puts things
-/// back forgets the stop, and is patient again until somebody asks once more: who is asked then may be a load's.
+/// Once this is asked to stop, nobody is waited for patiently any more. The first of a process holds.
 pub fn hurry_on(stop: &Stop) {
     let _ = STOP.set(stop.clone());
 }
 
-impl Patience {
-    /// Asks each question, one after the other, and gives the answers in their order; none of what is not answered in time,
-    /// nor of what was not asked any more. The thread that asked what is not answered stays behind, and ends with us.
-    pub(crate) fn ask_each<Q, A>(
-        self,
-        questions: &[Q],
-        ask: impl FnMut(&Q) -> A + Clone + Send + 'static,
-    ) -> Vec<Option<A>>
-    where
-        Q: Clone + Send + 'static,
-        A: Send + 'static,
-    {
-        let stop = STOP.get().cloned().unwrap_or_default();
-        self.ask_each_until(&stop, questions, ask)
-    }
-
-    fn ask_each_until<Q, A>(
-        self,
-        stop: &Stop,
-        questions: &[Q],
-        ask: impl FnMut(&Q) -> A + Clone + Send + 'static,
-    ) -> Vec<Option<A>>
-    where
-        Q: Clone + Send + 'static,
-        A: Send + 'static,
-    {
-        let mut waiting = Waiting::new(self, stop);
-        let mut answers = Vec::new();
-        let mut unanswered = 0;
-        while answers.len() < questions.len() && unanswered < MOST_UNANSWERED && !waiting.is_over()
-        {
-            let (sender, receiver) = mpsc::channel();
-            let (rest, mut ask) = (questions[answers.len()..].to_vec(), ask.clone());
-            let asking = move || {
-                for question in &rest {
-                    if sender.send(ask(question)).is_err() {
-                        return;
-                    }
-                }
-            };
-            if std::thread::Builder::new().spawn(asking).is_err() {
-                break;
-            }
-            while let Some(answer) = waiting.next(&receiver) {
-                answers.push(Some(answer));
-                if waiting.is_over() {
-                    break;
-                }
-            }
-            if answers.len() < questions.len() {
-                answers.push(None);
-                unanswered += 1;
-            }
+/// Asks each question, one after the other, and gives the answers in their order; none of what is not answered in time,
+/// nor of what was not asked any more. The thread that asked what is not answered stays behind, and ends with us.
+pub(crate) fn ask_each<Q, A>(
+    questions: &[Q],
+    ask: impl FnMut(&Q) -> A + Clone + Send + 'static,
+) -> Vec<Option<A>>
+where
+    Q: Clone + Send + 'static,
+    A: Send + 'static,
+{
+    let end = Instant::now() + FOR_ALL;
+    let mut answers = Vec::new();
+    let mut unanswered = 0;
+    while answers.len() < questions.len() && unanswered < MOST_UNANSWERED && Instant::now() < end {
+        let (sender, receiver) = mpsc::channel();
+        let (rest, mut ask) = (questions[answers.len()..].to_vec(), ask.clone());
+        let asking = move || {
+            rest.iter()
+                .all(|question| sender.send(ask(question)).is_ok())
+        };
+        if std::thread::Builder::new().spawn(asking).is_err() {
+            break;
         }
-        answers.resize_with(questions.len(), || None);
-        answers
+        while let Some(answer) = next(&receiver, end) {
+            answers.push(Some(answer));
+        }
+        if answers.len() < questions.len() {
+            answers.push(None);
+            unanswered += 1;
+        }
     }
+    answers.resize_with(questions.len(), || None);
+    answers
 }
 
-/// How long is still waited.
-struct Waiting<'a> {
-    patience: Patience,
-    stop: &'a Stop,
-    /// Since when that is its time.
-    since: Instant,
-    is_hurried: bool,
-}
-
-impl<'a> Waiting<'a> {
-    fn new(patience: Patience, stop: &'a Stop) -> Waiting<'a> {
-        Waiting {
-            patience,
-            stop,
-            since: Instant::now(),
-            is_hurried: false,
-        }
-    }
-
-    fn is_over(&mut self) -> bool {
-        if self.stop.is_asked() && !self.is_hurried {
-            self.is_hurried = true;
-            self.patience = HURRY;
-            self.since = Instant::now();
-        }
-        self.since.elapsed() >= self.patience.all
-    }
-
-    /// The next answer; none if it does not come in time, or all have come.
-    fn next<A>(&mut self, receiver: &Receiver<A>) -> Option<A> {
-        let begin = Instant::now();
-        loop {
-            match receiver.recv_timeout(TICK.min(self.patience.each)) {
-                Ok(answer) => return Some(answer),
-                Err(RecvTimeoutError::Disconnected) => return None,
-                Err(RecvTimeoutError::Timeout) => {
-                    if self.is_over() || begin.elapsed() >= self.patience.each {
-                        return None;
-                    }
-                }
-            }
+/// The next answer; none if it does not come in time, or all have come.
+fn next<A>(receiver: &Receiver<A>, end: Instant) -> Option<A> {
+    let begun = Instant::now();
+    loop {
+        let is_hurried = STOP.get().is_some_and(Stop::is_asked);
+        let limit = if is_hurried { IN_A_HURRY } else { FOR_EACH };
+        match receiver.recv_timeout(TICK) {
+            Ok(answer) => return Some(answer),
+            Err(RecvTimeoutError::Timeout) if begun.elapsed() < limit && Instant::now() < end => {}
+            Err(_) => return None,
         }
     }
 }
@@ -148,12 +80,9 @@ impl<'a> Waiting<'a> {
 /// us.
 pub fn ask_patiently<A: Send + 'static>(ask: impl FnOnce() -> A + Send + 'static) -> Option<A> {
     let (sender, receiver) = mpsc::channel();
-    let asking = move || {
-        let _ = sender.send(ask()); // it may be too late
-    };
+    let asking = move || sender.send(ask()).is_ok(); // it may be too late
     std::thread::Builder::new().spawn(asking).ok()?;
-    let stop = STOP.get().cloned().unwrap_or_default();
-    Waiting::new(PATIENCE, &stop).next(&receiver)
+    next(&receiver, Instant::now() + FOR_EACH)
 }
 
 #[cfg(test)]
@@ -168,32 +97,8 @@ mod tests {
         let held = Arc::new(Mutex::new(()));
         let ours = held.lock();
         let hangs = Arc::clone(&held);
-        let answers = PATIENCE.ask_each(&[1, 2, 3], move |&number| {
+        let answers = ask_each(&[1, 2, 3], move |&number| {
             if number == 2 {
-                drop(hangs.lock());
-            }
-            10 * number
-        });
-        assert_eq!(answers, [Some(10), None, Some(30)]);
-        drop(ours);
-    }
-
-    /// Without the stop this does not end.
-    #[test]
-    fn who_asks_us_to_stop_does_not_wait_for_what_is_never_answered() {
-        let held = Arc::new(Mutex::new(()));
-        let ours = held.lock();
-        let hangs = Arc::clone(&held);
-        let day = Duration::from_secs(24 * 3600);
-        let endless = Patience {
-            each: day,
-            all: day,
-        };
-        let stop = Stop::new();
-        let asks = stop.clone();
-        let answers = endless.ask_each_until(&stop, &[1, 2, 3], move |&number| {
-            if number == 2 {
-                asks.ask();
                 drop(hangs.lock());
             }
             10 * number
@@ -204,17 +109,16 @@ mod tests {
 
     #[test]
     fn after_many_that_are_not_answered_nobody_else_is_asked() {
+        let stop = Stop::new();
+        hurry_on(&stop);
+        stop.ask(); // for this test's sake
         let held = Arc::new(Mutex::new(()));
         let ours = held.lock();
         let hangs = Arc::clone(&held);
         let questions: Vec<usize> = (0..100).collect();
         let asked = Arc::new(Mutex::new(0));
         let count = Arc::clone(&asked);
-        let hasty = Patience {
-            each: Duration::from_millis(10),
-            ..PATIENCE
-        };
-        let answers = hasty.ask_each(&questions, move |_| {
+        let answers = ask_each(&questions, move |_| {
             *count.lock().unwrap() += 1;
             drop(hangs.lock());
         });

@@ -1,18 +1,26 @@
 //! Users: who they are, and how files are touched with no more rights than theirs.
+//!
+//! `getent` and `id` ask wherever the system keeps its users (LDAP, systemd); where they are not installed, and only there,
+//! `/etc/passwd` and `/etc/group` are read. Nothing is asked of the C library, whose ways to find users are libraries that a
+//! static program cannot load.
 
 use std::ffi::OsString;
 use std::io;
 use std::panic;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Gid;
-use rustix::thread::set_thread_groups;
+use rustix::thread::{
+    CapabilitiesSecureBits, capabilities_secure_bits, set_capabilities_secure_bits,
+    set_thread_groups,
+};
 use serde::{Deserialize, Serialize};
 
-use super::accounts;
+use crate::lossy;
 
 /// Whose rights a child has, where they are not ours.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,14 +57,26 @@ impl User {
     /// Finds a user by name (or number), wherever the system keeps its users; nothing if there is none.
     ///
     /// # Errors
-    /// It cannot be found out.
+    /// A program that knows users is there and cannot be run.
     pub fn find(name: &str) -> io::Result<Option<User>> {
-        let found = accounts::user(name)?;
-        Ok(found.and_then(|(line, groups)| User::of(name, &line, groups)))
+        let Some(line) = line_of("passwd", name)? else {
+            return Ok(None);
+        };
+        let Some(mut user) = User::of(&line) else {
+            return Ok(None);
+        };
+        user.groups = match said_by("id", &["-G", "--", &user.name])? {
+            Some(said) => said
+                .split(' ')
+                .filter_map(|group| group.parse().ok())
+                .collect(),
+            None => groups_in(Path::new(ETC), &user),
+        };
+        Ok(Some(user))
     }
 
     /// From a line of `passwd`.
-    fn of(name: &str, line: &str, groups: Vec<u32>) -> Option<User> {
+    fn of(line: &str) -> Option<User> {
         let fields: Vec<&str> = line.split(':').collect();
         let field = |at: usize| fields.get(at).copied().filter(|text| !text.is_empty());
         // The largest number is nobody's: to the kernel's calls it says that nothing is to change, so that a load would stay root.
@@ -64,8 +84,8 @@ impl User {
         Some(User {
             uid: number(2)?,
             gid: number(3)?,
-            groups,
-            name: field(0).unwrap_or(name).to_owned(),
+            groups: Vec::new(),
+            name: field(0)?.to_owned(),
             home: field(5).map_or_else(no_home, PathBuf::from),
             shell: field(6).map_or_else(plain_shell, PathBuf::from),
         })
@@ -95,6 +115,62 @@ impl User {
     }
 }
 
+const ETC: &str = "/etc";
+
+/// The name of a number in `passwd` or `group`, where it can be found out.
+pub fn name_of(database: &str, number: u32) -> Option<String> {
+    let line = line_of(database, &number.to_string()).ok()??;
+    let name = line.split(':').next()?;
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
+/// The line of `passwd` or `group` for a name or a number.
+fn line_of(database: &str, wanted: &str) -> io::Result<Option<String>> {
+    let said = said_by("getent", &[database, "--", wanted])?;
+    let line = said.or_else(|| line_in(Path::new(ETC), database, wanted));
+    Ok(line.filter(|line| !line.is_empty()))
+}
+
+/// The same in the files.
+fn line_in(etc: &Path, database: &str, wanted: &str) -> Option<String> {
+    let text = lossy::read(etc.join(database)).ok()?;
+    let by = |field: usize| {
+        let is_it = |line: &&str| line.split(':').nth(field) == Some(wanted);
+        text.lines().find(is_it).map(str::to_owned)
+    };
+    by(0).or_else(|| by(2))
+}
+
+fn groups_in(etc: &Path, user: &User) -> Vec<u32> {
+    let text = lossy::read(etc.join("group")).unwrap_or_default();
+    let group = |line: &str| {
+        let fields: Vec<&str> = line.split(':').collect();
+        let is_member = fields.get(3)?.split(',').any(|member| member == user.name);
+        fields[2]
+            .parse()
+            .ok()
+            .filter(|&gid| is_member && gid != user.gid)
+    };
+    let others = text.lines().filter_map(group);
+    std::iter::once(user.gid).chain(others).collect()
+}
+
+/// What a program says, which is nothing if it did not find it; none if it is not installed.
+fn said_by(program: &str, arguments: &[&str]) -> io::Result<Option<String>> {
+    let output = match Command::new(program).args(arguments).output() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        output => output.map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot run {program}: {error}"))
+        })?,
+    };
+    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    Ok(Some(if output.status.success() {
+        text
+    } else {
+        String::new()
+    }))
+}
+
 /// Touches files with the rights of `user` and no others; with ours where there is none.
 ///
 /// Root follows every link and passes every directory, so a path in a directory that somebody else may
@@ -108,6 +184,8 @@ pub fn as_user<T: Send>(
     user: Option<&User>,
     work: impl FnOnce() -> io::Result<T> + Send,
 ) -> io::Result<T> {
+    /// So long we wait for a thread where there can be no more of them: a load that has just been killed may have had all.
+    const A_THREAD_WITHIN: Duration = Duration::from_secs(5);
     let Some(user) = user.filter(|user| !user.is_us()) else {
         return work();
     };
@@ -121,7 +199,6 @@ pub fn as_user<T: Send>(
         let begun = Instant::now();
         let worker = loop {
             match thread::Builder::new().spawn_scoped(threads, work_once) {
-                // A load that has just been killed may have had all the processes that there can be.
                 Err(error)
                     if error.kind() == io::ErrorKind::WouldBlock
                         && begun.elapsed() < A_THREAD_WITHIN =>
@@ -137,15 +214,16 @@ pub fn as_user<T: Send>(
     })
 }
 
-/// So long we wait for a thread where there can be no more of them.
-const A_THREAD_WITHIN: Duration = Duration::from_secs(5);
-
 /// Gives this thread the file rights of a user, until it ends.
 fn take_file_rights(user: &User) -> io::Result<()> {
     /// No such id: the kernel changes nothing and says which one is in force.
     const ASK: u32 = u32::MAX;
     set_thread_groups(&user.kernel_groups())?;
-    keep_setuid_fixup()?;
+    // With this bit another file system user id leaves the thread the capabilities that reach all files.
+    let bits = capabilities_secure_bits()?;
+    if bits.contains(CapabilitiesSecureBits::NO_SETUID_FIXUP) {
+        set_capabilities_secure_bits(bits - CapabilitiesSecureBits::NO_SETUID_FIXUP)?;
+    }
     // SAFETY: these calls take numbers only, and act on the calling thread alone.
     let (uid, gid) = unsafe {
         libc::setfsgid(user.gid);
@@ -156,24 +234,6 @@ fn take_file_rights(user: &User) -> io::Result<()> {
         Ok(())
     } else {
         Err(io::ErrorKind::PermissionDenied.into())
-    }
-}
-
-/// With `SECBIT_NO_SETUID_FIXUP` another file system user id leaves this thread the capabilities that reach all files.
-fn keep_setuid_fixup() -> io::Result<()> {
-    const NO_SETUID_FIXUP: libc::c_int = 1 << 2;
-    // SAFETY: these calls take numbers only, and act on the calling thread alone.
-    unsafe {
-        let bits = libc::prctl(libc::PR_GET_SECUREBITS);
-        if bits < 0 || bits & NO_SETUID_FIXUP == 0 {
-            return Ok(());
-        }
-        let wanted = libc::c_long::from(bits & !NO_SETUID_FIXUP);
-        if libc::prctl(libc::PR_SET_SECUREBITS, wanted) == 0 {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
-        }
     }
 }
 
@@ -192,18 +252,19 @@ mod tests {
         assert!(root.groups.contains(&0));
         assert!(root.home.is_absolute() && root.shell.is_absolute());
         assert_eq!(User::find("iosched-no-such-user").unwrap(), None);
+        let line = line_in(Path::new(ETC), "passwd", "0").unwrap();
+        assert_eq!(User::of(&line).unwrap().name, "root");
     }
 
     #[test]
     fn a_number_that_leaves_root_as_it_is_is_no_user() {
-        let of = |line: &str| User::of("x", line, Vec::new());
-        assert!(of("x:x:4294967294:1::/:/bin/sh").is_some());
+        assert!(User::of("x:x:4294967294:1::/:/bin/sh").is_some());
         for line in [
             "x:x:4294967295:1::/:",
             "x:x:1:4294967295::/:",
             "x:x:-1:1::/:",
         ] {
-            assert_eq!(of(line), None, "{line}");
+            assert_eq!(User::of(line), None, "{line}");
         }
     }
 
@@ -212,6 +273,38 @@ mod tests {
         let user: User = serde_json::from_str(r#"{"uid":1,"gid":2}"#).unwrap();
         assert_eq!((user.uid, user.gid, user.groups.len()), (1, 2, 0));
         assert_eq!(user.home, PathBuf::from("/"));
+    }
+
+    #[test]
+    fn a_program_that_is_there_and_does_not_start_is_not_one_that_is_not_installed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+        assert_eq!(said_by(&path("absent"), &[]).unwrap(), None);
+        fs::write(path("getent"), "#!/bin/sh\n").unwrap(); // nobody may run it
+        let error = said_by(&path("getent"), &[]).err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        assert!(error.to_string().contains("getent"), "{error}");
+    }
+
+    #[test]
+    fn a_user_is_found_in_files_by_name_and_number_with_all_groups() {
+        let etc = tempfile::tempdir().unwrap();
+        let passwd =
+            "root:x:0:0:root:/root:/bin/sh\nbench:x:1000:100:Bench,,,:/home/bench:/bin/dash\n";
+        fs::write(etc.path().join("passwd"), passwd).unwrap();
+        let group =
+            "root:x:0:\nusers:x:100:bench\ndisk:x:6:root,bench\nbenchers:x:7:benchmark\nodd\n";
+        fs::write(etc.path().join("group"), group).unwrap();
+        for wanted in ["bench", "1000"] {
+            let user = User::of(&line_in(etc.path(), "passwd", wanted).unwrap()).unwrap();
+            assert_eq!(
+                (user.name.as_str(), user.shell.to_str()),
+                ("bench", Some("/bin/dash"))
+            );
+            assert_eq!(groups_in(etc.path(), &user), [100, 6]);
+        }
+        assert_eq!(line_in(etc.path(), "passwd", "nobody"), None);
+        assert_eq!(line_in(etc.path(), "shadow", "0"), None);
     }
 
     #[test]

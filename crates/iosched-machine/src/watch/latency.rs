@@ -7,7 +7,8 @@
 use iosched_facts::event::Line;
 use serde::Serialize;
 
-use crate::capture::{self, CaptureError, Events, Recorder, Took, Waits};
+use crate::capture::{self, Events, Recorder, Took, Waits};
+use crate::failure::Problem;
 use crate::host::Host;
 
 /// Classes of latencies: the first is below 2 µs, each further one has twice the latency, the last
@@ -64,7 +65,7 @@ impl LatencyWatch {
     ///
     /// # Errors
     /// Where the kernel's tracing files may not be used, or do not exist.
-    pub fn start(host: &Host, device: &str) -> Result<LatencyWatch, CaptureError> {
+    pub fn start(host: &Host, device: &str) -> Result<LatencyWatch, Problem> {
         let number = capture::device_number(host, device)?;
         Ok(LatencyWatch {
             recorder: Recorder::start(number, &[Events::Requests])?,
@@ -79,7 +80,7 @@ impl LatencyWatch {
     ///
     /// # Errors
     /// When the tracing files cannot be read any more.
-    pub fn drain(&mut self) -> Result<(), CaptureError> {
+    pub fn drain(&mut self) -> Result<(), Problem> {
         self.recorder.drain(&mut self.lines)?;
         for line in self.lines.drain(..) {
             if let Line::Event(event) = line
@@ -95,7 +96,7 @@ impl LatencyWatch {
     ///
     /// # Errors
     /// When the tracing files cannot be read any more.
-    pub fn look(&mut self) -> Result<LatencySample, CaptureError> {
+    pub fn look(&mut self) -> Result<LatencySample, Problem> {
         self.drain()?;
         let lost = self.recorder.lost()?;
         let lost_events = lost.saturating_sub(self.lost);

@@ -348,7 +348,7 @@ fn scheduler_of(arm: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use iosched_evidence::fixture::{Fleet, Size};
-    use iosched_machine::device::testing::machine;
+    use iosched_machine::device::fixture::machine;
 
     use super::*;
 

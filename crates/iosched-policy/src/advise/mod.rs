@@ -478,7 +478,7 @@ fn differs(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iosched_machine::device::testing::machine;
+    use iosched_machine::device::fixture::machine;
 
     fn of(machine_name: &str, class: LoadClass) -> Vec<Advice> {
         let host = machine(machine_name);

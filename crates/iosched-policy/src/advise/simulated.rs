@@ -73,7 +73,7 @@ mod tests {
 
     use iosched_evidence::row::Source;
     use iosched_machine::device::Inventory;
-    use iosched_machine::device::testing::machine;
+    use iosched_machine::device::fixture::machine;
 
     use super::*;
     use crate::advise::Seen;

@@ -11,15 +11,15 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use iosched_experiment::journal::{self, Leftover, SavedDisk};
 use iosched_machine::clock::unix_time;
 use iosched_machine::durable;
 use iosched_machine::facts;
-use iosched_machine::failure::{Problem, exit, in_a_sentence, room_hint};
+use iosched_machine::failure::{Problem, exit, room_hint};
 use iosched_machine::host::Host;
 use iosched_machine::lock;
 use iosched_machine::user_files;
 use iosched_switch::QueueState;
+use iosched_switch::journal::{self, Leftover, SavedDisk};
 use serde::{Deserialize, Serialize};
 
 use crate::system_config::files::FileChange;
@@ -283,15 +283,10 @@ fn new_entry(
         why,
         status: Status::Begun,
         takes_back: None,
-        boot_id: boot_id(host)?,
+        boot_id: journal::boot_id(host)?,
         files,
         disks: disks.collect(),
     })
-}
-
-fn boot_id(host: &Host) -> Result<String, Problem> {
-    let known = journal::boot_id(host);
-    known.map_err(|error| Problem::new(exit::FAILURE, in_a_sentence(&error)))
 }
 
 /// One more than any number in use, that of an entry that we cannot read included.

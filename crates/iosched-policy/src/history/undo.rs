@@ -6,17 +6,16 @@
 use std::io;
 use std::path::PathBuf;
 
-use iosched_experiment::journal::{self, Foreseen, Resolution, SavedDisk, Undone};
 use iosched_machine::durable::Prepared;
-use iosched_machine::failure::{OrProblem, Problem, exit, room_hint};
+use iosched_machine::failure::{Problem, exit, room_hint};
 use iosched_machine::host::Host;
-use iosched_machine::lock::{self, Lock};
 use iosched_switch::QueueState;
+use iosched_switch::journal::{self, Foreseen, Resolution, SavedDisk, Undone};
+use iosched_switch::lock::{self, Lock};
 use serde::Serialize;
 
 use super::{
-    Change, DiskChange, Entry, Status, Turn, boot_id, entries, file_of, id_of, not_understood,
-    not_written,
+    Change, DiskChange, Entry, Status, Turn, entries, file_of, id_of, not_understood, not_written,
 };
 use crate::system_config::announce::announce;
 use crate::system_config::files::{self, FileChange};
@@ -70,7 +69,7 @@ pub fn next_undo(host: &Host) -> Result<NextUndo, Problem> {
     };
     let of_disks = undo.unwrap_or(&entry);
     check_nobody_puts_back(host, of_disks)?;
-    let same_boot = of_disks.boot_id == boot_id(host)?;
+    let same_boot = of_disks.boot_id == journal::boot_id(host)?;
     let disks = of_disks.disks.iter().filter(|_| host.is_live());
     let disks = disks.map(|disk| {
         let foreseen = disk.before.foresee(host, same_boot);
@@ -124,7 +123,7 @@ fn last(host: &Host, all: &[Entry]) -> Result<Entry, Problem> {
 fn locks(host: &Host, entry: &Entry) -> Result<Vec<Lock>, Problem> {
     let devices = entry.disks.iter().map(|disk| &disk.before.device);
     let there = devices.filter(|device| host.is_live() && host.sysfs().has_device(device));
-    let locks = there.map(|device| lock::lock(host, device).or_problem());
+    let locks = there.map(|device| lock::lock(host, device));
     locks.collect()
 }
 
@@ -222,7 +221,7 @@ impl Turn {
                 _ => error,
             },
         )?;
-        let same_boot = undo.entry.boot_id == boot_id(host)?;
+        let same_boot = undo.entry.boot_id == journal::boot_id(host)?;
         let disks = 0..undo.entry.disks.len();
         let disks = disks.filter(|_| host.is_live());
         let disks: Vec<Undone> = disks

@@ -87,7 +87,7 @@ pub(super) fn without_choice(
     let by_name = |index: &usize| policy.rules[*index].name == what;
     let mut indices: Vec<usize> = (0..policy.rules.len()).filter(by_name).collect();
     if indices.is_empty() && !policy.rules.is_empty() {
-        let device = device::find(host, what).or_problem()?;
+        let device = device::find(host, what)?;
         let below = disks_below(host, &device).or_problem()?;
         let is_for = |index: &usize| {
             let matching = &policy.rules[*index].matching;

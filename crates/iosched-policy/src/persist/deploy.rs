@@ -10,10 +10,10 @@
 
 use std::path::Path;
 
-use iosched_experiment::journal::{SavedDisk, Undone};
 use iosched_machine::device::{self, Device, NoChoice, Schedulers};
 use iosched_machine::failure::{OrProblem, Problem, exit};
 use iosched_machine::host::Host;
+use iosched_switch::journal::{SavedDisk, Undone};
 use iosched_switch::{self as switch, Adjusted, Arm, Entered, QueueState};
 
 use crate::history::Turn;
@@ -257,7 +257,7 @@ impl Deployment {
             (begun, None) => begun?,
             (Ok(change), Some(journal)) => {
                 // From here on the history has what it takes to put the disks back.
-                if let Err(error) = journal.keep_changes().or_problem() {
+                if let Err(error) = journal.keep_changes() {
                     take_back(turn, &[], &before);
                     change.forget();
                     return Err(error);
@@ -373,7 +373,7 @@ impl Deployment {
 
 /// Asks whether the disks of a device listen to `elevator=` with this value; a note on all that do.
 fn check_elevator(host: &Host, device: &str, scheduler: &str) -> Result<String, Problem> {
-    let device = device::find(host, device).or_problem()?;
+    let device = device::find(host, device)?;
     let disks = matching::disks(host)?;
     let listens = |disk: &Device| switch::is_single_queue(disk.schedulers.offered());
     let names = |are: bool| {
@@ -422,7 +422,7 @@ fn check_elevator(host: &Host, device: &str, scheduler: &str) -> Result<String, 
             return not_for(&disk.name);
         }
         if !offered.iter().any(|name| name == scheduler) {
-            return Err(switch::not_offered(&sysfs, &disk.name, scheduler, offered)).or_problem();
+            return Err(switch::not_offered(&sysfs, &disk.name, scheduler, &offered)).or_problem();
         }
     }
     let stay = if others.is_empty() {
@@ -457,10 +457,10 @@ fn take_back(turn: &Turn, made: &[FileChange], before: &[SavedDisk]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use iosched_machine::device::fixture::LoopDevice;
     use std::fs;
     use std::process::Command;
 
-    use iosched_machine::device::testing::LoopDevice;
     use iosched_machine::process::Stop;
 
     use super::*;

@@ -15,7 +15,6 @@ use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use iosched_machine::capture::CaptureError;
 use iosched_machine::device;
 use iosched_machine::failure::{Failure, NO_PROC, Problem, exit};
 use iosched_machine::host::Host;
@@ -207,7 +206,7 @@ impl Splits {
     }
 }
 
-fn not_split(device: &str, error: &CaptureError, output: &Output) {
+fn not_split(device: &str, error: &Problem, output: &Output) {
     output.note(&format!(
         "{device}: await is not split: {}",
         in_a_line(error)

@@ -17,11 +17,12 @@ use iosched_machine::beneath::{self, Directory};
 use iosched_machine::failure::Problem;
 use iosched_machine::foreign;
 use iosched_machine::process::{self, Finished, Scope, User, as_user};
+use iosched_switch::journal::OutsideResource;
 use serde::{Deserialize, Serialize};
 
 use super::fio_job::TrialSettings;
 use super::settings;
-use super::{Kept, Load, LoadError, Outcome, OutsideResource, TrialInfo, Workplace, files};
+use super::{Kept, Load, LoadError, Outcome, TrialInfo, Workplace, files};
 use crate::metrics::JobResult;
 use crate::objective::Objective;
 
@@ -453,7 +454,7 @@ impl Load for PgbenchLoad {
     }
 
     fn outside(&self, user: Option<&User>) -> Option<OutsideResource> {
-        self.own.clone().map(|own| own.run_by(user).into())
+        self.own.clone().map(|own| own.run_by(user).outside())
     }
 
     fn clean_up(&mut self) {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use iosched_machine::failure::{Failure, NotUndone};
 use iosched_machine::process::{Scope, Stop, User};
+use iosched_switch::journal::OutsideResource;
 use rand::Rng;
-use serde::{Deserialize, Serialize};
 
 use super::programs::Programs;
 use crate::load::LoadError;
@@ -22,21 +22,33 @@ const LOOKS: u32 = 100;
 pub(super) const TIDIED_UP_WITHIN: Duration = Duration::from_secs(30);
 
 /// Two databases on an external server: the template, and what a trial runs on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone)]
 pub(in crate::load) struct OwnDatabases {
     /// The server, as `--pg` says; without a password, which it must not have.
     connection: String,
     /// First part of the databases' names, and what our sessions call themselves.
     prefix: String,
     /// Whose rights the programs have, if not ours.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     user: Option<User>,
 }
 
 impl OwnDatabases {
-    /// The server that they are on, as `--pg` says.
-    pub(crate) fn connection(&self) -> &str {
-        &self.connection
+    /// Those that the journal names.
+    pub(in crate::load) fn of(own: &OutsideResource) -> OwnDatabases {
+        OwnDatabases {
+            connection: own.connection.clone(),
+            prefix: own.prefix.clone(),
+            user: own.user.clone(),
+        }
+    }
+
+    /// As the journal names them.
+    pub(super) fn outside(&self) -> OutsideResource {
+        OutsideResource {
+            connection: self.connection.clone(),
+            prefix: self.prefix.clone(),
+            user: self.user.clone(),
+        }
     }
 
     /// Chooses names; makes nothing.
@@ -111,26 +123,9 @@ impl OwnDatabases {
         Ok(names)
     }
 
-    /// What is said where the server is not asked to drop them.
-    pub(crate) fn not_asked(&self) -> NotUndone {
-        NotUndone {
-            thing: self.in_words(),
-            cause: "its server is not asked now".into(),
-        }
-    }
-
-    fn in_words(&self) -> String {
-        format!("databases {}_… on the server of --pg", self.prefix)
-    }
-
     /// Drops what a run left, and gives its names: none where nothing is there.
-    pub(crate) fn undo(&self) -> Result<Vec<String>, NotUndone> {
-        let failed = |cause: String| {
-            Err(NotUndone {
-                thing: self.in_words(),
-                cause,
-            })
-        };
+    pub(in crate::load) fn undo(&self, own: &OutsideResource) -> Result<Vec<String>, NotUndone> {
+        let failed = |cause: String| Err(own.left(cause));
         if !self.is_ours() {
             return failed("that is no name that we give".into());
         }
@@ -170,7 +165,7 @@ mod tests {
                 prefix: prefix.into(),
                 ..chosen.clone()
             };
-            let undone = edited.undo();
+            let undone = edited.undo(&edited.outside());
             assert!(
                 matches!(&undone, Err(NotUndone { cause, .. }) if cause.contains("no name")),
                 "{undone:?}"

@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 
-use iosched_machine::device::testing::{LoopDevice, Mounted, succeeds, tool};
+use iosched_machine::device::fixture::{LoopDevice, Mounted, succeeds, tool};
 use iosched_testing::refusal_matrix::{Answer, Kind, Occasion as Asked, State, answer};
 use iosched_testing::shell::Shell;
 use iosched_testing::{lacks, loop_device};

@@ -4,10 +4,8 @@ use std::io;
 use std::path::PathBuf;
 
 use iosched_facts::Problem;
-use iosched_machine::capture::CaptureError;
 use iosched_machine::command_line::Remedy;
 use iosched_machine::failure::{Failure, exit};
-use iosched_machine::lock::LockError;
 use iosched_switch::SwitchError;
 
 use crate::load::LoadError;
@@ -16,7 +14,7 @@ use crate::load::LoadError;
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum LiveError {
-    /// The scheduler, the disk model, or the emulated disk.
+    /// The scheduler, the disk model or the emulated disk cannot be used, or events cannot be recorded.
     #[error(transparent)]
     Problem(#[from] Problem),
     /// No kernel of today has it.
@@ -34,15 +32,9 @@ pub enum LiveError {
         #[source]
         source: io::Error,
     },
-    /// It is locked.
-    #[error(transparent)]
-    Lock(#[from] LockError),
     /// The scheduler cannot be set.
     #[error(transparent)]
     Switch(#[from] SwitchError),
-    /// Events cannot be recorded.
-    #[error(transparent)]
-    Capture(#[from] CaptureError),
     /// fio.
     #[error(transparent)]
     Fio(#[from] LoadError),
@@ -56,7 +48,7 @@ pub enum LiveError {
 }
 
 impl Failure for LiveError {
-    iosched_machine::passes_on!(LiveError: Problem, Lock, Switch, Capture, Fio);
+    iosched_machine::passes_on!(LiveError: Problem, Switch, Fio);
 
     fn hint(&self) -> Option<String> {
         match self {

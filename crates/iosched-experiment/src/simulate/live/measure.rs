@@ -8,8 +8,8 @@ use std::time::Duration;
 use iosched_conform::multi_queue::{self, Device, Recording};
 use iosched_conform::{Conformance, Settings, best_phase};
 use iosched_machine::capture::{self, DeviceNumber, Losses, Recorder};
+use iosched_machine::failure::Problem;
 use iosched_machine::host::Host;
-use iosched_machine::lock::{self, Lock};
 use iosched_machine::process::{Scope, Stop};
 use iosched_machine::user_files::{self, NewFile};
 use iosched_sim::block_layer::MergeLimits;
@@ -18,6 +18,7 @@ use iosched_sim::simulate::Attachment;
 use iosched_sim::trace::kernel::Line;
 use iosched_sim::trace::write_event;
 use iosched_sim::units::{Nanos, Time};
+use iosched_switch::lock::{self, Lock};
 use iosched_switch::{self as switch, Arm, QueueState};
 
 use super::{LiveError, Load, Plan};
@@ -129,7 +130,7 @@ impl<'a> Bench<'a> {
 fn record<T>(
     mut recorder: Recorder,
     work: impl FnOnce() -> T,
-) -> (T, Result<(Vec<Line>, Losses), capture::CaptureError>) {
+) -> (T, Result<(Vec<Line>, Losses), Problem>) {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {

@@ -32,8 +32,8 @@ use super::identity::is_on_fuse;
 use super::loop_file::{Below, loops};
 use super::node::open_exclusively;
 use super::openers::{Openers, openers, openers_of_file};
-use super::users::{Usage, User, swap_files};
-use super::{Blocks, Device, DeviceNumber, FileNumber, Signature, content};
+use super::users::{User, swap_files};
+use super::{Blocks, Device, DeviceNumber, FileNumber, Inventory, Signature, content};
 use crate::host::Host;
 use crate::lock;
 use crate::regular_file;
@@ -154,12 +154,18 @@ impl fmt::Display for Refusal {
 /// Every reason not to write to a device; its own first, then those of its partitions. Where we have it
 /// open exclusively ourselves, nobody else has: that is not asked then.
 pub(crate) fn refusals(host: &Host, device: &Device, is_claimed: bool) -> Vec<Refusal> {
-    let usage = Usage::read(host);
-    let mut refusals: Vec<Refusal> = usage
-        .above(host, device)
-        .into_iter()
-        .map(Refusal::Used)
-        .collect();
+    let inventory = match Inventory::read(host) {
+        Ok(inventory) => inventory,
+        Err(error) => {
+            return vec![Refusal::NotLookedAt {
+                path: host.sysfs().root().to_owned(),
+                error: error.to_string(),
+            }];
+        }
+    };
+    let usage = &inventory.usage;
+    let uses = inventory.users(device).into_iter();
+    let mut refusals: Vec<Refusal> = uses.map(Refusal::Used).collect();
 
     // Without these tables we would see no mount and no swap, and think that there is none. A
     // kernel without swap has no table of it.
@@ -178,12 +184,13 @@ pub(crate) fn refusals(host: &Host, device: &Device, is_claimed: bool) -> Vec<Re
     let disk = device
         .disk
         .as_ref()
-        .and_then(|disk| Device::read(host, disk).ok());
-    let partitions: Vec<Device> = device
+        .and_then(|disk| inventory.get(disk))
+        .cloned();
+    let partitions = device
         .partitions
         .iter()
-        .filter_map(|partition| Device::read(host, partition).ok())
-        .collect();
+        .filter_map(|name| inventory.get(name));
+    let partitions: Vec<Device> = partitions.cloned().collect();
     if let Some(disk) = &disk {
         refusals.extend(usage.direct(&disk.name).iter().cloned().map(Refusal::Used));
     }
@@ -258,8 +265,7 @@ fn beside_and_below_loops(host: &Host, touched: &[Device]) -> Vec<Refusal> {
     if !host.is_live() {
         return Vec::new();
     }
-    let names: Vec<&str> = touched.iter().map(|device| &*device.name).collect();
-    let loops = loops(host, &names);
+    let loops = loops(host);
     let mut refusals = Vec::new();
     for device in touched {
         let own = loops.iter().find(|other| other.name == device.name);

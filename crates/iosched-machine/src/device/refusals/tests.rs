@@ -5,7 +5,7 @@ use std::path::Path;
 use iosched_testing::shell::Shell;
 
 use super::*;
-use crate::device::testing::{LoopDevice, Mounted, machine, succeeds, tool};
+use crate::device::fixture::{LoopDevice, Mounted, machine, succeeds, tool};
 use crate::device::{find, find_file_system, users};
 
 /// The refusals of a live device. A child that another test is just starting holds all our

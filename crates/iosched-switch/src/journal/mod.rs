@@ -19,19 +19,19 @@ use std::time::{Duration, Instant};
 use iosched_machine::beneath;
 use iosched_machine::durable::{self, Unfinished};
 use iosched_machine::facts;
-use iosched_machine::failure::{Failure, exit, room_hint};
+use iosched_machine::failure::{NotUndone, Problem, exit, room_hint};
 use iosched_machine::file_system::OwnFileSystem;
 use iosched_machine::host::Host;
 use iosched_machine::lock::{self, Holder};
 use iosched_machine::process::{self, LoadProcesses, Owner, OwnerState, Stop, User, as_user};
 use iosched_machine::sysfs::Sysfs;
 use iosched_machine::user_files;
-use iosched_switch::{QueueState, SwitchError};
 use rand::Rng;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
-use crate::load::OutsideResource;
+use crate::error::io_error;
+use crate::{QueueState, SwitchError};
 
 mod foreseen;
 mod resolution;
@@ -45,7 +45,7 @@ pub use undone::Undone;
 
 /// The newest version of the format. An entry has the lowest whose programs can put back all of it
 /// ([`QueueState::schema`]); what has a higher one is left to the version that wrote it.
-pub(crate) const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 2;
 
 /// What one run may have to put back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,7 +89,7 @@ pub struct OwnedResources {
 
 impl OwnedResources {
     /// True if there is nothing to remove.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         let OwnedResources {
             directories,
             mount: _,
@@ -103,6 +103,32 @@ impl OwnedResources {
         is_without_things && processes.is_none()
     }
 }
+
+/// What a load makes outside of the target and of this machine's files, to be taken back after a crash, too: today the
+/// databases of `pgbench` on an external server. Whoever makes it knows how it goes ([`UndoOutside`]).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutsideResource {
+    /// The server, as the user named it.
+    pub connection: String,
+    /// First part of the names of what is there.
+    pub prefix: String,
+    /// Whose rights the programs have, if not ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<User>,
+}
+
+impl OutsideResource {
+    /// Why it is still there.
+    pub fn left(&self, cause: impl Into<String>) -> NotUndone {
+        NotUndone {
+            thing: format!("databases {}_… on the server of --pg", self.prefix),
+            cause: cause.into(),
+        }
+    }
+}
+
+/// Removes what is outside, and gives the names of what was removed: none where nothing is there.
+pub type UndoOutside = fn(&OutsideResource) -> Result<Vec<String>, NotUndone>;
 
 /// A disk and its state before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -133,63 +159,15 @@ pub struct Identity {
     pub queue: Option<u64>,
 }
 
-/// Why the journal could not be kept or used.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
-pub enum JournalError {
-    /// It cannot be written: nothing was changed.
-    #[error("cannot write the journal {}", path.display())]
-    Write {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
-    /// The change was made, and is to stay, but its file does not go.
-    #[error("cannot remove {}: a later `iosched restore` would take back what was set now", path.display())]
-    Keep {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
-    /// The state of a disk could not be read.
-    #[error(transparent)]
-    Switch(#[from] SwitchError),
-    /// States mean nothing in another boot.
-    #[error(transparent)]
-    Boot(#[from] UnknownBoot),
-}
-
-impl Failure for JournalError {
-    iosched_machine::passes_on!(JournalError: Switch);
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            JournalError::Write { source, .. }
-                if source.kind() == io::ErrorKind::PermissionDenied =>
-            {
-                Some("run it as root".into())
-            }
-            JournalError::Write { source, .. } => {
-                let way = room_hint(source).unwrap_or("make room or rights there");
-                Some(format!("without a journal nothing is changed: {way}"))
-            }
-            JournalError::Keep { path, .. } => {
-                Some(format!("remove it by hand: rm {}", path.display()))
-            }
-            _ => self.passes_on()?.hint(),
-        }
+/// The journal cannot be written: nothing was changed.
+fn not_written(path: &Path, error: &io::Error) -> Problem {
+    let message = format!("cannot write the journal {}: {error}", path.display());
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        return Problem::new(exit::NOT_PERMITTED, message).hint("run it as root");
     }
-
-    fn exit_code(&self) -> u8 {
-        match self {
-            JournalError::Write { source, .. }
-                if source.kind() == io::ErrorKind::PermissionDenied =>
-            {
-                exit::NOT_PERMITTED
-            }
-            _ => self.passes_on().map_or(exit::FAILURE, Failure::exit_code),
-        }
-    }
+    let way = room_hint(error).unwrap_or("make room or rights there");
+    Problem::new(exit::FAILURE, message)
+        .hint(format!("without a journal nothing is changed: {way}"))
 }
 
 /// A journal file while its run lasts.
@@ -200,6 +178,8 @@ pub struct Journal {
     entry: Entry,
     /// The file, which is locked while we hold it.
     held: fs::File,
+    /// What is put back at the end.
+    parts: Parts,
     is_open: bool,
 }
 
@@ -214,13 +194,18 @@ pub fn directory(host: &Host) -> PathBuf {
 }
 
 impl Journal {
-    /// Reads the state of the disks and writes it down. From now on they may be changed, to these schedulers.
+    /// Reads the state of the disks and writes it down. From now on they may be changed, to these schedulers. At the end
+    /// these parts are put back.
+    ///
+    /// # Errors
+    /// Nothing may be changed.
     pub fn open(
         host: &Host,
         devices: &[String],
         schedulers: &[&str],
         ours: OwnedResources,
-    ) -> Result<Journal, JournalError> {
+        parts: Parts,
+    ) -> Result<Journal, SwitchError> {
         let sysfs = host.sysfs();
         let mut disks = devices
             .iter()
@@ -244,12 +229,10 @@ impl Journal {
         let held = Unfinished::beside(&path).and_then(|file| file.finish(&path, &entry));
         Ok(Journal {
             host: host.clone(),
-            held: held.map_err(|source| JournalError::Write {
-                path: path.clone(),
-                source,
-            })?,
+            held: held.map_err(|error| not_written(&path, &error))?,
             path,
             entry,
+            parts,
             is_open: true,
         })
     }
@@ -267,19 +250,16 @@ impl Journal {
     pub fn hand_over(
         mut self,
         start: impl FnOnce(fs::File) -> io::Result<Owner>,
-    ) -> Result<(), HandOverError> {
-        let failed = |source| JournalError::Write {
-            path: self.path.clone(),
-            source,
-        };
-        let file = Unfinished::beside(&self.path).map_err(failed)?;
+    ) -> Result<(), Problem> {
+        let path = self.path.clone();
+        let failed = |error| not_written(&path, &error);
+        let file = Unfinished::beside(&path).map_err(failed)?;
         let descriptor = file.descriptor().map_err(failed)?;
-        self.entry.owner = start(descriptor).map_err(HandOverError::Start)?;
-        let finished = file.finish(&self.path, &self.entry);
-        finished.map_err(|source| JournalError::Write {
-            path: self.path.clone(),
-            source,
+        self.entry.owner = start(descriptor).map_err(|error| {
+            let message = "cannot start the process that puts it back; it was put back at once";
+            Problem::new(exit::FAILURE, format!("{message}: {error}"))
         })?;
+        file.finish(&path, &self.entry).map_err(failed)?;
         self.is_open = false;
         Ok(())
     }
@@ -290,12 +270,12 @@ impl Journal {
     }
 
     /// The loads have removed what they had outside of the target themselves, but for this.
-    pub(crate) fn leave_outside(&mut self, left: Vec<OutsideResource>) {
+    pub fn leave_outside(&mut self, left: Vec<OutsideResource>) {
         self.entry.ours.outside = left;
     }
 
     /// Puts the disks back. Those that could not be are tried once more with the rest ([`Journal::undo`]).
-    pub(crate) fn undo_disks(&mut self) -> Vec<Undone> {
+    pub fn undo_disks(&mut self) -> Vec<Undone> {
         let (settled, left) = self.entry.undo_disks(&self.host);
         if !settled.is_empty() {
             self.entry.disks = left;
@@ -314,60 +294,24 @@ impl Journal {
     }
 
     /// The same, but once we are asked to stop, what is left of very many files in our directories stays for `restore`.
-    pub(crate) fn undo_until(mut self, stop: &Stop) -> Vec<Undone> {
+    pub fn undo_until(mut self, stop: &Stop) -> Vec<Undone> {
         self.is_open = false;
-        undo_file(&self.host, &self.path, &self.entry, (Parts::All, stop))
+        undo_file(&self.host, &self.path, &self.entry, (self.parts, stop))
     }
 
     /// Removes the file without putting anything back: the change is meant to stay.
     ///
     /// # Errors
     /// The change stays, but the file that says how to take it back is still there.
-    pub fn keep_changes(mut self) -> Result<(), JournalError> {
+    pub fn keep_changes(mut self) -> Result<(), Problem> {
         self.is_open = false;
-        durable::remove(&self.path).map_err(|source| JournalError::Keep {
-            path: self.path.clone(),
-            source,
+        durable::remove(&self.path).map_err(|error| {
+            let path = self.path.display();
+            let message = format!(
+                "cannot remove {path}: a later `iosched restore` would take back what was set now: {error}"
+            );
+            Problem::new(exit::FAILURE, message).hint(format!("remove it by hand: rm {path}"))
         })
-    }
-}
-
-/// Why an entry was not handed over.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
-pub enum HandOverError {
-    /// There is no process that takes it.
-    #[error("cannot start the process that puts it back; it was put back at once")]
-    Start(#[source] io::Error),
-    /// It cannot be written.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// What was to be taken is no entry, or did not come from a command that hands one over.
-    #[error("{} was not handed over to be put back: {cause}", path.display())]
-    NotHandedOver {
-        /// The entry's path, as given.
-        path: PathBuf,
-        cause: &'static str,
-    },
-}
-
-impl Failure for HandOverError {
-    iosched_machine::passes_on!(HandOverError: Journal);
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            HandOverError::NotHandedOver { .. } => Some(
-                "`iosched set DEVICE SCHEDULER --for 10m` does that; `iosched restore` puts back at once".into(),
-            ),
-            _ => self.passes_on()?.hint(),
-        }
-    }
-
-    fn exit_code(&self) -> u8 {
-        match self {
-            HandOverError::NotHandedOver { .. } => exit::USAGE,
-            _ => self.passes_on().map_or(exit::FAILURE, Failure::exit_code),
-        }
     }
 }
 
@@ -381,7 +325,7 @@ pub struct Held<'a> {
 
 /// Whose turn it is to put back what an entry says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
+pub enum Handover {
     /// That of the process that hands it over, which still runs.
     NotYet,
     /// Ours.
@@ -395,10 +339,13 @@ impl<'a> Held<'a> {
     ///
     /// # Errors
     /// One of the two is no regular file, so that nobody has handed over anything.
-    pub fn new(host: &'a Host, path: &'a Path, file: fs::File) -> Result<Held<'a>, HandOverError> {
-        let not_handed_over = |cause| HandOverError::NotHandedOver {
-            path: path.into(),
-            cause,
+    pub fn new(host: &'a Host, path: &'a Path, file: fs::File) -> Result<Held<'a>, Problem> {
+        let not_handed_over = |cause: &str| {
+            let path = path.display();
+            let message = format!("{path} was not handed over to be put back: {cause}");
+            Problem::usage(message).hint(
+                "`iosched set DEVICE SCHEDULER --for 10m` does that; `iosched restore` puts back at once",
+            )
         };
         if !file.metadata().is_ok_and(|file| file.is_file()) {
             return Err(not_handed_over("standard input is no entry of the journal"));
@@ -410,25 +357,25 @@ impl<'a> Held<'a> {
     }
 
     /// Whose turn it is now. What cannot be told is asked again.
-    pub fn turn(&self) -> Turn {
+    pub fn turn(&self) -> Handover {
         let Ok(ours) = self.file.metadata() else {
-            return Turn::Over;
+            return Handover::Over;
         };
         match fs::symlink_metadata(self.path) {
-            Ok(now) if (now.dev(), now.ino()) == (ours.dev(), ours.ino()) => Turn::Ours,
-            Err(error) if is_absence(&error) => Turn::Over,
-            Err(_) => Turn::NotYet,
+            Ok(now) if (now.dev(), now.ino()) == (ours.dev(), ours.ino()) => Handover::Ours,
+            Err(error) if is_absence(&error) => Handover::Over,
+            Err(_) => Handover::NotYet,
             Ok(_) => match read_with_run(self.host, self.path) {
-                Ok((_, run)) if !run.is_alive() => Turn::Over,
-                _ => Turn::NotYet,
+                Ok((_, run)) if !run.is_alive() => Handover::Over,
+                _ => Handover::NotYet,
             },
         }
     }
 
     /// Puts back what it says.
-    pub fn undo(self) -> Vec<Undone> {
+    pub fn undo(self, parts: Parts) -> Vec<Undone> {
         match durable::read_entry(self.path, SCHEMA) {
-            Ok(entry) => undo_file(self.host, self.path, &entry, (Parts::All, &Stop::new())),
+            Ok(entry) => undo_file(self.host, self.path, &entry, (parts, &Stop::new())),
             Err(cause) => vec![Undone::Failed {
                 thing: self.path.display().to_string(),
                 cause,
@@ -441,7 +388,7 @@ impl Drop for Journal {
     /// A run that ends by an error or a panic puts things back all the same.
     fn drop(&mut self) {
         if self.is_open {
-            let whole = (Parts::All, &Stop::new());
+            let whole = (self.parts, &Stop::new());
             let _ = undo_file(&self.host, &self.path, &self.entry, whole);
         }
     }
@@ -528,7 +475,7 @@ pub fn leftovers(host: &Host) -> Vec<Leftover> {
 }
 
 /// Puts those of these disks back that dead runs left changed. What else they left stays in their entries.
-pub(crate) fn put_disks_back_of_dead_runs(host: &Host, disks: &[String]) {
+pub fn put_disks_back_of_dead_runs(host: &Host, disks: &[String]) {
     let dead = leftovers(host).into_iter();
     let dead = dead.filter(|leftover| !leftover.run.is_alive());
     for leftover in dead {
@@ -540,7 +487,7 @@ pub(crate) fn put_disks_back_of_dead_runs(host: &Host, disks: &[String]) {
 }
 
 /// The commands of other runs that are alive and do more than wait to put something back.
-pub(crate) fn others(host: &Host) -> Vec<String> {
+pub fn others(host: &Host) -> Vec<String> {
     let us = Owner::this_process(host);
     let others = leftovers(host).into_iter();
     others
@@ -763,10 +710,10 @@ const DEATH_PATIENCE: Duration = Duration::from_secs(20);
 const TURN_PATIENCE: Duration = Duration::from_secs(60);
 
 /// What of an entry is to be put back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum Parts {
     /// All of it.
-    All,
+    All(UndoOutside),
     /// What is on this machine: databases, for which a server has to be asked, stay in the entry.
     ButDatabases,
 }
@@ -848,8 +795,8 @@ impl Entry {
             return (undone, Some(left));
         }
         let outside = rest.of(outside, |own| match parts {
-            Parts::All => Undone::of_outside(own),
-            Parts::ButDatabases => Some(own.not_asked().into()),
+            Parts::All(undo) => Undone::of_outside(undo(own)),
+            Parts::ButDatabases => Some(own.left("its server is not asked now").into()),
         });
         let directories = rest.of(directories, |path| {
             remove_directory(host, path, user.as_ref(), mount.as_ref(), stop)
@@ -896,11 +843,7 @@ impl SavedDisk {
     /// The disk as it is now.
     pub fn read(sysfs: &Sysfs, device: &str) -> Result<SavedDisk, SwitchError> {
         let identity = Identity::read(sysfs, device);
-        let unknown = |source| SwitchError::Io {
-            device: device.into(),
-            file: "diskseq".into(),
-            source,
-        };
+        let unknown = |source| io_error(device, "diskseq", source);
         Ok(SavedDisk {
             device: device.into(),
             identity: identity.map_err(unknown)?,
@@ -934,7 +877,6 @@ impl SavedDisk {
         !is_served && (is_put_back || self.may_be_set.contains(&now.scheduler))
     }
 
-    /// Whether the saved state is still one of this disk.
     /// What has become of the disk if there is nothing to put back; none if it is there.
     fn why_nothing_to_put_back(
         &self,
@@ -1110,7 +1052,7 @@ impl Identity {
     ///
     /// # Errors
     /// One that is there cannot be read.
-    pub(crate) fn read(sysfs: &Sysfs, device: &str) -> io::Result<Identity> {
+    fn read(sysfs: &Sysfs, device: &str) -> io::Result<Identity> {
         let diskseq = sysfs.read_or_absent(device, "diskseq")?;
         let size = if diskseq.is_some() {
             None
@@ -1140,15 +1082,13 @@ impl Identity {
 ///
 /// # Errors
 /// It is there and cannot be read.
-pub fn boot_id(host: &Host) -> Result<String, UnknownBoot> {
-    let id = host.boot_id().map_err(UnknownBoot)?;
-    Ok(id.unwrap_or_default())
+pub fn boot_id(host: &Host) -> Result<String, Problem> {
+    let failed = |error| {
+        let message = format!("cannot read /proc/sys/kernel/random/boot_id: {error}");
+        Problem::new(exit::FAILURE, message)
+    };
+    Ok(host.boot_id().map_err(failed)?.unwrap_or_default())
 }
-
-/// It cannot be told which boot of the machine this is.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot read /proc/sys/kernel/random/boot_id")]
-pub struct UnknownBoot(#[source] io::Error);
 
 #[cfg(test)]
 mod tests {
@@ -1176,8 +1116,14 @@ mod tests {
     fn what_a_dead_run_changed_is_put_back_and_the_file_goes() {
         let dir = tempfile::tempdir().unwrap();
         let host = machine(dir.path());
-        let journal =
-            Journal::open(&host, &["sda".into()], &[], OwnedResources::default()).unwrap();
+        let journal = Journal::open(
+            &host,
+            &["sda".into()],
+            &[],
+            OwnedResources::default(),
+            Parts::ButDatabases,
+        )
+        .unwrap();
         host.sysfs().write("sda", "queue/nr_requests", "8").unwrap();
         let path = journal.path().to_owned();
         killed(journal);
@@ -1188,7 +1134,7 @@ mod tests {
             RunState::Dead,
             "this /proc knows no such process"
         );
-        let undone = found[0].undo(&host, Parts::All, &[]);
+        let undone = found[0].undo(&host, Parts::ButDatabases, &[]);
         assert!(
             matches!(&undone[..], [Undone::Restored { .. }]),
             "{undone:?}"
@@ -1206,7 +1152,7 @@ mod tests {
             directories: vec![dir.path().join(".iosched-0123456789abcdef")],
             ..OwnedResources::default()
         };
-        let journal = Journal::open(&host, &devices, &[], ours).unwrap();
+        let journal = Journal::open(&host, &devices, &[], ours, Parts::ButDatabases).unwrap();
         let path = journal.path().to_owned();
         let before = journal.saved()[0].state.clone();
         let requests = || host.sysfs().read("sda", "queue/nr_requests").unwrap();
@@ -1216,7 +1162,14 @@ mod tests {
         assert_eq!(requests(), "8");
         put_disks_back_of_dead_runs(&host, &devices);
         assert_eq!(requests(), "64");
-        let next = Journal::open(&host, &devices, &[], OwnedResources::default()).unwrap();
+        let next = Journal::open(
+            &host,
+            &devices,
+            &[],
+            OwnedResources::default(),
+            Parts::ButDatabases,
+        )
+        .unwrap();
         assert_eq!(next.saved()[0].state, before);
         killed(next);
         // What else it left is still to be removed, and the disk is nobody's to put back any more.
@@ -1229,8 +1182,14 @@ mod tests {
     fn a_run_that_is_killed_while_it_tidies_up_leaves_the_disk_to_others() {
         let dir = tempfile::tempdir().unwrap();
         let host = machine(dir.path());
-        let mut journal =
-            Journal::open(&host, &["sda".into()], &[], OwnedResources::default()).unwrap();
+        let mut journal = Journal::open(
+            &host,
+            &["sda".into()],
+            &[],
+            OwnedResources::default(),
+            Parts::ButDatabases,
+        )
+        .unwrap();
         host.sysfs().write("sda", "queue/nr_requests", "8").unwrap();
         assert!(matches!(
             journal.undo_disks()[..],
@@ -1240,7 +1199,10 @@ mod tests {
         host.sysfs()
             .write("sda", "queue/nr_requests", "32")
             .unwrap();
-        assert_eq!(leftovers(&host)[0].undo(&host, Parts::All, &[]), []);
+        assert_eq!(
+            leftovers(&host)[0].undo(&host, Parts::ButDatabases, &[]),
+            []
+        );
         assert_eq!(host.sysfs().read("sda", "queue/nr_requests").unwrap(), "32");
     }
 
@@ -1248,11 +1210,20 @@ mod tests {
     fn what_another_command_has_put_back_since_is_not_put_back_again() {
         let dir = tempfile::tempdir().unwrap();
         let host = machine(dir.path());
-        killed(Journal::open(&host, &["sda".into()], &[], OwnedResources::default()).unwrap());
+        killed(
+            Journal::open(
+                &host,
+                &["sda".into()],
+                &[],
+                OwnedResources::default(),
+                Parts::ButDatabases,
+            )
+            .unwrap(),
+        );
         let read = leftovers(&host);
-        leftovers(&host)[0].undo(&host, Parts::All, &[]);
+        leftovers(&host)[0].undo(&host, Parts::ButDatabases, &[]);
         host.sysfs().write("sda", "queue/nr_requests", "8").unwrap(); // and is to stay so
-        assert_eq!(read[0].undo(&host, Parts::All, &[]), []);
+        assert_eq!(read[0].undo(&host, Parts::ButDatabases, &[]), []);
         assert_eq!(host.sysfs().read("sda", "queue/nr_requests").unwrap(), "8");
     }
 
@@ -1279,11 +1250,24 @@ mod tests {
             fs::write(host.proc(&format!("{pid}/stat")), stat).unwrap();
         };
         is_alive(std::process::id(), 1);
-        let own = Journal::open(&host, &["sda".into()], &[], OwnedResources::default()).unwrap();
+        let own = Journal::open(
+            &host,
+            &["sda".into()],
+            &[],
+            OwnedResources::default(),
+            Parts::ButDatabases,
+        )
+        .unwrap();
         assert_eq!(others(&host), Vec::<String>::new(), "we are not beside us");
         let other = |pid, start_ticks| {
-            let journal =
-                Journal::open(&host, &["sda".into()], &[], OwnedResources::default()).unwrap();
+            let journal = Journal::open(
+                &host,
+                &["sda".into()],
+                &[],
+                OwnedResources::default(),
+                Parts::ButDatabases,
+            )
+            .unwrap();
             let owner = Owner {
                 pid,
                 start_ticks,
@@ -1303,8 +1287,14 @@ mod tests {
     fn a_run_of_another_pid_namespace_is_alive_while_it_has_its_file_locked() {
         let dir = tempfile::tempdir().unwrap();
         let host = machine(dir.path());
-        let journal =
-            Journal::open(&host, &["sda".into()], &[], OwnedResources::default()).unwrap();
+        let journal = Journal::open(
+            &host,
+            &["sda".into()],
+            &[],
+            OwnedResources::default(),
+            Parts::ButDatabases,
+        )
+        .unwrap();
         let (path, mut entry) = (journal.path.clone(), journal.entry.clone());
         killed(journal);
         entry.owner.pid_namespace = Some(1);
@@ -1326,8 +1316,14 @@ mod tests {
         let us = host.proc(&std::process::id().to_string());
         fs::create_dir_all(&us).unwrap();
         fs::write(us.join("stat"), format!("1 (iosched) S 1 {fields} 5 9\n")).unwrap();
-        let journal =
-            Journal::open(&host, &["sda".into()], &[], OwnedResources::default()).unwrap();
+        let journal = Journal::open(
+            &host,
+            &["sda".into()],
+            &[],
+            OwnedResources::default(),
+            Parts::ButDatabases,
+        )
+        .unwrap();
         let path = journal.path.clone();
         let taker = Owner {
             pid: 4711,
@@ -1337,18 +1333,21 @@ mod tests {
         let held = |file: &fs::File| Held::new(&host, &path, file.try_clone().unwrap()).unwrap();
         journal
             .hand_over(|file| {
-                assert_eq!(held(&file).turn(), Turn::NotYet);
+                assert_eq!(held(&file).turn(), Handover::NotYet);
                 fs::rename(us.join("stat"), us.join("dead")).unwrap();
-                assert_eq!(held(&file).turn(), Turn::Over, "the giver was killed");
+                assert_eq!(held(&file).turn(), Handover::Over, "the giver was killed");
                 descriptor = Some(file);
                 Ok(taker)
             })
             .unwrap();
         let file = descriptor.unwrap();
-        assert_eq!(held(&file).turn(), Turn::Ours);
+        assert_eq!(held(&file).turn(), Handover::Ours);
         assert!(durable::is_locked(&path));
-        assert!(matches!(held(&file).undo()[..], [Undone::Restored { .. }]));
-        assert_eq!(held(&file).turn(), Turn::Over);
+        assert!(matches!(
+            held(&file).undo(Parts::ButDatabases)[..],
+            [Undone::Restored { .. }]
+        ));
+        assert_eq!(held(&file).turn(), Handover::Over);
     }
 
     /// Both who takes an entry over and another command may look just then.
@@ -1369,8 +1368,14 @@ mod tests {
         let giver = host.proc(&format!("{}/stat", std::process::id()));
         fs::create_dir_all(giver.parent().unwrap()).unwrap();
         let while_asked = |ask: &(dyn Fn(&Path, fs::File) -> bool + Sync)| {
-            let journal =
-                Journal::open(&host, &["sda".into()], &[], OwnedResources::default()).unwrap();
+            let journal = Journal::open(
+                &host,
+                &["sda".into()],
+                &[],
+                OwnedResources::default(),
+                Parts::ButDatabases,
+            )
+            .unwrap();
             let path = journal.path.clone();
             let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
             let fifo = rustix::fs::FileType::Fifo;
@@ -1394,7 +1399,7 @@ mod tests {
             })
         };
         assert!(while_asked(&|path, file| {
-            Held::new(&host, path, file).unwrap().turn() == Turn::NotYet
+            Held::new(&host, path, file).unwrap().turn() == Handover::NotYet
         }));
         assert!(while_asked(
             &|_, _| leftovers(&host)[0].run == RunState::Alive
@@ -1405,10 +1410,19 @@ mod tests {
     fn another_disk_of_the_same_name_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let host = machine(dir.path());
-        killed(Journal::open(&host, &["sda".into()], &[], OwnedResources::default()).unwrap());
+        killed(
+            Journal::open(
+                &host,
+                &["sda".into()],
+                &[],
+                OwnedResources::default(),
+                Parts::ButDatabases,
+            )
+            .unwrap(),
+        );
         host.sysfs().write("sda", "diskseq", "8").unwrap();
         host.sysfs().write("sda", "queue/nr_requests", "8").unwrap();
-        let undone = leftovers(&host)[0].undo(&host, Parts::All, &[]);
+        let undone = leftovers(&host)[0].undo(&host, Parts::ButDatabases, &[]);
         assert_eq!(
             undone,
             [Undone::As(Resolution::Gone {
@@ -1425,7 +1439,16 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let host = machine(dir.path());
             let disks = ["sda".into()];
-            killed(Journal::open(&host, &disks, allowed, OwnedResources::default()).unwrap());
+            killed(
+                Journal::open(
+                    &host,
+                    &disks,
+                    allowed,
+                    OwnedResources::default(),
+                    Parts::ButDatabases,
+                )
+                .unwrap(),
+            );
             let sysfs = host.sysfs();
             sysfs.write("sda", "diskseq", "8").unwrap();
             sysfs.write("sda", "queue/scheduler", now).unwrap();
@@ -1458,9 +1481,9 @@ mod tests {
             directories: vec![ours.clone()],
             ..OwnedResources::default()
         };
-        killed(Journal::open(&host, &["sda".into()], &[], made).unwrap());
+        killed(Journal::open(&host, &["sda".into()], &[], made, Parts::ButDatabases).unwrap());
         fs::write(host.proc("sys/kernel/random/boot_id"), "boot-2\n").unwrap();
-        let undone = leftovers(&host)[0].undo(&host, Parts::All, &[]);
+        let undone = leftovers(&host)[0].undo(&host, Parts::ButDatabases, &[]);
         assert!(matches!(
             &undone[..],
             [
@@ -1503,7 +1526,7 @@ mod tests {
         ]);
         let written = serde_json::json!({"directories": [], "databases": databases});
         let ours: OwnedResources = serde_json::from_value(written.clone()).unwrap();
-        let servers: Vec<&str> = ours.outside.iter().map(OutsideResource::server).collect();
+        let servers: Vec<&str> = ours.outside.iter().map(|own| &*own.connection).collect();
         assert_eq!(servers, ["host=db port=5433", "host=/run/postgresql"]);
         assert!(!ours.is_empty());
         assert_eq!(serde_json::to_value(&ours).unwrap(), written);
@@ -1516,8 +1539,14 @@ mod tests {
     fn an_entry_that_is_cut_short_or_of_a_newer_version_is_named_and_stays() {
         let dir = tempfile::tempdir().unwrap();
         let host = machine(dir.path());
-        let journal =
-            Journal::open(&host, &["sda".into()], &[], OwnedResources::default()).unwrap();
+        let journal = Journal::open(
+            &host,
+            &["sda".into()],
+            &[],
+            OwnedResources::default(),
+            Parts::ButDatabases,
+        )
+        .unwrap();
         let path = journal.path().to_owned();
         killed(journal);
         let whole = fs::read_to_string(&path).unwrap();
@@ -1553,14 +1582,20 @@ mod tests {
     fn a_file_that_does_not_go_is_an_error_when_the_change_is_to_stay() {
         let dir = tempfile::tempdir().unwrap();
         let host = machine(dir.path());
-        let journal =
-            Journal::open(&host, &["sda".into()], &[], OwnedResources::default()).unwrap();
+        let journal = Journal::open(
+            &host,
+            &["sda".into()],
+            &[],
+            OwnedResources::default(),
+            Parts::ButDatabases,
+        )
+        .unwrap();
         let path = journal.path().to_owned();
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
         let error = journal.keep_changes().unwrap_err();
         assert!(error.to_string().contains("would take back"), "{error}");
-        assert!(error.hint().unwrap().contains("rm "));
+        assert!(error.hint.unwrap().contains("rm "));
     }
 
     #[test]
@@ -1577,10 +1612,11 @@ mod tests {
             mount: Some(mount.clone()),
             ..OwnedResources::default()
         };
-        let journal = Journal::open(&host, &["sda".into()], &[], ours).unwrap();
+        let journal =
+            Journal::open(&host, &["sda".into()], &[], ours, Parts::ButDatabases).unwrap();
         let path = journal.path().to_owned();
         killed(journal);
-        let undone = leftovers(&host)[0].undo(&host, Parts::All, &[]);
+        let undone = leftovers(&host)[0].undo(&host, Parts::ButDatabases, &[]);
         assert!(
             matches!(
                 &undone[..],

@@ -3,11 +3,10 @@
 use iosched_machine::failure::NotUndone;
 use iosched_machine::file_system::{OwnFileSystem, Removal};
 use iosched_machine::host::Host;
-use iosched_switch::Adjusted;
 use serde::Serialize;
 
 use super::Resolution;
-use crate::load::OutsideResource;
+use crate::Adjusted;
 
 /// What became of one disk, process, directory or file system of an [`Entry`](super::Entry).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -57,9 +56,9 @@ impl From<NotUndone> for Undone {
 }
 
 impl Undone {
-    /// Removes what a load made outside of the target; nothing to say where nothing is there.
-    pub(super) fn of_outside(own: &OutsideResource) -> Option<Undone> {
-        match own.undo() {
+    /// What became of what a load made outside of the target; nothing to say where nothing was there.
+    pub(super) fn of_outside(undone: Result<Vec<String>, NotUndone>) -> Option<Undone> {
+        match undone {
             Ok(names) => (!names.is_empty()).then_some(Undone::DatabasesDropped { names }),
             Err(left) => Some(left.into()),
         }

@@ -4,8 +4,10 @@ use std::path::Path;
 
 use iosched_machine::file_system::{self, Bearer, OwnFileSystem};
 use iosched_machine::host::Host;
-use iosched_switch::{Difference, QueueState};
+
 use serde::Serialize;
+
+use crate::{Difference, QueueState};
 
 use super::{Leftover, Resolution, SavedDisk, Standing, TargetMount, boot_id};
 
@@ -90,7 +92,7 @@ impl Leftover {
         let disks = self.entry.disks.iter();
         all.extend(disks.map(|disk| disk.foresee(host, same_boot)));
         all.extend(ours.outside.iter().map(|own| Foreseen::DatabasesDropped {
-            server: own.server().to_owned(),
+            server: own.connection.clone(),
         }));
         let directories = ours.directories.iter();
         all.extend(directories.filter_map(|path| of_directory(host, path, ours.mount.as_ref())));

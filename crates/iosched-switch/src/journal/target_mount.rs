@@ -21,7 +21,7 @@ pub struct TargetMount {
 
 impl TargetMount {
     /// That of a directory; none where it is on no block device.
-    pub(crate) fn of(host: &Host, directory: &Path) -> Option<TargetMount> {
+    pub fn of(host: &Host, directory: &Path) -> Option<TargetMount> {
         let found = device::find_file_system(host, directory).ok()?;
         Some(TargetMount {
             uuid: uuid(&found),
