@@ -442,14 +442,6 @@ impl Removal {
             Err(failure) => self.failures.push((id.to_owned(), failure)),
         }
     }
-
-    fn delete_unfinished(&mut self, state_dir: &Path) {
-        if let Err(error) = disk_directory::delete_unfinished(state_dir) {
-            let failure = cannot_with("tidy up", state_dir)(error);
-            self.failures
-                .push(("what was never finished".to_owned(), failure));
-        }
-    }
 }
 
 /// Takes away the disks with these names, each a device (`/dev/loop3`, `loop3`) or an id: one that cannot be removed
@@ -472,31 +464,34 @@ pub fn remove_each(state_dir: &Path, names: &[String], force: bool) -> Removal {
 /// # Errors
 /// Their directory cannot be read.
 pub fn remove_all(state_dir: &Path, force: bool) -> Result<Removal, Problem> {
-    let host = Host::live();
-    let mut removal = Removal::default();
-    let mut places = DiskDirectory::all(state_dir)?;
-    places.sort_by_cached_key(|place| Reverse(place.made()));
-    for place in places {
-        removal.add(place.id(), remove_place(&host, &place, force));
-    }
-    removal.delete_unfinished(state_dir);
-    Ok(removal)
+    remove_those(state_dir, force, |_| true)
 }
 
-/// Clears what servers that were killed have left; running disks stay. What cannot be cleared keeps nothing else.
+/// Clears what servers that were killed have left; running disks stay.
 ///
 /// # Errors
 /// The directory of emulated disks cannot be read.
 pub fn remove_remains() -> Result<Removal, Problem> {
+    remove_those(Path::new(spec::STATE_DIR), false, |place| !place.is_alive())
+}
+
+fn remove_those(
+    state_dir: &Path,
+    force: bool,
+    wanted: impl Fn(&DiskDirectory) -> bool,
+) -> Result<Removal, Problem> {
     let host = Host::live();
-    let state_dir = Path::new(spec::STATE_DIR);
     let mut removal = Removal::default();
-    for place in DiskDirectory::all(state_dir)? {
-        if !place.is_alive() {
-            removal.add(place.id(), remove_place(&host, &place, false));
-        }
+    let mut places = DiskDirectory::all(state_dir)?;
+    places.sort_by_cached_key(|place| Reverse(place.made()));
+    for place in places.iter().filter(|place| wanted(place)) {
+        removal.add(place.id(), remove_place(&host, place, force));
     }
-    removal.delete_unfinished(state_dir);
+    if let Err(error) = disk_directory::delete_unfinished(state_dir) {
+        let failure = cannot_with("tidy up", state_dir)(error);
+        let what = "what was never finished".to_owned();
+        removal.failures.push((what, failure));
+    }
     Ok(removal)
 }
 

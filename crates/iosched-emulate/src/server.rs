@@ -247,7 +247,8 @@ fn set_up_above(
     set_max_request(host, &name, max_request)?;
     let rotational = set_rotational(host, &name, spec);
     if !prepared.takes_discards {
-        offer_no_discard(host, &name)?;
+        // The loop driver offers discards of every file.
+        set(host, &name, "queue/discard_max_bytes", "0")?;
     }
     let (inside, path) = match &spec.base {
         Base::Model(_) => {
@@ -402,24 +403,18 @@ fn set_above(
 /// Gives the loop driver as many tags as the model has: set while `none` is active, it stays when a
 /// scheduler comes (which gets a deeper queue of its own). Returns what the kernel made of it, and the most there is.
 fn set_driver_depth(host: &Host, device: &str, queue_depth: usize) -> Result<(u32, u32), Problem> {
-    let sysfs = host.sysfs();
-    let failed = |file: &str| cannot(format!("set {file} of {device}"));
-    let (scheduler, requests) = ("queue/scheduler", "queue/nr_requests");
-    sysfs
-        .write(device, scheduler, "none")
-        .map_err(failed(scheduler))?;
-    let most: u32 = sysfs
-        .read(device, requests)
-        .and_then(|text| text.parse().map_err(io::Error::other))
-        .map_err(failed(requests))?;
+    const REQUESTS: &str = "queue/nr_requests";
+    let failed = || cannot(format!("set {REQUESTS} of {device}"));
+    set(host, device, "queue/scheduler", "none")?;
+    let read = || host.sysfs().read(device, REQUESTS);
+    let most = read().and_then(|text| text.parse().map_err(io::Error::other));
+    let most = most.map_err(failed())?;
     let depth = driver_takes(queue_depth, most);
-    sysfs
-        .write(device, requests, &depth.to_string())
-        .map_err(failed(requests))?;
-    let taken = sysfs.read(device, requests).map_err(failed(requests))?;
+    set(host, device, REQUESTS, &depth.to_string())?;
+    let taken = read().map_err(failed())?;
     if taken != depth.to_string() {
         let why = format!("wrote {depth}, read back {taken}");
-        return Err(failed(requests)(io::Error::other(why)));
+        return Err(failed()(io::Error::other(why)));
     }
     if depth as usize != queue_depth && queue_depth < usize::MAX {
         log(format_args!(
@@ -429,19 +424,24 @@ fn set_driver_depth(host: &Host, device: &str, queue_depth: usize) -> Result<(u3
     Ok((depth, most))
 }
 
+fn set(host: &Host, device: &str, file: &str, value: &str) -> Result<(), Problem> {
+    let written = host.sysfs().write(device, file, value);
+    written.map_err(cannot(format!("set {file} of {device} to {value}")))
+}
+
 /// One block request is to be one FUSE request.
 fn set_max_request(host: &Host, device: &str, max: Bytes) -> Result<(), Problem> {
-    let file = "queue/max_sectors_kb";
     let kib = max.as_u64() / 1024;
-    let most: u64 = host
+    let most = host
         .sysfs()
-        .read(device, "queue/max_hw_sectors_kb")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(kib);
-    let kib = kib.min(most).to_string();
-    let written = host.sysfs().write(device, file, &kib);
-    written.map_err(cannot(format!("set {file} of {device} to {kib}")))
+        .read_if_present(device, "queue/max_hw_sectors_kb");
+    let most = most.and_then(|text| text.parse().ok()).unwrap_or(kib);
+    set(
+        host,
+        device,
+        "queue/max_sectors_kb",
+        &kib.min(most).to_string(),
+    )
 }
 
 /// Tells the kernel what the model is, as a real drive does; returns what the kernel says then.
@@ -452,11 +452,8 @@ fn set_rotational(host: &Host, device: &str, spec: &Spec) -> bool {
     };
     let wanted = spec.rotational.or(known).unwrap_or(false);
     let file = "queue/rotational";
-    if let Err(error) = host
-        .sysfs()
-        .write(device, file, if wanted { "1" } else { "0" })
-    {
-        log(format_args!("cannot set {file} of {device}: {error}"));
+    if let Err(error) = set(host, device, file, if wanted { "1" } else { "0" }) {
+        log(format_args!("{error}"));
     }
     host.sysfs().read_if_present(device, file).as_deref() == Some("1")
 }
@@ -511,13 +508,6 @@ fn measure_path_once(
         extra[extra.len() / 4].min(LONGEST_PATH)
     });
     Ok(extra)
-}
-
-/// The loop driver offers discards of every file; what cannot be done below is not to be offered.
-fn offer_no_discard(host: &Host, device: &str) -> Result<(), Problem> {
-    let file = "queue/discard_max_bytes";
-    let written = host.sysfs().write(device, file, "0");
-    written.map_err(cannot(format!("set {file} of {device} to 0")))
 }
 
 fn open_directly(path: &Path, read_only: bool) -> io::Result<File> {

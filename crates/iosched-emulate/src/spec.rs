@@ -24,8 +24,8 @@ pub struct Spec {
     #[serde(flatten)]
     pub base: Base,
     /// Another size than the model's.
-    #[serde(with = "bytes")]
-    pub size: Option<Bytes>,
+    #[serde(rename = "size")]
+    pub size_bytes: Option<u64>,
     /// Another queue depth than the model's.
     pub queue_depth: Option<usize>,
     /// Another order inside the drive than the model's.
@@ -89,7 +89,7 @@ impl Spec {
     fn on(base: Base, server: impl Into<PathBuf>) -> Spec {
         Spec {
             base,
-            size: None,
+            size_bytes: None,
             queue_depth: None,
             order: None,
             write_cache: None,
@@ -134,7 +134,7 @@ impl Spec {
     pub(super) fn build(&self, model: &Model) -> Result<Box<dyn DiskModel>, Problem> {
         let whole = Bytes::new(model.capacity().as_u64() / 4096 * 4096);
         model.build(&ModelOptions {
-            size: Some(self.size.unwrap_or(whole)),
+            size: Some(self.size_bytes.map_or(whole, Bytes::new)),
             queue_depth: self.queue_depth,
             order: self.order,
             write_cache: self.write_cache,
@@ -165,26 +165,6 @@ pub fn parse_order(name: &str) -> Result<DriveQueue, String> {
     let known = [DriveQueue::Fifo, DriveQueue::ShortestAccessFirst];
     let found = known.into_iter().find(|&order| order_name(order) == name);
     found.ok_or_else(|| format!("`{name}` is no order: there are fifo and shortest-access-first"))
-}
-
-/// `Option<Bytes>` as a number.
-mod bytes {
-    use iosched_sim::units::Bytes;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    #[expect(clippy::ref_option, reason = "serde calls it so")]
-    pub(super) fn serialize<S: Serializer>(
-        size: &Option<Bytes>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        size.map(Bytes::as_u64).serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<Bytes>, D::Error> {
-        Ok(Option::deserialize(deserializer)?.map(Bytes::new))
-    }
 }
 
 #[cfg(test)]
@@ -227,7 +207,7 @@ mod tests {
     #[test]
     fn a_spec_reaches_the_server_as_it_was() {
         let mut spec = Spec::new(Model::named("hdd-7200").unwrap(), "/usr/bin/iosched");
-        spec.size = Some(Bytes::from_gib(1));
+        spec.size_bytes = Some(1 << 30);
         spec.order = Some(DriveQueue::Fifo);
         spec.write_cache = Some(false);
         spec.slow_down = NonZeroU32::new(8);

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
+use clap::builder::BoolishValueParser;
 use clap::{Args, Subcommand};
 use iosched_emulate::disk_file;
 use iosched_emulate::over::{MOST_COMMANDS, Over, Wish};
@@ -117,8 +118,8 @@ struct CreateArgs {
     over: Option<String>,
 
     /// Commands under way below at a time, 1 to 32; default: what the disk takes, 32 at most
-    #[arg(long, value_name = "N", requires = "over", conflicts_with = "model", value_parser = parse_depth)]
-    depth: Option<usize>,
+    #[arg(long, value_name = "N", requires = "over", conflicts_with = "model", value_parser = clap::value_parser!(u8).range(1..=MOST_COMMANDS as i64))]
+    depth: Option<u8>,
 
     /// Only read what is below: the device takes no writes
     #[arg(long, requires = "over", conflicts_with_all = ["model", "destroy_data", "size"])]
@@ -150,7 +151,7 @@ struct CreateArgs {
     order: Option<DriveQueue>,
 
     /// Volatile write cache: on or off
-    #[arg(long, value_name = "on|off", value_parser = parse_switch)]
+    #[arg(long, value_name = "on|off", hide_possible_values = true, value_parser = BoolishValueParser::new())]
     write_cache: Option<bool>,
 
     /// Let all that the disk does take N times as long, to see what schedulers do on a disk that is
@@ -241,25 +242,6 @@ struct SetArgs {
     scheduler: String,
 }
 
-fn parse_switch(text: &str) -> Result<bool, String> {
-    match text {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        _ => Err(format!("`{text}` is neither `on` nor `off`")),
-    }
-}
-
-fn parse_depth(text: &str) -> Result<usize, String> {
-    let depth = text.parse().ok();
-    depth
-        .filter(|depth| (1..=MOST_COMMANDS).contains(depth))
-        .ok_or_else(|| {
-            format!(
-                "`{text}` is no depth: from 1 to {MOST_COMMANDS} commands are under way at a time"
-            )
-        })
-}
-
 /// Runs `iosched emulate`.
 pub(crate) fn run(args: &EmulateArgs, output: &Output) -> Outcome {
     let state_dir = &args.state_dir;
@@ -326,7 +308,7 @@ fn make(args: &CreateArgs, state_dir: &Path, output: &Output) -> Result<(), Prob
 
 fn with_model(args: &CreateArgs, model: Model, server: PathBuf) -> Spec {
     let mut spec = Spec::new(model, server);
-    spec.size = args.size;
+    spec.size_bytes = args.size.map(Bytes::as_u64);
     spec.queue_depth = args.queue_depth;
     spec.order = args.order;
     spec.write_cache = args.write_cache;
@@ -343,7 +325,7 @@ fn wish<'a>(args: &CreateArgs, target: &'a str, consent: &'a Consent) -> Wish<'a
     Wish {
         target,
         size: args.size,
-        depth: args.depth,
+        depth: args.depth.map(usize::from),
         read_only: args.read_only,
         consent,
     }
@@ -619,25 +601,4 @@ fn report(check: &Check) -> String {
     let path = Nanos::new(check.path_ns);
     let _ = writeln!(text, "taken off for the way to the model and back: {path}");
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_switch_is_on_or_off() {
-        assert_eq!(parse_switch("on"), Ok(true));
-        assert_eq!(parse_switch("off"), Ok(false));
-        assert!(parse_switch("yes").is_err());
-    }
-
-    #[test]
-    fn a_depth_is_from_1_to_32() {
-        assert_eq!(parse_depth("1"), Ok(1));
-        assert_eq!(parse_depth("32"), Ok(32));
-        for bad in ["0", "33", "-1", "four", ""] {
-            assert!(parse_depth(bad).is_err(), "{bad}");
-        }
-    }
 }

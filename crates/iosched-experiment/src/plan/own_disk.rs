@@ -59,7 +59,7 @@ impl OwnDisk {
     /// As it is made: by the program `server`, for as long as this process lives.
     pub fn spec(&self, server: impl Into<PathBuf>) -> Spec {
         let mut spec = Spec::new(self.model.clone(), server);
-        spec.size = self.size_bytes.map(Bytes::new);
+        spec.size_bytes = self.size_bytes;
         spec.queue_depth = self.queue_depth;
         spec.slow_down = self.slow_down;
         spec.scheduler.clone_from(&self.scheduler);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use iosched_emulate::{EmulatedDisk, Spec};
 use iosched_machine::process::{Scope, Stop};
 use iosched_sim::disk::Model;
-use iosched_sim::units::{Bytes, Nanos};
+use iosched_sim::units::Nanos;
 
 use super::{LiveError, LiveRequest, Pace};
 use crate::load::fio;
@@ -67,7 +67,7 @@ pub(super) fn pace(wanted: &LiveRequest, stop: &Stop) -> Result<Option<Pace>, Li
         return Ok(None);
     }
     let mut spec = Spec::new(Model::named("null")?, &wanted.server);
-    spec.size = Some(Bytes::from_gib(1));
+    spec.size_bytes = Some(1 << 30);
     spec.owner_pid = i32::try_from(std::process::id()).ok();
     let disk = EmulatedDisk::create(&spec)?;
     let measured = reads(disk.device(), 32, stop).and_then(|(iops, _)| {

@@ -193,7 +193,7 @@ impl Plan {
         let speed = self.speed(stop)?;
         let mut spec = Spec::new(self.wanted.model.clone(), &self.wanted.server);
         spec.queue_depth = self.wanted.queue_depth;
-        spec.size = Some(self.size);
+        spec.size_bytes = Some(self.size.as_u64());
         spec.slow_down = Some(speed.slow_down);
         spec.seed = self.wanted.seed;
         spec.owner_pid = i32::try_from(std::process::id()).ok();
