@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
-use clap::builder::BoolishValueParser;
 use clap::{Args, Subcommand};
 use iosched_emulate::disk_file;
 use iosched_emulate::over::{MOST_COMMANDS, Over, Wish};
@@ -151,8 +150,8 @@ struct CreateArgs {
     order: Option<DriveQueue>,
 
     /// Volatile write cache: on or off
-    #[arg(long, value_name = "on|off", hide_possible_values = true, value_parser = BoolishValueParser::new())]
-    write_cache: Option<bool>,
+    #[arg(long, value_name = "on|off", value_parser = ["on", "off"])]
+    write_cache: Option<String>,
 
     /// Let all that the disk does take N times as long, to see what schedulers do on a disk that is
     /// too fast for this machine
@@ -311,7 +310,7 @@ fn with_model(args: &CreateArgs, model: Model, server: PathBuf) -> Spec {
     spec.size_bytes = args.size.map(Bytes::as_u64);
     spec.queue_depth = args.queue_depth;
     spec.order = args.order;
-    spec.write_cache = args.write_cache;
+    spec.write_cache = args.write_cache.as_deref().map(|cache| cache == "on");
     spec.slow_down = args.slow_down;
     spec.scheduler.clone_from(&args.scheduler);
     // The server has another working directory.
