@@ -19,12 +19,12 @@ mod follow;
 pub mod multi_queue;
 mod phase;
 mod recording;
+mod settings;
 pub mod single_queue;
 
-pub use follow::{
-    Conformance, History, Settings, StartState, Told, of_multi_queue, of_single_queue,
-};
+pub use follow::{Conformance, History, StartState, Told, of_multi_queue, of_single_queue};
 pub use phase::best_phase;
+pub use settings::Settings;
 
 use iosched_facts::units::{Nanos, Sector, Sectors};
 use iosched_sim::request::{Op, ProcessId, Request};

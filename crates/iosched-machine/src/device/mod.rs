@@ -59,7 +59,7 @@ pub use self::find::find_file_system;
 pub use self::find::{FileSystem, Target, find, find_to_change};
 pub(crate) use self::identity::Recognition;
 pub use self::identity::{BackingFile, EMULATED, EMULATED_OVER, Identity};
-pub use self::inventory::Inventory;
+pub use self::inventory::{Inventory, schedulable_disks, stack, users};
 pub use self::kind::DeviceKind;
 pub use self::loop_file::loop_number;
 pub use self::may_write::{
@@ -75,10 +75,10 @@ pub use self::readable::unreadable;
 pub use self::refusals::OPENED_EXCLUSIVELY;
 pub use self::refusals::Refusal;
 pub use self::schedulers::{Choice, NoChoice, Schedulers};
-pub use self::stack::{Layer, Role, schedulable_disks, stack};
+pub use self::stack::{Layer, Role};
 pub use self::transport::Transport;
 pub use self::tunables::{Tunable, is_switch, tunable_schedulers, tunables};
-pub use self::users::{Usage, User, users};
+pub use self::users::{Usage, User};
 
 use self::identity::identify;
 use self::kind::kind;

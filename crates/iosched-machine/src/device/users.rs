@@ -10,12 +10,11 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::Device;
 use super::mounts::{MountTable, devices_below_file, unescape};
 use super::node::name_of_node;
-use super::{Device, Inventory};
 use crate::host::Host;
 use crate::regular_file;
-use crate::sysfs::natural_order;
 
 /// One use of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -71,13 +70,6 @@ impl fmt::Display for User {
             } => write!(f, "{device} has the swap file {}", file.display()),
         }
     }
-}
-
-/// The mounts and swap that depend on a device, through the whole stack upwards; none where the devices of the machine
-/// cannot be read.
-pub fn users(host: &Host, device: &Device) -> Vec<User> {
-    let inventory = Inventory::read(host).ok();
-    inventory.map_or_else(Vec::new, |inventory| inventory.users(device))
 }
 
 /// All uses of all devices of a machine, read once.
@@ -147,23 +139,6 @@ impl Usage {
     }
 }
 
-/// The device itself and everything that stands on it, each once, nearest first.
-pub(super) fn names_above(inventory: &Inventory, device: &Device) -> Vec<String> {
-    let mut names = vec![device.name.clone()];
-    let mut seen: HashSet<String> = names.iter().cloned().collect();
-    let mut next = 0;
-    while next < names.len() {
-        let mut above: Vec<String> = inventory.usage.loops(&names[next]).to_vec();
-        if let Some(found) = inventory.get(&names[next]) {
-            above.extend(found.partitions.iter().chain(&found.holders).cloned());
-        }
-        next += 1;
-        above.sort_by(|a, b| natural_order(a, b));
-        names.extend(above.into_iter().filter(|name| seen.insert(name.clone())));
-    }
-    names
-}
-
 /// The device whose node this path is. A node that was given to `swapon` in a mount namespace that we cannot see is
 /// shown from the root of its mount: `/sdb2`, which is no path of ours.
 fn device_swapped_to(host: &Host, path: &Path, is_device: bool) -> Option<String> {
@@ -206,7 +181,7 @@ pub(super) fn swap_files(host: &Host) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::super::fixture::machine;
-    use super::super::{find, find_file_system};
+    use super::super::{find, find_file_system, users};
     use super::*;
 
     fn users_of(name: &str, device: &str) -> Vec<String> {

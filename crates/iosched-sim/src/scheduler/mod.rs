@@ -20,14 +20,14 @@ mod mq_deadline;
 mod none;
 mod noop;
 mod spec;
+mod values;
 
 pub use followed::Followed;
 pub use hardware_queues::HardwareQueues;
 pub use iosched_facts::kernel::{BlockLayer, KernelVersion};
 pub use iosched_facts::scheduler::{SchedulerFacts, TunableInfo};
-pub use spec::{
-    NamedValues, SchedulerSpec, Values, build, build_followed, info, parse_settings, tell,
-};
+pub use spec::{SchedulerSpec, build, build_followed, info, parse_settings, tell};
+pub use values::{NamedValues, Values};
 
 use std::sync::OnceLock;
 

@@ -8,9 +8,10 @@
 //!
 //! - `activity`: what goes on beside the starts
 //! - `program`, `start`: what is started, and how long that takes
-//! - [`simulated`], `recorded_start`: the same load for the simulator
+//! - [`simulated`], `recorded_start`, `extents`: the same load for the simulator
 
 mod activity;
+mod extents;
 mod program;
 mod recorded_start;
 pub(crate) mod simulated;

@@ -12,7 +12,7 @@ use iosched_sim::units::{Nanos, Sectors};
 use iosched_sim::workload::replay::Step;
 use iosched_sim::workload::{Access, Job};
 
-use super::simulated::Files;
+use super::extents::Files;
 
 const RECORDED: &str = include_str!("../../../loads/program-start.txt");
 

@@ -10,47 +10,19 @@ use std::time::Duration;
 use iosched_machine::failure::{Problem, exit};
 use iosched_sim::request::Op;
 use iosched_sim::simulate::Outcome as Simulated;
-use iosched_sim::units::{Bytes, Nanos, Sector, Sectors};
+use iosched_sim::units::{Bytes, Nanos, Sectors};
 use iosched_sim::workload::replay::Step;
 use iosched_sim::workload::{Access, Job, Mix, Pattern, Sizes, Syncing, Think};
 
 use super::super::simulated::{self, RealTime, SimulatedDisk};
 use super::super::{Load, LoadError, Outcome, TrialInfo, Workplace};
 use super::activity::{BETWEEN_READS, CHUNK, CHUNKS_SYNCED, STREAMED};
+use super::extents::{Extent, Files};
 use super::{DesktopSettings, NAME, SETTLING, SMALL_READS, recorded_start};
 use crate::objective::Objective;
 
 /// A run ends here at the latest.
 pub(crate) const LONGEST: Nanos = Nanos::from_secs(3600);
-
-/// Files begin at whole pages, and are as many long.
-const ALIGNMENT: u64 = 4096;
-
-/// A part of the disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Extent {
-    pub(super) start: Sector,
-    pub(super) length: Sectors,
-}
-
-/// The files of the load, from the beginning of the disk.
-#[derive(Debug, Default)]
-pub(super) struct Files {
-    end: Sectors,
-}
-
-impl Files {
-    /// A file of so many bytes, behind the last one.
-    pub(super) fn make(&mut self, bytes: u64) -> Extent {
-        let length = Bytes::new(bytes.next_multiple_of(ALIGNMENT)).to_sectors();
-        let file = Extent {
-            start: Sector::ZERO + self.end,
-            length,
-        };
-        self.end += length;
-        file
-    }
-}
 
 /// The processes of a trial, and what their results mean.
 #[derive(Debug)]
