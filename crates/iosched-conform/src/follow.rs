@@ -238,6 +238,9 @@ pub(crate) mod tests {
     use iosched_sim::simulate::{BlockEvent, Setup, Tracer, run, write_line};
     use iosched_sim::workload::fio_job;
 
+    use iosched_sim::block_layer::MergeLimits;
+    use iosched_sim::scheduler::{Kernel, SchedulerSpec};
+
     use super::*;
 
     /// A scheduler with its tunables, in a kernel of so many ticks per second.

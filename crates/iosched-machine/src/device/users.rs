@@ -181,7 +181,7 @@ pub(super) fn swap_files(host: &Host) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::super::fixture::machine;
-    use super::super::{find, find_file_system, users};
+    use super::super::{Inventory, find, find_file_system, users};
     use super::*;
 
     fn users_of(name: &str, device: &str) -> Vec<String> {
