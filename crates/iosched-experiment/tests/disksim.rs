@@ -32,7 +32,7 @@ fn the_example_disks_are_all_read() {
         assert_eq!(built.capacity().to_bytes(), model.capacity());
         seen += 1;
     }
-    assert_eq!(seen, 10);
+    assert!(seen >= 10, "{seen}");
 }
 
 #[test]

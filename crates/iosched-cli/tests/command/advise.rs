@@ -123,35 +123,6 @@ fn no_measurement_goes_before_what_keeps_the_data_whole_or_what_the_disk_offers(
 }
 
 #[test]
-fn a_measurement_of_which_nothing_was_kept_says_so_and_a_broken_policy_leaves_the_rules() {
-    let policy = MEASURED.replace("evidence = { kernel = \"KERNEL\" }\n", "");
-    let root = with_files("workstation", &[("etc/iosched/policy.toml", &policy)]);
-    let text = unfolded(&advise(root.path(), &["sda"]));
-    assert!(
-        text.contains("what it was measured on was not kept"),
-        "{text}"
-    );
-    let root = with_files("workstation", &[("etc/iosched/policy.toml", "[[rule]]\n")]);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_iosched"));
-    let output = command
-        .args(["advise", "sda", "--root"])
-        .arg(root.path())
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        said.contains("warning: what was measured here is not known"),
-        "{said}"
-    );
-    assert!(
-        String::from_utf8(output.stdout)
-            .unwrap()
-            .contains("rule of thumb       mq-deadline or bfq")
-    );
-}
-
-#[test]
 fn who_sets_a_scheduler_at_boot_is_named() {
     let rule = "ACTION==\"add|change\", KERNEL==\"sd[a-z]\", ATTR{queue/scheduler}=\"bfq\"\n";
     let root = with_files(
@@ -182,18 +153,6 @@ fn a_directory_or_partition_stands_for_its_disks_and_a_loop_device_is_advised_by
     assert_eq!(named("workstation", "/home"), ["sda", "sdb"]);
     assert_eq!(named("md-raid", "md0"), ["sda", "sdb"]);
     assert_eq!(named("virtual-machine", "loop0"), ["loop0"]);
-}
-
-#[test]
-fn where_there_is_nothing_to_choose_it_says_so_as_set_does() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_iosched"));
-    command
-        .arg("advise")
-        .arg("--root")
-        .arg(machine_tree::tree("nvme-multipath"));
-    let output = command.arg("nvme0n1").output().unwrap();
-    assert_eq!(output.status.code(), Some(4), "{output:?}");
-    assert!(output.stdout.is_empty());
 }
 
 /// A copy of the workstation, whose sda is a drive that these records are about, with their evidence in its place.
@@ -347,56 +306,4 @@ fn what_a_gain_costs_is_told_with_it() {
     ];
     assert_eq!(prices, expected);
     assert!(disk["differs"].is_null(), "{disk}");
-    // A little, and not on all machines.
-    let little = with_prices([1.0, 1.1, 0.9, 1.05, 0.95, 1.0].map(Some), 1.0);
-    insta::assert_snapshot!(elsewhere(little.path()), @r"
-      measured elsewhere  bfq, by throughput on 6 machines with this model
-                            (ST4000DM004-2CV1), Linux 6.12; mq-deadline 0.71 times
-                            bfq, here 0.70 to 0.73 (6 machines); against what is
-                            active 1.40, here 1.37 to 1.43
-    ");
-    let answer = json(little.path(), &["sda"]);
-    assert_eq!(
-        answer["disks"][0]["differs"]["should"][0], "bfq",
-        "{answer}"
-    );
-    let few = with_prices([Some(2.0), Some(3.0), None, None, None, None], 1.0);
-    insta::assert_snapshot!(elsewhere(few.path()), @r"
-      measured elsewhere  bfq, by throughput on 6 machines with this model
-                            (ST4000DM004-2CV1), Linux 6.12; mq-deadline 0.71 times
-                            bfq, here 0.70 to 0.73 (6 machines); against what is
-                            active 1.40, here 1.37 to 1.43
-      at the price of     p99 of bfq 2.45 times that of mq-deadline (2 machines, not
-                            proven)
-    ");
-}
-
-#[test]
-fn evidence_that_was_named_must_be_there_and_what_is_damaged_is_told() {
-    let root = with_evidence(5, "6.12.3", "kyber");
-    let rows = "var/lib/iosched/evidence/rows.jsonl.gz";
-    fs::write(root.path().join(rows), "x").unwrap();
-    let run = |args: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_iosched"));
-        let output = command
-            .args(["advise", "sda", "--root"])
-            .arg(root.path())
-            .args(args);
-        let output = output.output().unwrap();
-        (
-            output.status.code(),
-            String::from_utf8(output.stderr).unwrap(),
-        )
-    };
-    let (code, said) = run(&[]);
-    let warning = "warning: what was measured elsewhere is not known: ";
-    assert!(
-        code == Some(0) && said.contains(warning) && said.contains("is damaged"),
-        "{said}"
-    );
-    let (code, said) = run(&["--evidence", "/proc/nonexistent/evidence"]);
-    assert!(
-        code == Some(3) && said.contains("there is no evidence in /proc/nonexistent/evidence"),
-        "{said}"
-    );
 }

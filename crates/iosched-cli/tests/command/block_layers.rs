@@ -1,8 +1,6 @@
 //! Machines whose kernel is older or newer than the one that tests run on, as copied trees: both block layers of 4.19
 //! beside each other, and a scheduler that nobody here knows.
 
-use std::fs;
-
 use crate::common::in_one_line;
 use crate::common::machine::Machine;
 
@@ -64,44 +62,6 @@ fn a_scheduler_that_a_disk_lacks_is_refused_with_the_name_that_it_has_there() {
         assert_eq!(code, if words.is_empty() { 0 } else { 5 }, "{error}");
         assert!(error.contains(words), "{disk} {scheduler}: {error}");
     }
-}
-
-#[test]
-fn a_value_is_kept_as_kernels_show_it_or_not_at_all() {
-    let machine = mixed();
-    let before = machine.etc();
-    for (disk, words, way) in [
-        ("sda", ["cfq", "slice_idle=0x8"], "write 8"),
-        ("vda", ["mq-deadline", "fifo_batch=0x20"], "write 32"),
-        ("vda", ["mq-deadline", "fifo_batch=010"], "8 (octal)"),
-        (
-            "vda",
-            ["none", "wbt_lat_usec=9223372036854776"],
-            "from -1 to 9223372036854775",
-        ),
-    ] {
-        let (code, _, error) = machine.run("persist", &[&["--yes", disk][..], &words].concat());
-        assert_eq!(code, 6, "{words:?}: {error}");
-        assert!(in_one_line(&error).contains(way), "{words:?}: {error}");
-        let [scheduler, tunable] = words;
-        let (name, value) = tunable.split_once('=').unwrap();
-        machine.write(
-            POLICY,
-            &format!(
-                "[[rule]]\nname = 'a'\nmatch = {{ serial = '*' }}\nscheduler = '{scheduler}'\n\
-                 tunables = {{ {name} = '{value}' }}\n"
-            ),
-        );
-        for command in ["apply", "check"] {
-            let (code, _, error) = machine.run(command, &[]);
-            assert_ne!(code, 0, "{command}: {words:?}");
-            let error = in_one_line(&error);
-            assert!(error.contains("policy.toml:5:"), "{command}: {error}");
-            assert!(error.contains(way), "{command}: {error}");
-        }
-        fs::remove_file(machine.path(POLICY)).unwrap();
-    }
-    assert_eq!(machine.etc().len(), before.len());
 }
 
 #[test]

@@ -136,27 +136,3 @@ fn events_for_which_there_is_no_room_are_counted_and_the_others_stay_in_order() 
         "{losses:?}"
     );
 }
-
-#[test]
-fn a_recorder_that_was_killed_leaves_its_instance_to_the_next_and_no_longer() {
-    if !can_record() {
-        return;
-    }
-    // An instance of a process that is gone: no pid is as large. What belongs to this test has its pid.
-    let me = std::process::id();
-    let (dead, mine) = (
-        format!("iosched-4194999-{me}-0"),
-        format!("iosched-mine-{me}"),
-    );
-    let make = |command: &str| {
-        let script = format!("cd {TRACEFS}/instances; {command}");
-        String::from_utf8(run("sh", &["-c", &script]).stdout).unwrap()
-    };
-    make(&format!("mkdir {dead} {mine}"));
-    let removed = capture::remove_remains(&Host::live());
-    let left = make(&format!("ls; rmdir {mine}"));
-    // The kernel's instances are shared by all tests: another's `restore` may have been first.
-    assert!(!left.contains(&dead), "{left}");
-    assert!(!removed.contains(&mine), "{removed:?}");
-    assert!(left.contains(&mine), "{left}");
-}

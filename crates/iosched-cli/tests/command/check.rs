@@ -1,12 +1,9 @@
 //! `iosched check` names who set a scheduler, on the systems of `tests/systems`, and its exit codes.
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
 
+use crate::common::iosched;
 use crate::common::machine::Machine;
-use crate::common::tuning::MIB;
-use crate::common::{LoopDevice, can_use_loop_devices, iosched, lossy, run};
 
 const POLICY: &str = "[[rule]]\nname = 'ours'\nmatch = { serial = 'S1' }\nscheduler = 'bfq'\n";
 
@@ -322,100 +319,6 @@ fn a_tree_that_is_not_there_is_refused_and_not_made() {
     }
 }
 
-/// A copied tree is somebody's: a FIFO there is not waited for, a device not opened, what has no end not read to it.
-#[test]
-fn what_is_no_file_in_a_copied_tree_is_waited_for_by_no_command() {
-    let disk: (&str, &[&str]) = ("sda", &["ID_SERIAL=disk-1"]);
-    let rules = "etc/udev/rules.d/60-x.rules";
-    let make = || {
-        let machine = Machine::new(&[disk]);
-        for (file, text) in [
-            (rules, "ACTION==\"add\", ATTR{queue/scheduler}=\"none\"\n"),
-            (
-                "usr/lib/udev/rules.d/61-y.rules",
-                "ACTION==\"add\", RUN+=\"/bin/x\"\n",
-            ),
-            (
-                "bin/x",
-                "#!/bin/sh\necho bfq > /sys/block/sda/queue/scheduler\n",
-            ),
-            ("proc/cmdline", "elevator=noop\n"),
-            ("proc/swaps", "Filename Type\n"),
-            ("proc/self/mountinfo", "\n"),
-            ("etc/tuned/active_profile", "balanced\n"),
-            ("etc/default/grub", "GRUB_CMDLINE_LINUX=\"elevator=noop\"\n"),
-            (
-                "etc/rc.local",
-                "#!/bin/sh\necho bfq > /sys/block/sda/queue/scheduler\n",
-            ),
-            (
-                "etc/systemd/system/x.service",
-                "[Service]\nExecStart=/bin/x\n",
-            ),
-            ("etc/sysfs.conf", "block/sda/queue/scheduler = bfq\n"),
-            (
-                "etc/tmpfiles.d/x.conf",
-                "w /sys/block/sda/queue/scheduler - - - - bfq\n",
-            ),
-            ("etc/iosched/policy.toml", "schema = 1\n"),
-            ("var/lib/iosched/check.json", "{}\n"),
-        ] {
-            machine.write(file, text);
-        }
-        machine
-    };
-    let machine = make();
-    let files: Vec<PathBuf> = walk(machine.root())
-        .into_iter()
-        .map(|(path, _)| path)
-        .collect();
-    assert!(files.iter().any(|file| file.ends_with(rules)));
-    for file in &files {
-        let text = fs::read(file).unwrap();
-        for instead in ["a FIFO", "/dev/zero"] {
-            fs::remove_file(file).unwrap();
-            match instead {
-                "a FIFO" => drop(run("mkfifo", &[file.to_str().unwrap()])),
-                device => std::os::unix::fs::symlink(device, file).unwrap(),
-            }
-            for arguments in [
-                &["check"][..],
-                &["check", "--who", "sda"],
-                &["advise"],
-                &["list"],
-            ] {
-                let mut command = iosched();
-                command.arg(arguments[0]).arg("--root").arg(machine.root());
-                let command = command
-                    .args(&arguments[1..])
-                    .timeout(Duration::from_secs(300));
-                let output = command.output().unwrap();
-                let told = format!("{arguments:?} with {instead} for {}", file.display());
-                assert!(
-                    output.status.code().is_some(),
-                    "{told}: {}",
-                    lossy(&output.stderr)
-                );
-            }
-        }
-        fs::remove_file(file).unwrap();
-        fs::write(file, text).unwrap();
-    }
-}
-
-/// The files below a directory with what is in them.
-fn walk(directory: &Path) -> Vec<(PathBuf, String)> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut files: Vec<_> = entries
-        .flat_map(|entry| match fs::read_to_string(entry.path()) {
-            Ok(text) => vec![(entry.path(), text)],
-            Err(_) => walk(&entry.path()),
-        })
-        .collect();
-    files.sort();
-    files
-}
-
 #[test]
 fn without_a_policy_what_sets_a_disk_is_named_with_what_becomes_of_it() {
     let machine = with_disk(Some("several"), "none");
@@ -448,20 +351,4 @@ fn a_policy_that_cannot_be_read_has_the_exit_code_that_the_help_says() {
     fs::remove_file(machine.path("etc/iosched/policy.toml")).unwrap();
     let (code, _, said) = machine.run("apply", &["--dry-run"]);
     assert_eq!(code, 3, "{said}");
-}
-
-#[test]
-fn who_sets_a_loop_device_is_not_answered_for_the_disk_below_its_file() {
-    if !can_use_loop_devices() {
-        return;
-    }
-    let disk = LoopDevice::new(8 * MIB);
-    let output = iosched()
-        .args(["check", "--who", &disk.name])
-        .output()
-        .unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(0));
-    let heads: Vec<&str> = said.lines().filter(|line| !line.starts_with(' ')).collect();
-    assert_eq!(heads, [format!("{}: {} now", disk.name, disk.scheduler())]);
 }

@@ -3,8 +3,6 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-use serde_json::Value;
-
 use crate::common::{
     can_emulate, can_trace, has_fio, iosched, iosched_process, processes_with, tracing_instances,
     wait_until,
@@ -80,97 +78,6 @@ fn the_kernels_schedulers_are_followed_measured_and_predicted() {
     let measured = recordings(&kept);
     assert_eq!(measured.len(), 4);
     assert_eq!(measured, recordings(&kept.join("simulated")));
-}
-
-#[test]
-fn a_disk_that_is_too_fast_for_the_machine_is_slowed_down_and_predicted_so() {
-    if !can_run() {
-        return;
-    }
-    let live = |arguments: &[&str]| {
-        let command = [
-            "conform",
-            "--live",
-            "--json",
-            "--disk",
-            "ssd-sata",
-            "--queue-depth",
-            "4",
-            "--scheduler",
-            "none",
-            "--runtime",
-            "1s",
-            "--seed",
-            "7",
-        ];
-        let output = iosched().args(command).args(arguments).output().unwrap();
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        serde_json::from_slice::<LiveReport>(&output.stdout)
-            .unwrap_or_else(|error| panic!("{error}: {stderr}"))
-    };
-    let chosen = live(&[]);
-    let (disk, machine) = (chosen.speed.disk.unwrap(), chosen.speed.machine.unwrap());
-    let factor = f64::from(chosen.speed.slow_down.get());
-    let is_enough = |factor: f64| {
-        machine.iops >= 29.999_999 * disk.iops / factor
-            && factor * disk.latency_ns >= 39.999_999 * machine.latency_ns
-    };
-    assert!(is_enough(factor), "{:?}", chosen.speed);
-    assert!(
-        factor < 1.5 || !is_enough(factor - 1.01),
-        "{:?}",
-        chosen.speed
-    );
-
-    // So slow that a busy machine keeps up: what is measured and predicted are of the slowed disk.
-    let slowed = live(&["--slow-down", "200"]);
-    assert_eq!(slowed.speed.slow_down.get(), 200);
-    let one = &slowed.results[0];
-    let most = disk.iops / 200.0;
-    assert!(one.predicted.figures.iops <= 1.05 * most, "{one:?}, {most}");
-    // What was under way when the measuring began may end in it.
-    assert!(one.measured.figures.iops <= 2.0 * most, "{one:?}, {most}");
-}
-
-#[test]
-fn what_was_recorded_live_can_be_followed_again() {
-    if !can_run() {
-        return;
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let command = [
-        "conform",
-        "--live",
-        "--json",
-        "--runtime",
-        "1s",
-        "--scheduler",
-        "mq-deadline",
-    ];
-    let made = iosched()
-        .args(command)
-        .arg("--recordings")
-        .arg(dir.path())
-        .output()
-        .unwrap();
-    let report: LiveReport = serde_json::from_slice(&made.stdout).unwrap();
-    let live = &report.results[0].followed;
-    // How much agrees in a run of a second depends on the machine; what the exit code says of it does not.
-    assert_eq!(made.status.code(), Some(i32::from(!report.agrees())));
-    let again = iosched()
-        .args(["conform", "--json", "--scheduler", "mq-deadline"])
-        .arg(dir.path())
-        .output()
-        .unwrap();
-    assert_eq!(again.status.code(), Some(0));
-    let again = String::from_utf8(again.stdout).unwrap();
-    let mut recordings = again
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let measured = recordings.find(|one| !one["trace"].as_str().unwrap().contains("/simulated/"));
-    let measured = measured.unwrap();
-    assert_eq!(measured["decisions"], live.report.decisions, "{report:?}");
-    assert_eq!(measured["agreed"], live.report.agreed, "{report:?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! Each test has a state directory of its own, and takes down whatever is left in it.
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
@@ -10,10 +10,8 @@ use iosched_testing::lacks;
 use iosched_testing::world::DEBUGFS;
 use serde_json::Value;
 
-use crate::common::lab::{Lab, Served, attribute, stored};
-use crate::common::{
-    CopyForEverybody, assert_refused, processes_with, run, stderr, stdout, wait_until,
-};
+use crate::common::lab::{Lab, attribute};
+use crate::common::{CopyForEverybody, assert_refused, run, stderr, stdout, wait_until};
 
 #[test]
 fn a_disk_is_made_listed_and_removed() {
@@ -78,33 +76,6 @@ fn the_model_has_as_many_requests_at_once_as_it_has_tags_whatever_the_scheduler_
 }
 
 #[test]
-fn data_are_kept_on_the_whole_disk() {
-    let Some(lab) = Lab::new(&["fio"]) else {
-        return;
-    };
-    let device = lab.create("ssd-sata --size 64M");
-    let filename = format!("--filename={device}");
-    let common = [
-        "--name=verify",
-        &filename,
-        "--rw=randwrite",
-        "--direct=1",
-        "--ioengine=libaio",
-        "--iodepth=16",
-        "--bsrange=4k-128k",
-        "--size=64M",
-        "--randseed=1",
-        "--verify=crc32c",
-        "--verify_fatal=1",
-        "--verify_state_save=0", // no file in the working directory
-    ];
-    // Written and verified, and verified once more by another process.
-    run("fio", &[&common[..], &["--do_verify=1"]].concat());
-    assert_eq!(stored(&lab.only_disk()), 64 << 20);
-    run("fio", &[&common[..], &["--verify_only=1"]].concat());
-}
-
-#[test]
 fn file_systems_live_on_it() {
     let tools = ["mkfs.ext4", "fsck.ext4", "mkfs.xfs", "xfs_repair", "mount"];
     let Some(lab) = Lab::new(&tools) else {
@@ -146,70 +117,6 @@ fn file_systems_live_on_it() {
 }
 
 #[test]
-fn a_flush_reaches_the_model_and_a_block_request_is_one_command() {
-    let Some(lab) = Lab::new(&["dd"]) else {
-        return;
-    };
-    let device = lab.create("null --size 16M");
-    assert_eq!(attribute(&device, "queue/max_sectors_kb"), "1024");
-    // 512 KiB are at most 128 pages: a loop device takes no more pieces of memory in one request.
-    let (to, from) = (format!("of={device}"), format!("if={device}"));
-    let write = ["if=/dev/zero", &to, "bs=512k", "seek=4", "count=1"];
-    run(
-        "dd",
-        &[&write[..], &["oflag=direct", "conv=notrunc,fsync"]].concat(),
-    );
-    run(
-        "dd",
-        &[
-            &from,
-            "of=/dev/null",
-            "bs=512k",
-            "skip=4",
-            "count=1",
-            "iflag=direct",
-        ],
-    );
-    let served = lab.served();
-    // Others may read it, too, as whoever looks for file systems on all disks.
-    let ours = |served: &&Served| served.op == "flush" || served.start == 4096;
-    let last: Vec<_> = served
-        .iter()
-        .filter(ours)
-        .map(|served| (served.op.as_str(), served.start, served.sectors))
-        .collect();
-    let wanted = [("write", 4096, 1024), ("flush", 0, 0), ("read", 4096, 1024)];
-    assert!(last.windows(3).any(|three| three == wanted), "{last:?}");
-}
-
-#[test]
-fn discarded_data_give_their_space_back() {
-    let Some(lab) = Lab::new(&["blkdiscard"]) else {
-        return;
-    };
-    let device = lab.create("null --size 32M");
-    let mut file = fs::OpenOptions::new().write(true).open(&device).unwrap();
-    file.write_all(&vec![7; 16 << 20]).unwrap();
-    file.sync_all().unwrap();
-    drop(file);
-    assert!(stored(&lab.only_disk()) >= 16 << 20);
-    run(
-        "blkdiscard",
-        &["--offset", "0", "--length", "8388608", &device],
-    );
-    let half = stored(&lab.only_disk());
-    assert!(half <= (8 << 20) + 65536, "{half}");
-    let mut data = [1; 4096];
-    fs::File::open(&device)
-        .unwrap()
-        .read_exact(&mut data)
-        .unwrap();
-    assert_eq!(data, [0; 4096]);
-    run("blkdiscard", &[&device]);
-    assert_eq!(stored(&lab.only_disk()), 0);
-}
-
-#[test]
 fn no_read_is_faster_than_the_model_but_for_the_way_to_it() {
     let Some(lab) = Lab::new(&[]) else {
         return;
@@ -236,42 +143,6 @@ fn no_read_is_faster_than_the_model_but_for_the_way_to_it() {
     assert!(check["late_ns"]["min"].as_i64().unwrap() >= 0, "{check}");
     let modelled = check["modelled_ns"]["p50"].as_i64().unwrap();
     assert!(modelled > 1_000_000, "an arm takes milliseconds: {check}");
-}
-
-/// True if a thread of this process waits for an answer of FUSE, or for a device.
-fn waits_for_a_disk(pid: u32) -> bool {
-    let threads = fs::read_dir(format!("/proc/{pid}/task"));
-    threads.into_iter().flatten().flatten().any(|thread| {
-        let at = |file: &str| fs::read_to_string(thread.path().join(file)).unwrap_or_default();
-        at("status").contains("\nState:\tD") || at("wchan") == "request_wait_answer"
-    })
-}
-
-/// What a server waits for while it sets its disk up is answered by its own threads, which end with it.
-#[test]
-fn a_server_that_is_killed_while_it_waits_for_its_own_disk_ends_and_leaves_nothing() {
-    let Some(lab) = Lab::new(&[]) else {
-        return;
-    };
-    // Whatever the disk does takes a quarter of an hour. A kernel that does not tell when it is waited for lets
-    // `create` kill the server, which is not ready in time.
-    let mut create = lab.command("create hdd-7200 --size 64M --slow-down 100000");
-    let mut create = create.stderr(Stdio::piped()).spawn().unwrap();
-    let place = format!("{}/hdd-7200-1", lab.state_dir().display());
-    let mut server = None;
-    assert!(wait_until(|| {
-        let processes = processes_with(&place);
-        server = processes.into_iter().find(|pid| waits_for_a_disk(*pid));
-        server.is_some() || create.try_wait().unwrap().is_some()
-    }));
-    if let Some(server) = server {
-        run("kill", &["-KILL", &server.to_string()]);
-    }
-    let ended = create.wait_with_output().unwrap();
-    assert_eq!(ended.status.code(), Some(1), "{}", stderr(&ended));
-    assert!(wait_until(|| processes_with(&place).is_empty()));
-    lab.remove("--all");
-    lab.assert_clean();
 }
 
 /// Neither who uses one nor one that never gets ready keeps the others.

@@ -4,16 +4,12 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::lab::{Lab, wait_for};
 use crate::common::{
-    LoopDevice, assert_done, assert_refused, can_emulate, iosched_process, lossy, run, stderr,
-    wait_until,
+    LoopDevice, assert_done, assert_refused, can_emulate, iosched_process, lossy, run, wait_until,
 };
 
 #[test]
@@ -178,68 +174,4 @@ fn a_disk_with_another_mounted_below_it_stays_also_by_force_and_without_its_serv
 
 fn run_iosched(words: &str) -> Output {
     iosched_process().args(words.split(' ')).output().unwrap()
-}
-
-/// Exchanges two names until it is dropped.
-struct Exchanger {
-    is_over: Arc<AtomicBool>,
-    thread: Option<std::thread::JoinHandle<()>>,
-}
-
-impl Exchanger {
-    fn of(one: &Path, other: &Path) -> Exchanger {
-        let is_over = Arc::new(AtomicBool::new(false));
-        let (one, other, over) = (one.to_owned(), other.to_owned(), Arc::clone(&is_over));
-        let exchange = move || {
-            while !over.load(Ordering::Relaxed) {
-                let flags = RenameFlags::EXCHANGE;
-                renameat_with(CWD, &one, CWD, &other, flags).unwrap();
-            }
-        };
-        Exchanger {
-            is_over,
-            thread: Some(std::thread::spawn(exchange)),
-        }
-    }
-}
-
-impl Drop for Exchanger {
-    fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        self.thread.take().unwrap().join().unwrap();
-    }
-}
-
-#[test]
-fn a_disk_takes_no_other_mount_with_it_whoever_moves_directories_about() {
-    let Some(lab) = Lab::new(&["mkfs.ext4"]) else {
-        return;
-    };
-    let at = tempfile::tempdir().unwrap();
-    let (theirs, roots) = (at.path().join("theirs"), at.path().join("roots"));
-    for directory in [&theirs, &roots] {
-        fs::create_dir_all(directory.join("m")).unwrap();
-    }
-    let link = at.path().join("link");
-    std::os::unix::fs::symlink(&roots, &link).unwrap();
-    let another = roots.join("m");
-    let another = another.to_str().unwrap();
-    run("mount", &["-t", "tmpfs", "another", another]);
-    for _ in 0..3 {
-        let device = lab.create("null --size 64M");
-        run("mkfs.ext4", &["-q", &device]);
-        run("mount", &[&device, theirs.join("m").to_str().unwrap()]);
-        let exchanger = Exchanger::of(&theirs, &link);
-        let removed = lab.emulate("remove --all --force");
-        drop(exchanger);
-        if !fs::symlink_metadata(&theirs).unwrap().is_dir() {
-            renameat_with(CWD, &theirs, CWD, &link, RenameFlags::EXCHANGE).unwrap();
-        }
-        let mounts = fs::read("/proc/self/mounts").unwrap();
-        let mounts = String::from_utf8_lossy(&mounts);
-        assert!(mounts.contains(another), "{}", stderr(&removed));
-        assert_done(&removed);
-        assert!(!mounts.contains(&format!("{device} ")), "{mounts}");
-    }
-    run("umount", &[another]);
 }

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::lab::{Lab, attribute, wait_for};
 use crate::common::traced::{self, Kind, Way};
-use crate::common::{assert_done, assert_refused, in_one_line, stderr, stdout};
+use crate::common::{assert_refused, in_one_line, stderr, stdout};
 
 /// Aligned as direct I/O wants it.
 #[repr(align(4096))]
@@ -79,31 +79,6 @@ fn the_process_of_each_access_is_known() {
 }
 
 #[test]
-fn a_disk_whose_server_was_killed_gives_errors_and_leaves_nothing() {
-    let Some(lab) = Lab::new(&[]) else {
-        return;
-    };
-    let device = lab.create("hdd-7200 --size 64M --scheduler cfq");
-    let server = lab.server_pid();
-    let file = open_directly(&device);
-    lab.kill_server();
-    let set = lab.emulate(&format!("set {device} noop"));
-    assert_refused(&set, 1, "is gone");
-    let mut block = Block([0; 4096]);
-    let error = file.read_exact_at(&mut block.0, 0).unwrap_err();
-    assert_eq!(
-        error.raw_os_error(),
-        Some(rustix::io::Errno::IO.raw_os_error())
-    );
-    drop(file);
-    lab.remove_all();
-    let host = Host::live();
-    let ours = format!("iosched-{server}-");
-    let left = capture::remains(&host);
-    assert!(!left.iter().any(|name| name.contains(&ours)), "{left:?}");
-}
-
-#[test]
 fn a_server_that_does_not_answer_keeps_neither_a_list_nor_a_switch_waiting() {
     let Some(lab) = Lab::new(&[]) else {
         return;
@@ -127,27 +102,6 @@ fn a_server_that_does_not_answer_keeps_neither_a_list_nor_a_switch_waiting() {
     wait_for("the server to answer again", || {
         lab.only_disk()["condition"] == "running"
     });
-    lab.remove(&device);
-    lab.assert_clean();
-}
-
-#[test]
-fn under_none_processes_wait_above_for_as_many_tags_as_the_disk_has() {
-    let Some(lab) = Lab::new(&[]) else {
-        return;
-    };
-    let requests = |device: &str| attribute(device, "queue/nr_requests");
-    let set = |device: &str, scheduler: &str| {
-        let set = lab.emulate(&format!("set {device} {scheduler}"));
-        assert_done(&set);
-    };
-    let device = lab.create("hdd-7200 --size 64M --queue-depth 8 --scheduler none");
-    assert_eq!(requests(&device), "8");
-    set(&device, "noop"); // which has requests of its own
-    assert_eq!(requests(&device), "128");
-    write_and_read(&device, 0..4);
-    set(&device, "none");
-    assert_eq!(requests(&device), "8");
     lab.remove(&device);
     lab.assert_clean();
 }

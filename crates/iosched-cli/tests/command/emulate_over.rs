@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use crate::common::chance::{Chance, seed};
 use crate::common::lab::{Lab, attribute, wait_for};
-use crate::common::{LoopDevice, Mounted, assert_refused, run, stderr};
+use crate::common::{LoopDevice, Mounted, run, stderr};
 
 const BLOCK: usize = 4096;
 
@@ -398,79 +398,6 @@ fn what_was_acknowledged_is_in_the_file_whenever_the_server_is_killed() {
         }
     }
     assert_eq!(killed, KILLS);
-}
-
-#[test]
-fn a_file_system_on_it_is_clean_after_its_journal_is_replayed_whenever_the_server_is_killed() {
-    const KILLS: u64 = 3;
-    let Some(lab) = Lab::new(&["mkfs.ext4", "e2fsck", "mount"]) else {
-        return;
-    };
-    let place = Place::new();
-    let file = place.file("disk");
-    let device = lab.create(&format!("--over {file} --size 64M --scheduler cfq"));
-    run("mkfs.ext4", &["-q", &device]);
-    lab.remove(&device);
-    let at = lab.mount_point();
-    let mut chance = Chance::new(seed());
-    for round in 0..KILLS {
-        let device = lab.create(&format!(
-            "--over {file} --scheduler deadline --destroy-data={file}"
-        ));
-        run("mount", &[&device, text(&at)]);
-        if round == 0 {
-            let remove = lab.emulate(&format!("remove {device}"));
-            assert_refused(&remove, 9, "is mounted at");
-        }
-        let enough = 1 + chance.below(40);
-        let count = Mutex::new(0);
-        let safe: u64 = thread::scope(|threads| {
-            let writer = threads.spawn(|| {
-                // Files that grow and are renamed: their names and sizes are in the journal.
-                for number in 1.. {
-                    let write = || -> std::io::Result<()> {
-                        let path = at.join("new");
-                        let new = File::create(&path)?;
-                        new.write_all_at(&Block::holding(number).0, 0)?;
-                        new.sync_all()?;
-                        fs::rename(path, at.join(format!("file-{}", number % 5)))?;
-                        File::open(&at)?.sync_all()
-                    };
-                    if write().is_err() {
-                        return number - 1;
-                    }
-                    *count.lock().unwrap() += 1;
-                }
-                unreachable!("numbers do not end")
-            });
-            wait_for("files", || *count.lock().unwrap() >= enough);
-            lab.kill_server();
-            writer.join().unwrap()
-        });
-        run("umount", &["--lazy", text(&at)]);
-        lab.remove_all();
-        let replay = Command::new("e2fsck").args(["-p", &file]).output().unwrap();
-        assert!(
-            replay.status.code().is_some_and(|code| code <= 1),
-            "{replay:?}"
-        );
-        let check = Command::new("e2fsck")
-            .args(["-fn", &file])
-            .output()
-            .unwrap();
-        assert_eq!(check.status.code(), Some(0), "{check:?}");
-        run("mount", &["-o", "loop,ro", &file, text(&at)]);
-        for number in safe.saturating_sub(4).max(1)..=safe {
-            let found = fs::read(at.join(format!("file-{}", number % 5))).unwrap();
-            let found = number_in(&found);
-            // A rename that was not acknowledged may have come as well.
-            assert!(
-                found == number || found == safe + 1,
-                "{found} for {number} of {safe}"
-            );
-        }
-        run("umount", &[text(&at)]);
-    }
 }
 
 #[test]

@@ -4,8 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use iosched_evidence::dataset::{self, Secret};
-use iosched_evidence::fixture::{Fleet, Size};
 use iosched_evidence::row::Row;
 
 use serde_json::{Value, json};
@@ -79,23 +77,6 @@ fn dataset(directory: &Path, name: &str, numbers: std::ops::Range<u32>) -> Strin
     let at = directory.join(name);
     dataset_of(directory, &at, numbers, |_| {});
     at.to_str().unwrap().to_owned()
-}
-
-/// A dataset of these rows.
-fn dataset_of_rows(directory: &Path, name: &str, rows: &[Row]) -> String {
-    let at = directory.join(name);
-    dataset::add(&at, &Secret::of(&at).unwrap(), rows).unwrap();
-    at.to_str().unwrap().to_owned()
-}
-
-/// Rows of so many machines, of one model and under one load.
-fn rows_of(machines: usize) -> Vec<Row> {
-    let size = Size {
-        machines,
-        models: 1,
-        loads: 1,
-    };
-    Fleet::new(1, size).rows
 }
 
 #[test]
@@ -180,25 +161,6 @@ fn a_page_has_the_same_with_forest_plots() {
         assert!(page.contains(shown), "{shown}");
     }
     assert_eq!(page.matches("<figure").count(), 3);
-}
-
-#[test]
-fn json_is_printed_beside_a_page_and_never_mixed_with_it() {
-    let dir = tempfile::tempdir().unwrap();
-    let at = dataset(dir.path(), "fleet", 0..6);
-    let page = dir.path().join("page.html");
-    let page = page.to_str().unwrap();
-    let alone = json(&["evidence", "show", &at]);
-    assert_eq!(json(&["evidence", "show", &at, "--html", page]), alone);
-    let page = fs::read_to_string(page).unwrap();
-    assert_eq!(page, done(&["evidence", "show", &at, "--html", "-"]));
-    let output = run(&["evidence", "show", &at, "--html", "-", "--json"]);
-    let said: Value = serde_json::from_slice(&output.stderr).unwrap();
-    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
-    assert_eq!(
-        said["error"],
-        "`--html -` and `--json` would both go to standard output"
-    );
 }
 
 #[test]
@@ -298,39 +260,6 @@ fn a_record_that_cannot_be_used_keeps_no_other_out() {
 }
 
 #[test]
-fn a_dataset_without_its_secret_counts_hosts_anew_and_says_so() {
-    let dir = tempfile::tempdir().unwrap();
-    let at = dataset(dir.path(), "fleet", 0..2);
-    let more = record(dir.path(), 7, |_| {});
-    let add = [
-        "evidence",
-        "add",
-        more.to_str().unwrap(),
-        "--to",
-        &at,
-        "--dry-run",
-    ];
-    let said = |args: &[&str]| String::from_utf8(run(args).stderr).unwrap();
-    assert!(!said(&add).contains("without the secret"));
-    let key = Path::new(&at).join(".machines.key");
-    fs::write(&key, "").unwrap();
-    let refused = refused(&add, 12);
-    assert!(
-        refused.contains(".machines.key is damaged") && refused.contains("count twice"),
-        "{refused}"
-    );
-    let merged = dir.path().join("merged").to_str().unwrap().to_owned();
-    let merge = run(&["evidence", "merge", &at, "--to", &merged]);
-    let apart = String::from_utf8(merge.stderr).unwrap();
-    assert!(
-        merge.status.success() && apart.contains("counted apart"),
-        "{apart}"
-    );
-    fs::remove_file(&key).unwrap();
-    assert!(said(&add).contains("without the secret"), "{}", said(&add));
-}
-
-#[test]
 fn what_is_not_there_is_answered_with_what_is_there_of_that_kind() {
     let dir = tempfile::tempdir().unwrap();
     let at = dataset(dir.path(), "fleet", 0..2);
@@ -344,35 +273,6 @@ fn what_is_not_there_is_answered_with_what_is_there_of_that_kind() {
         said.contains("its load classes are: backup, general"),
         "{said}"
     );
-}
-
-#[test]
-fn arms_with_many_tunables_are_shown_in_80_columns() {
-    let dir = tempfile::tempdir().unwrap();
-    let record = record(dir.path(), 1, |header| {
-        for (number, arm) in header["plan"]["arms"]
-            .as_array_mut()
-            .unwrap()
-            .iter_mut()
-            .enumerate()
-        {
-            let tunables: Vec<Value> = (0..5 * number)
-                .map(|tunable| json!([format!("a_long_tunable_{tunable}"), "1000"]))
-                .collect();
-            arm["tunables"] = tunables.into();
-        }
-    });
-    let at = dir.path().join("fleet");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_iosched"));
-    command
-        .env("COLUMNS", "80")
-        .args(["evidence", "add", "--dry-run"]);
-    let output = command.arg(record).arg("--to").arg(at).output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("a_long_tunable_7=1000"), "{text}");
-    for line in text.lines() {
-        assert!(line.chars().count() <= 80, "{line}");
-    }
 }
 
 #[test]
@@ -460,41 +360,6 @@ fn evidence_that_is_not_there_is_said_with_the_way_to_it() {
 }
 
 #[test]
-fn what_was_simulated_is_called_that() {
-    let dir = tempfile::tempdir().unwrap();
-    let results = dir.path().join("results");
-    let results = results.to_str().unwrap();
-    done(&[
-        "tune",
-        "--simulate",
-        "ssd-sata",
-        "--load",
-        "mixed",
-        "--rounds",
-        "4",
-        "--seed",
-        "1",
-        "--out",
-        results,
-    ]);
-    let at = dir.path().join("e");
-    let at = at.to_str().unwrap();
-    let text = done(&["evidence", "add", results, "--to", at, "--yes"]);
-    let unfolded = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    for shown in [
-        "ssd-sata, class simulated-ssd, depth 32, simulated, ",
-        "load mixed (files), ",
-    ] {
-        assert!(unfolded.contains(shown), "{text}");
-    }
-    let text = done(&["evidence", "show", at]);
-    assert!(
-        text.contains("ssd-sata (model, simulated)\n  files by throughput, 1 machine"),
-        "{text}"
-    );
-}
-
-#[test]
 fn the_set_that_ships_is_shown_as_simulated_and_is_what_the_simulator_says() {
     let text = done(&["evidence", "show", "--simulated"]);
     for line in text.lines().filter(|line| line.contains("(model")) {
@@ -548,108 +413,4 @@ fn the_set_that_ships_is_shown_as_simulated_and_is_what_the_simulator_says() {
             }
         }
     }
-}
-
-#[test]
-fn a_foreign_dataset_takes_the_place_of_no_machine() {
-    let dir = tempfile::tempdir().unwrap();
-    let own = rows_of(3);
-    let foreign = own.iter().map(|row| Row {
-        machine: "fedcba9876543210".into(),
-        rounds: 1000,
-        log_ratio: -row.log_ratio,
-        ..row.clone()
-    });
-    let foreign: Vec<Row> = foreign.collect();
-    let own_at = dataset_of_rows(dir.path(), "own", &own);
-    let foreign_at = dataset_of_rows(dir.path(), "foreign", &foreign);
-    let all = dir.path().join("all");
-    let output = run(&[
-        "evidence",
-        "merge",
-        &own_at,
-        &foreign_at,
-        "--to",
-        all.to_str().unwrap(),
-    ]);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(12), "{said}");
-    assert!(said.contains("is there with another machine"), "{said}");
-    assert_eq!(dataset::read(&all, |_| true).unwrap().unwrap(), own);
-}
-
-#[test]
-fn a_page_of_too_many_lines_is_refused_with_the_way_to_a_smaller_one() {
-    let dir = tempfile::tempdir().unwrap();
-    let example = &rows_of(1)[0];
-    let row = |number: usize| Row {
-        arm: format!("kyber:read_lat_nsec={number}").into(),
-        against: "bfq".into(),
-        ..example.clone()
-    };
-    let rows: Vec<Row> = (0..20_000).map(row).collect();
-    let at = dataset_of_rows(dir.path(), "fleet", &rows);
-    let page = dir.path().join("page.html");
-    let page = page.to_str().unwrap();
-    let said = refused(&["evidence", "show", &at, "--html", page], 2);
-    let parts = ["more than 20000 lines", "--load-class"];
-    assert!(parts.iter().all(|part| said.contains(part)), "{said}");
-    assert!(!Path::new(page).exists());
-}
-
-#[test]
-fn a_dataset_of_one_row_is_unknown_in_each_form_and_one_of_none_is_not_made() {
-    let dir = tempfile::tempdir().unwrap();
-    let one = dataset_of_rows(dir.path(), "one", &rows_of(1)[..1]);
-    let text = done(&["evidence", "show", &one]);
-    assert_eq!(text.matches(", 1 machine, ").count(), 3, "{text}");
-    assert!(!text.contains("take ") && !text.contains("not told apart"));
-    let page = done(&["evidence", "show", &one, "--html", "-"]);
-    assert!(page.contains("unknown") && !page.contains("NaN") && !page.contains("inf"));
-    let to = dir.path().join("new");
-    let to = to.to_str().unwrap();
-    assert_eq!(
-        json(&["evidence", "merge", &one, &one, "--to", to])["new_rows"],
-        1
-    );
-    fs::remove_dir_all(to).unwrap();
-    let none = dataset_of_rows(dir.path(), "none", &[]);
-    refused(&["evidence", "show", &none], 3);
-    let merged = json(&["evidence", "merge", &none, "--to", to]);
-    let is_made = Path::new(to).exists();
-    assert_eq!((&merged["new_rows"], is_made), (&json!(0), false));
-}
-
-/// `IOSCHED_TEST_LARGE` makes it a hundred thousand rows: docs/evidence.md has what that takes.
-#[test]
-fn a_large_dataset_is_added_and_shown() {
-    let is_large = std::env::var_os("IOSCHED_TEST_LARGE").is_some();
-    let size = Size {
-        machines: if is_large { 2800 } else { 100 },
-        models: 40,
-        loads: 6,
-    };
-    let rows = Fleet::new(1, size).rows;
-    let dir = tempfile::tempdir().unwrap();
-    let made = dataset_of_rows(dir.path(), "made", &rows);
-    let all = dir.path().join("all");
-    let all = all.to_str().unwrap();
-    for new_rows in [rows.len(), 0] {
-        let merged = json(&["evidence", "merge", &made, "--to", all]);
-        assert_eq!(merged["new_rows"], new_rows);
-    }
-    let shown = json(&["evidence", "show", all]);
-    let expected = (&rows.len().into(), &size.machines.into());
-    assert_eq!((&shown["rows"], &shown["machines"]), expected);
-    let root = iosched_testing::machine_tree::tree("workstation");
-    let root = root.to_str().unwrap();
-    let advised = json(&["advise", "--root", root, "--evidence", all]);
-    let level = |name: &str| {
-        let disks = advised["disks"].as_array().unwrap();
-        let disk = disks.iter().find(|disk| disk["device"] == name).unwrap();
-        disk["measured_elsewhere"]["known"]["level"].clone()
-    };
-    assert_eq!([level("nvme0n1"), level("sda")], ["class", "class"]);
-    // An optical drive is no hard disk, however it is attached.
-    assert!(level("sr0").is_null(), "{advised}");
 }

@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::common::machine::Machine;
-use crate::common::traced::{self, Kind, Way};
 use crate::common::tuning::MIB;
-use crate::common::{LoopDevice, can_use_loop_devices, iosched, iosched_process, run, text};
+use crate::common::{LoopDevice, can_use_loop_devices, iosched, run, text};
 
 const STATE: &str = "/var/lib/iosched";
 
@@ -174,60 +173,4 @@ fn what_is_set_after_an_undo_was_cut_short_stays() {
             assert_eq!(disk.whole_queue(), before);
         }
     }
-}
-
-#[test]
-fn a_value_that_is_set_after_an_undo_was_cut_short_stays() {
-    if !can_use_loop_devices() {
-        return;
-    }
-    let disk = LoopDevice::new(8 * MIB);
-    disk.write("scheduler", "mq-deadline");
-    let left_alone = "set by somebody else meanwhile (mq-deadline), left alone";
-    let finish = || {
-        let (code, words, errors) = said(&["undo"]);
-        assert_eq!(code, 0, "{errors}");
-        words
-    };
-
-    assert_eq!(
-        said(&["set", &disk.name, "mq-deadline", "fifo_batch=3"]).0,
-        0
-    );
-    assert_eq!(said(&["undo"]).0, 0);
-    cut_the_last_undo_short();
-    disk.write("iosched/fifo_batch", "7");
-    assert!(finish().contains(left_alone));
-    assert_eq!(disk.read("iosched/fifo_batch"), "7");
-
-    // With another scheduler, wherever it was killed: what it was on the way is no choice of anybody's.
-    let mut chosen = 0;
-    for n in 1.. {
-        for (file, value) in [
-            ("scheduler", "none"),
-            ("scheduler", "mq-deadline"),
-            ("iosched/fifo_batch", "7"),
-        ] {
-            disk.write(file, value);
-        }
-        let before = disk.whole_queue();
-        assert_eq!(said(&["set", &disk.name, "bfq"]).0, 0);
-        let mut undo = iosched_process();
-        let run = traced::run(undo.arg("undo"), Kind::is_change, n, Way::Kill);
-        let (_, undo) = entries().pop().unwrap();
-        let is_switched = undo["disks"][0].get("switched").is_some();
-        if undo["status"] == "undoing" && is_switched {
-            chosen += 1;
-            disk.write("iosched/read_expire", "800");
-            assert!(finish().contains(left_alone));
-            assert_eq!(disk.read("iosched/read_expire"), "800");
-        } else {
-            assert!(matches!(said(&["undo"]).0, 0 | 1));
-            assert_eq!(disk.whole_queue(), before, "killed before change {n}");
-        }
-        if run.hit.is_none() {
-            break;
-        }
-    }
-    assert!(chosen > 0);
 }

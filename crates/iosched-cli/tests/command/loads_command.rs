@@ -1,11 +1,8 @@
 //! `iosched tune --load 'command: …'`: any program as a load, and what happens when it goes wrong.
-use iosched_testing::lacks;
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 
 use crate::common::tuning::MIB;
-use crate::common::{Mounted, can_use_loop_devices, in_one_line, iosched, processes_with, text};
+use crate::common::{Mounted, can_use_loop_devices, in_one_line, iosched, processes_with};
 
 /// A mounted disk, and the command run on it.
 struct Bench {
@@ -58,32 +55,6 @@ impl Bench {
     }
 }
 
-/// By niceness bfq would not raise it, and it would have another weight.
-#[test]
-fn a_load_has_the_usual_io_priority_however_nice_the_run_is() {
-    let Some(bench) = Bench::new() else { return };
-    let seen = |before: &[&str]| {
-        let command = Command::new(before[0])
-            .args(&before[1..])
-            .arg(env!("CARGO_BIN_EXE_iosched"))
-            .args(["tune", bench.mounted.path(), "--fixed-rounds", "2"])
-            .args(["--arms", "none,mq-deadline", "--no-html", "--load"])
-            .args(["command: sh: ionice > priority", "--out"])
-            .arg(bench.records.path().join(before.join("-")))
-            .output()
-            .unwrap();
-        assert!(command.status.success(), "{}", text(&command.stderr));
-        let file = Path::new(bench.mounted.path()).join("priority");
-        fs::read_to_string(file).unwrap().trim().to_owned()
-    };
-    assert_eq!(seen(&["nice", "-n", "10"]), "best-effort: prio 4");
-    assert_eq!(seen(&["nice", "-n", "-10"]), "best-effort: prio 4");
-    assert_eq!(
-        seen(&["ionice", "-c", "2", "-n", "6"]),
-        "best-effort: prio 6"
-    );
-}
-
 #[test]
 fn a_program_is_timed_and_told_its_trial() {
     let Some(bench) = Bench::new() else { return };
@@ -120,41 +91,6 @@ fn a_program_is_timed_and_told_its_trial() {
     assert!(bench.mounted.at.join("once").exists());
     let each = fs::read_to_string(bench.mounted.at.join("each")).unwrap();
     assert_eq!(each.lines().count(), 4, "before each trial");
-}
-
-#[test]
-fn a_compile_is_a_load() {
-    let has = |program: &str| {
-        std::process::Command::new(program)
-            .arg("--version")
-            .output()
-            .is_ok()
-    };
-    if !has("make") || !has("cc") {
-        lacks("make and a C compiler");
-        return;
-    }
-    let Some(bench) = Bench::new() else { return };
-    let source = "int main(void) { return 0; }\n";
-    for name in ["a.c", "b.c"] {
-        fs::write(bench.mounted.at.join(name), source).unwrap();
-    }
-    fs::write(
-        bench.mounted.at.join("Makefile"),
-        "all: a b\nclean:\n\trm -f a b\n",
-    )
-    .unwrap();
-    let ended = bench.tune("make -j2", &["--prepare", "make clean"]);
-    assert_eq!(ended.code, 0, "{}", ended.stderr);
-    assert!(
-        in_one_line(&ended.stdout).starts_with("make on "),
-        "{}",
-        ended.stdout
-    );
-    assert!(
-        bench.mounted.at.join("b").exists(),
-        "what it made is the user's"
-    );
 }
 
 #[test]
@@ -303,31 +239,6 @@ fn a_command_that_fails_sometimes_is_repeated() {
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert_eq!(bench.record().matches("\"type\":\"void\"").count(), 1);
     assert_eq!(bench.record().matches("\"type\":\"trial\"").count(), 4);
-}
-
-/// The third trial never ends by itself: the budget ends it, and its round does not count.
-#[test]
-fn a_budget_of_time_ends_a_trial_that_would_go_on_after_it() {
-    let Some(bench) = Bench::new() else { return };
-    // Its own number: the same test may run beside this one.
-    let sleeper = format!("sleep 98766.{}", std::process::id());
-    let third_hangs = format!("sh: echo t >> told; test $(wc -l < told) -lt 3 || {sleeper}");
-    let ended = bench.tune(&third_hangs, &["--budget", "8s"]);
-    let record = bench.record();
-    let trials = record.matches("\"type\":\"trial\"").count();
-    if ended.code == 0 {
-        assert!((1..3).contains(&trials), "{record}");
-        assert!(
-            record.contains("\"stop\":\"time-spent\",\"is_cut\":true"),
-            "{record}"
-        );
-        let why = "It stopped because its time is spent";
-        assert!(in_one_line(&ended.stdout).contains(why), "{}", ended.stdout);
-    } else {
-        // A machine so slow that eight seconds are over before.
-        assert_eq!((ended.code, trials), (2, 0), "{}", ended.stderr);
-    }
-    assert_eq!(processes_with(&sleeper), Vec::<u32>::new());
 }
 
 #[test]

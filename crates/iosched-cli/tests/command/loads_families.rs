@@ -1,13 +1,9 @@
 //! The loads that come as several: the sweep with its log, the document server with its control, the
 //! database server's four, and fairness. Real fio on a loop device, in small.
 use std::fs;
-use std::process::Stdio;
 
 use crate::common::tuning::MIB;
-use crate::common::{
-    Mounted, can_use_loop_devices, has_fio, in_one_line, iosched, iosched_process, processes_with,
-    wait_until,
-};
+use crate::common::{Mounted, can_use_loop_devices, has_fio, in_one_line, iosched};
 
 /// Runs two rounds of two arms under a load and returns what it printed and the record's directory.
 fn tune(load: &str, more: &[&str]) -> Option<(String, tempfile::TempDir)> {
@@ -171,46 +167,6 @@ fn the_database_server_has_four_loads() {
     for load in ["database:1", "database:2", "database:3", "database:4"] {
         assert!(csv.contains(&format!(",{load},none,")), "{csv}");
     }
-}
-
-#[test]
-fn a_killed_run_leaves_no_job_file_behind() {
-    if !can_use_loop_devices() || !has_fio() {
-        return;
-    }
-    let mounted = Mounted::new(64 * MIB);
-    let temporary = tempfile::tempdir().unwrap();
-    let mut child = iosched_process()
-        .args([
-            "tune",
-            mounted.path(),
-            "--load",
-            "mixed",
-            "--runtime",
-            "100s",
-        ])
-        .args(["--arms", "none,mq-deadline", "--file-size", "8M", "--out"])
-        .arg(mounted.at.join("r"))
-        .env("TMPDIR", temporary.path())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    let is_measuring = || {
-        let writes = fs::read_to_string(format!("/sys/block/{}/inflight", mounted.disk.name));
-        writes.unwrap().trim() != "0        0"
-    };
-    let record = mounted.at.join("r/record.jsonl");
-    assert!(wait_until(|| {
-        assert_eq!(child.try_wait().unwrap(), None, "it ended by itself");
-        record.exists() && is_measuring()
-    }));
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let left: Vec<_> = fs::read_dir(temporary.path()).unwrap().flatten().collect();
-    assert!(left.is_empty(), "{left:?}");
-    assert!(wait_until(|| processes_with(&mounted.disk.name).is_empty()));
-    iosched().arg("restore").assert().success();
-    assert_eq!(mounted.names(), ["r"]);
 }
 
 #[test]

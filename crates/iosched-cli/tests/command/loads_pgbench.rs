@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 
 use crate::common::tuning::MIB;
 use crate::common::{
-    LoopDevice, Mounted, can_use_loop_devices, has_postgres, in_one_line, iosched, iosched_process,
-    postgres_user, processes_with, run, server_programs, wait_until,
+    Mounted, can_use_loop_devices, has_postgres, in_one_line, iosched, iosched_process,
+    postgres_user, processes_with, server_programs, wait_until,
 };
 
 /// Two rounds of two arms on a small database.
@@ -169,93 +169,6 @@ fn a_link_in_place_of_the_servers_log_does_not_lead_root_to_another_file() {
     assert_eq!(fs::read_to_string(&secret).unwrap(), "secret");
 }
 
-/// The command in a world of its own, with no shared memory but what it makes. What is left of that
-/// when nobody works on the target any more stands on the last lines.
-fn in_an_empty_world(mounted: &Mounted, arguments: &[&str]) -> Command {
-    let script = "mount -t tmpfs none /dev/shm; target=$1; shift; \"$@\"; echo status $? >&2; \
-                  while grep -sqa \"$target\" $(ls -d /proc/[0-9]* | grep -v /$$\\$ | sed s,$,/cmdline,); do \
-                  sleep 0.1; done; ls -A /dev/shm; tail -n +2 /proc/sysvipc/shm";
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "--ipc", "sh", "-c", script, "sh", mounted.path()]);
-    command.arg(iosched_process().get_program());
-    command.args(["tune", mounted.path()]).args(arguments);
-    command
-        .env("NO_COLOR", "1")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
-}
-
-#[test]
-fn a_server_that_dies_in_every_trial_is_an_error() {
-    if !has_postgres() {
-        return;
-    }
-    let mounted = Mounted::new(512 * MIB);
-    let records = tempfile::tempdir().unwrap();
-    let script = records.path().join("kill.sql");
-    let kill =
-        "COPY (SELECT 1) TO PROGRAM 'kill -9 $(head -1 postmaster.pid)';\nSELECT pg_sleep(30);\n";
-    fs::write(&script, kill).unwrap();
-    let load = format!(
-        "pgbench:scale=1,clients=1,transactions=1,mode={}",
-        script.display()
-    );
-    let (ended, _records) = tune(&mounted, &load, &[]);
-    let stderr = ended.stderr;
-    assert_eq!(ended.code, 13, "{stderr}");
-    assert!(
-        stderr.contains(
-            "fails under every arm: the load failed: the PostgreSQL server died during the trial"
-        ),
-        "{stderr}"
-    );
-}
-
-/// A file of PostgreSQL's below `/dev/shm`, or a line of `/proc/sysvipc/shm`.
-fn is_shared_memory(line: &str) -> bool {
-    let is_segment = line.split_whitespace().count() > 10
-        && line
-            .split_whitespace()
-            .all(|word| word.parse::<i64>().is_ok());
-    line.starts_with("PostgreSQL.") || is_segment
-}
-
-#[test]
-fn a_killed_run_leaves_no_shared_memory_either() {
-    if !has_postgres() {
-        return;
-    }
-    let mounted = Mounted::new(512 * MIB);
-    let records = tempfile::tempdir().unwrap();
-    let out = records.path().join("r").display().to_string();
-    let load = "pgbench:scale=1,clients=2,time=60";
-    let arguments = [&["--load", load, "--out", &out], SHORT].concat();
-    let child = in_an_empty_world(&mounted, &arguments).spawn().unwrap();
-    assert!(wait_until(|| is_measuring(&mounted)));
-    let ours = processes_with(&format!("iosched tune {} ", mounted.path()));
-    let shell = processes_with("unshare")
-        .into_iter()
-        .chain(processes_with("mount -t tmpfs"));
-    let shells: Vec<u32> = shell.collect();
-    let run: Vec<u32> = ours
-        .into_iter()
-        .filter(|pid| !shells.contains(pid))
-        .collect();
-    assert_eq!(run.len(), 1, "{run:?}");
-    run_kill(run[0]);
-    let output = child.wait_with_output().unwrap();
-    let left = String::from_utf8(output.stdout).unwrap();
-    let left: Vec<&str> = left.lines().filter(|line| is_shared_memory(line)).collect();
-    assert_eq!(left, Vec::<&str>::new());
-    iosched().arg("restore").assert().success();
-    assert_nothing_is_left(&mounted);
-}
-
-fn run_kill(pid: u32) {
-    run("kill", &["-9", &pid.to_string()]);
-}
-
 #[test]
 fn a_killed_run_leaves_no_server_and_restore_removes_its_files() {
     if !has_postgres() {
@@ -285,30 +198,6 @@ fn a_killed_run_leaves_no_server_and_restore_removes_its_files() {
     iosched().arg("restore").assert().success();
     assert_nothing_is_left(&mounted);
     assert_eq!(mounted.disk.scheduler(), "none");
-}
-
-#[test]
-fn no_room_for_the_cluster_is_one_clear_error() {
-    if !has_postgres() {
-        return;
-    }
-    // Too small by our own reckoning: nothing is begun.
-    let small = Mounted::new(64 * MIB);
-    let (ended, _) = tune(&small, SMALL, &[]);
-    assert_eq!(ended.code, 1, "{}", ended.stderr);
-    assert!(ended.stderr.contains("no room in"), "{}", ended.stderr);
-    // Room for bytes but not for files: initdb itself finds the disk full.
-    let disk = LoopDevice::new(512 * MIB);
-    let full = Mounted::with(disk, &["-N", "64"]);
-    let (ended, _) = tune(&full, SMALL, &[]);
-    assert_eq!(ended.code, 13, "{}", ended.stderr);
-    for words in [
-        "initdb failed",
-        "No space left on device",
-        "hint: make room",
-    ] {
-        assert!(ended.stderr.contains(words), "{}", ended.stderr);
-    }
 }
 
 #[test]
@@ -566,92 +455,4 @@ fn the_databases_of_a_killed_run_go_with_restore_and_with_the_next_run() {
     assert!(!said.contains("dropped"), "{said}");
     assert!(mounted.names() == ["theirs"], "{:?}", mounted.names());
     assert_eq!(mounted.disk.scheduler(), "none");
-}
-
-/// A server and its children, by pid.
-fn family(server: u32) -> Vec<u32> {
-    let output = Command::new("ps")
-        .args(["-o", "pid=", "--ppid", &server.to_string()])
-        .output()
-        .unwrap();
-    let children = String::from_utf8(output.stdout).unwrap();
-    let children = children.split_whitespace().map(|pid| pid.parse().unwrap());
-    std::iter::once(server).chain(children).collect()
-}
-
-fn send(signal: &str, pids: &[u32]) {
-    for pid in pids {
-        // One that has ended meanwhile is no matter.
-        let _ = Command::new("kill")
-            .args([signal, &pid.to_string()])
-            .status();
-    }
-}
-
-/// A run under schedulers that the disk does not have before.
-fn start(mounted: &Mounted, records: &tempfile::TempDir, more: &[&str]) -> Child {
-    let load = "pgbench:scale=1,clients=2,time=20";
-    iosched_process()
-        .args(["tune", mounted.path(), "--load", load])
-        .args(["--arms", "mq-deadline,bfq", "--out"])
-        .arg(records.path().join("r"))
-        .args(more)
-        .env("PGPASSWORD", "right")
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
-}
-
-/// Asks a run to end, and waits until it has: the disk is as it was before anything else is waited for.
-fn interrupt(mut run: Child, mounted: &Mounted) -> String {
-    send("-INT", &[run.id()]);
-    assert!(wait_until(|| mounted.disk.scheduler() == "none"));
-    assert!(wait_until(|| run.try_wait().unwrap().is_some()));
-    String::from_utf8(run.wait_with_output().unwrap().stderr).unwrap()
-}
-
-#[test]
-fn a_server_of_the_users_that_stops_answering_keeps_neither_the_scheduler_nor_a_command() {
-    if !has_postgres() {
-        return;
-    }
-    let mounted = Mounted::new(512 * MIB);
-    let server = Server::start(&mounted.at);
-    let records = tempfile::tempdir().unwrap();
-    let connection = server.connection();
-    let run = start(&mounted, &records, &["--pg", &connection]);
-    let is_in_a_trial = || {
-        mounted.disk.scheduler() != "none"
-            && !server.ask("SELECT 1 FROM pg_stat_database WHERE datname LIKE '%_trial' AND xact_commit > 50").is_empty()
-    };
-    assert!(wait_until(is_in_a_trial));
-    let stopped = family(server.child.id());
-    send("-STOP", &stopped);
-    let said = interrupt(run, &mounted);
-    let restore = || {
-        iosched()
-            .arg("restore")
-            .env("PGPASSWORD", "right")
-            .output()
-            .unwrap()
-    };
-    let kept = restore();
-    send("-CONT", &stopped);
-    assert!(said.contains("has not answered"), "{said}");
-    let kept_said = String::from_utf8(kept.stdout).unwrap();
-    assert_eq!(kept.status.code(), Some(1), "{kept_said}");
-    assert!(kept_said.contains("has not answered"), "{kept_said}");
-    let databases = || server.ask("SELECT datname FROM pg_database WHERE datname LIKE 'iosched%'");
-    assert_ne!(databases(), "", "what is there to drop");
-    // As at boot: nobody is asked, and the names are kept.
-    let at_boot = iosched()
-        .args(["restore", "--no-databases"])
-        .output()
-        .unwrap();
-    assert_eq!(at_boot.status.code(), Some(1));
-    assert_ne!(databases(), "");
-    let dropped = restore();
-    assert_eq!(dropped.status.code(), Some(0));
-    assert_eq!(databases(), "");
 }

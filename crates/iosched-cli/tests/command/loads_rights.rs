@@ -9,8 +9,8 @@ use std::process::{Command, Output, Stdio};
 
 use crate::common::bench::{Bench, nobody};
 use crate::common::{
-    can_use_loop_devices, has_fio, in_one_line, iosched, iosched_process, lossy, processes_with,
-    quoted, run, wait_until,
+    can_use_loop_devices, has_fio, iosched, iosched_process, lossy, processes_with, quoted, run,
+    wait_until,
 };
 
 #[test]
@@ -83,25 +83,6 @@ fn a_load_of_another_user_gets_that_users_environment_and_no_descriptor_of_ours(
         .find_map(|line| line.strip_prefix("Groups:"))
         .unwrap();
     assert_eq!(groups.trim(), nobody().1.to_string());
-}
-
-#[test]
-fn our_own_load_keeps_our_environment() {
-    let Some(bench) = Bench::new() else { return };
-    let report = bench.report();
-    let look = format!("command: sh: (env; grep ^NoNewPrivs: /proc/self/status) > {report}");
-    let arguments = bench.arguments(bench.mounted.path(), &["--load", &look]);
-    let output = iosched()
-        .args(arguments)
-        .env("SECRET_TOKEN", "ours")
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", lossy(&output.stderr));
-    let said = fs::read_to_string(&report).unwrap();
-    assert!(said.contains("SECRET_TOKEN=ours\n"), "{said}");
-    let ours = fs::read_to_string("/proc/self/status").unwrap();
-    let privileges = ours.lines().find(|line| line.starts_with("NoNewPrivs:"));
-    assert!(said.contains(privileges.unwrap()), "{said}");
 }
 
 /// A key of our session is possessed by whoever has our session keyring, whatever user that is.
@@ -182,23 +163,6 @@ fn links_in_the_directory_of_a_load_do_not_lead_root_to_other_files() {
 }
 
 #[test]
-fn a_fifo_among_the_files_of_a_load_does_not_hang_the_run() {
-    let Some(bench) = Bench::new() else { return };
-    if !has_fio() {
-        return;
-    }
-    let load = "documents-read:threads=1,documents=500,stored=500,size=16k";
-    let output = tune_after(&bench, load, "mkfifo $d/fifo");
-    let stderr = lossy(&output.stderr);
-    assert!(output.status.code().is_some(), "it hung: {stderr}");
-    assert!(
-        stderr.contains("cannot use the files of the load"),
-        "{stderr}"
-    );
-    assert_eq!(bench.mounted.names(), ["private"], "{stderr}");
-}
-
-#[test]
 fn what_is_removed_at_the_end_is_what_the_loads_user_may_remove() {
     let Some(bench) = Bench::new() else { return };
     let private = bench.path("private");
@@ -217,40 +181,6 @@ fn what_is_removed_at_the_end_is_what_the_loads_user_may_remove() {
         "{}",
         lossy(&output.stderr)
     );
-}
-
-#[test]
-fn a_load_that_closes_the_target_or_moves_its_directory_is_named() {
-    let Some(bench) = Bench::new() else { return };
-    let theirs = bench.path("theirs");
-    fs::create_dir(&theirs).unwrap();
-    chown(&theirs, Some(nobody().0), Some(nobody().1)).unwrap();
-    let tune = |attack: &str| {
-        let load = format!("command: sh: {attack}; true");
-        let output = bench.tune(&theirs, &["--load", &load, "--user", "nobody"]);
-        let _ = fs::remove_dir_all(bench.records.path().join("r"));
-        let said = in_one_line(&(lossy(&output.stdout) + &lossy(&output.stderr)));
-        (output.status.code(), said)
-    };
-    let (code, said) = tune(&format!("chmod 0 {theirs}"));
-    assert_eq!(code, Some(8), "{said}");
-    assert!(
-        said.contains(&format!("error: nobody may not enter {theirs}")),
-        "{said}"
-    );
-    let way_out = format!("let them in (chmod u+rwx {theirs}), then run iosched restore");
-    assert!(said.contains(&way_out), "{said}");
-    fs::set_permissions(&theirs, Permissions::from_mode(0o755)).unwrap();
-    iosched().arg("restore").assert().success();
-    assert_eq!(fs::read_dir(&theirs).unwrap().count(), 0);
-
-    let (code, said) = tune(&format!("mv {theirs}/.iosched-* {theirs}/elsewhere"));
-    assert_eq!(code, Some(0), "{said}");
-    assert!(
-        said.contains(&format!("note: a load moved {theirs}/.iosched-")),
-        "{said}"
-    );
-    assert!(said.contains(&format!("to {theirs}/elsewhere: it is not removed")));
 }
 
 #[test]

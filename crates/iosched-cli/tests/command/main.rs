@@ -45,7 +45,6 @@ mod persist_boot;
 mod persist_cut_short;
 mod power;
 mod report;
-mod report_large;
 mod report_page;
 mod set;
 mod simulate;

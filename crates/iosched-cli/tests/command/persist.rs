@@ -1,68 +1,12 @@
 //! `iosched persist`, `apply`, `undo` and `log` on copied trees: what is written where, and every way
 //! in which it must not be. The same on real machines with real reboots: `tests/vm`.
-use iosched_testing::lacks;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
-use std::process::Command;
 
 use crate::common::machine::Machine;
-use crate::common::traced::{End, Kind, Way};
-use crate::common::{iosched_process, traced};
 
 const RULES: &str = "etc/udev/rules.d/99-iosched.rules";
 const POLICY: &str = "etc/iosched/policy.toml";
-
-/// A small file system in memory over a directory, or the directory over itself, unmounted when dropped.
-struct Tmpfs(PathBuf);
-
-impl Tmpfs {
-    fn mount(at: PathBuf, options: &str) -> Option<Tmpfs> {
-        fs::create_dir_all(&at).unwrap();
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", options, "tmpfs"])
-            .arg(&at)
-            .status()
-            .is_ok_and(|status| status.success());
-        if !mounted {
-            lacks("root, to mount a tmpfs");
-            return None;
-        }
-        Some(Tmpfs(at))
-    }
-}
-
-impl Drop for Tmpfs {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).status();
-    }
-}
-
-#[test]
-fn a_rule_that_is_called_as_the_parameter_is_told_from_it() {
-    let machine = Machine::two_disks();
-    let policy = "[[rule]]\nname = 'elevator'\nmatch = { serial = 'ACME_S1' }\nscheduler = 'bfq'\n";
-    machine.write("etc/iosched/policy.toml", policy);
-    machine.write(
-        "etc/default/grub",
-        "GRUB_CMDLINE_LINUX=\"ro elevator=cfq\"\n",
-    );
-    let before = machine.etc();
-    let (code, _, stderr) = machine.run("persist", &["--yes", "--remove", "elevator"]);
-    assert_eq!(code, 2, "{stderr}");
-    assert!(
-        stderr.contains("a rule that is called elevator"),
-        "{stderr}"
-    );
-    assert_eq!(machine.etc(), before);
-    let parameter = ["--yes", "--remove", "elevator", "--method", "cmdline"];
-    machine.succeeds("persist", &parameter);
-    assert_eq!(
-        machine.read("etc/default/grub"),
-        "GRUB_CMDLINE_LINUX=\"ro\"\n"
-    );
-    assert_eq!(machine.read("etc/iosched/policy.toml"), policy);
-}
 
 #[test]
 fn a_choice_is_written_shown_logged_and_taken_back() {
@@ -249,105 +193,6 @@ fn a_link_at_the_place_of_our_file_is_not_followed() {
 }
 
 #[test]
-fn what_cannot_be_written_to_the_end_is_not_begun() {
-    let machine = Machine::two_disks();
-    let Some(etc) = Tmpfs::mount(machine.path("etc/udev"), "size=1M,ro") else {
-        return;
-    };
-    let before = machine.etc();
-    let (code, _, stderr) = machine.run("persist", &["--yes", "sda", "bfq"]);
-    assert_eq!(code, 16, "{stderr}");
-    assert!(
-        stderr.contains("read-only") && stderr.contains("rules.d"),
-        "{stderr}"
-    );
-    assert_eq!(machine.etc(), before, "the policy is gone again");
-    assert!(
-        machine
-            .succeeds("log", &[])
-            .starts_with("nothing was changed")
-    );
-    drop(etc);
-
-    let full = Tmpfs::mount(machine.path("etc/udev"), "size=64k").unwrap();
-    machine.write("etc/udev/rules.d/x", "");
-    let block = vec![b'x'; 4096];
-    let mut filler = Vec::new();
-    while fs::write(machine.path("etc/udev/filler"), &filler).is_ok() {
-        filler.extend(&block);
-    }
-    let before = machine.etc();
-    let (code, _, stderr) = machine.run("persist", &["--yes", "sda", "bfq"]);
-    assert_eq!(code, 16, "{stderr}");
-    assert!(
-        stderr.contains("No space left") && stderr.contains("make room"),
-        "{stderr}"
-    );
-    assert_eq!(machine.etc(), before);
-    drop(full);
-    machine.succeeds("persist", &["--yes", "sda", "bfq"]);
-}
-
-#[test]
-fn an_undo_is_finished_by_the_next_one_wherever_and_however_often_it_was_killed() {
-    let mut kills = 0;
-    for change in 1.. {
-        let machine = Machine::two_disks();
-        let before = machine.etc();
-        machine.succeeds("persist", &["--yes", "sda", "bfq"]);
-        let killed = || {
-            let mut command = iosched_process();
-            command.arg("undo").arg("--root").arg(machine.root());
-            traced::run(&mut command, Kind::is_change, change, Way::Kill).end
-        };
-        let first = killed();
-        let second = killed();
-        let (code, _, stderr) = machine.run("undo", &[]);
-        // One that was killed when all was written has left nothing to do.
-        let is_done = code == 1 && stderr.contains("no change to take back");
-        assert!(code == 0 || is_done, "{stderr}");
-        assert_eq!(
-            machine.etc(),
-            before,
-            "killed before change {change}, then {second:?}"
-        );
-        assert_eq!(machine.run("undo", &[]).0, 1, "once is enough");
-        if first == End::Exited(0) {
-            break;
-        }
-        assert_eq!(first, End::Killed);
-        kills += 1;
-    }
-    assert!(
-        kills > 10,
-        "three files are written by more than {kills} changes"
-    );
-}
-
-#[test]
-fn a_new_choice_is_made_after_an_undo_that_was_cut_short_is_finished() {
-    let machine = Machine::two_disks();
-    machine.succeeds("persist", &["--yes", "sdb", "none"]);
-    let before = machine.etc();
-    machine.succeeds("persist", &["--yes", "sda", "bfq"]);
-    // Killed ever later, until it has begun to take the change back.
-    for change in 1.. {
-        let mut command = iosched_process();
-        command.arg("undo").arg("--root").arg(machine.root());
-        let end = traced::run(&mut command, Kind::is_change, change, Way::Kill).end;
-        assert_eq!(end, End::Killed, "it can be cut short");
-        if machine.succeeds("log", &[]).contains("[undo, cut short]") {
-            break;
-        }
-    }
-    let (code, _, stderr) = machine.run("persist", &["--yes", "sda", "none"]);
-    assert_eq!(code, 0, "{stderr}");
-    assert!(stderr.contains("change 2 is taken back"), "{stderr}");
-    machine.succeeds("undo", &[]);
-    assert_eq!(machine.etc(), before, "the new choice alone is taken back");
-}
-
-#[test]
 fn a_malformed_policy_is_refused_with_line_and_column_and_nothing_changes() {
     let machine = Machine::two_disks();
     machine.write(
@@ -487,26 +332,6 @@ fn options_without_effect_and_a_second_device_are_refused_by_name() {
         assert!(stderr.contains(said), "{stderr}");
     }
     assert_eq!(machine.etc(), before);
-}
-
-#[test]
-fn what_is_made_may_be_read_by_all_whatever_the_umask() {
-    use std::os::unix::fs::PermissionsExt;
-    let machine = Machine::two_disks();
-    let script = "umask 077; exec \"$@\"";
-    let status = std::process::Command::new("sh")
-        .args(["-c", script, "sh"])
-        .arg(crate::common::iosched().get_program())
-        .args(["persist", "--yes", "--root"])
-        .arg(machine.root())
-        .args(["sda", "none"])
-        .output()
-        .unwrap();
-    assert!(status.status.success(), "{status:?}");
-    for (path, mode) in [("etc/udev/rules.d", 0o755), (RULES, 0o644)] {
-        let metadata = fs::metadata(machine.path(path)).unwrap();
-        assert_eq!(metadata.permissions().mode() & 0o777, mode, "{path}");
-    }
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! `iosched report` in its other forms: charts as files, Markdown, tidy data.
 use iosched_testing::lacks;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -75,49 +74,6 @@ fn every_chart_is_a_file() {
         let is_whole = svg.contains("</svg>") && !svg.contains("NaN");
         assert!(is_whole, "{}: {svg}", chart.display());
     }
-}
-
-/// As root these would be /dev/null, /dev/stdout and a disk.
-#[test]
-fn only_regular_files_are_replaced_and_their_mode_stays() {
-    let directory = tempfile::tempdir().unwrap();
-    let at = |name: &str| directory.path().join(name);
-    let mkfifo = Command::new("mkfifo").arg(at("fifo")).status().unwrap();
-    assert!(mkfifo.success());
-    fs::write(at("victim"), "precious").unwrap();
-    symlink("victim", at("link")).unwrap();
-    symlink("/proc/self/fd/1", at("stdout")).unwrap();
-    let nowhere = Path::new("/dev/iosched-test");
-    let example = example();
-    for (to, says) in [
-        (at("fifo").as_path(), "it is no regular file"),
-        (nowhere, "it is no regular file"),
-        (&at("link"), "it is a symbolic link"),
-        (&at("stdout"), "it is a symbolic link"),
-    ] {
-        let before = fs::symlink_metadata(to).ok().map(|found| found.file_type());
-        for args in [
-            &["report", path(&example), "--html", path(to)][..],
-            &["check", "--textfile", path(to)],
-        ] {
-            let output = iosched(args);
-            let stderr = String::from_utf8(output.stderr).unwrap();
-            assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
-            assert!(stderr.contains(says), "{args:?}: {stderr}");
-            assert!(stderr.contains("`-` is standard output"), "{stderr}");
-            let now = fs::symlink_metadata(to).ok().map(|found| found.file_type());
-            assert_eq!(now, before, "{args:?}");
-        }
-    }
-    assert_eq!(fs::read_to_string(at("victim")).unwrap(), "precious");
-    fs::set_permissions(at("victim"), fs::Permissions::from_mode(0o600)).unwrap();
-    done(&["report", path(&example), "--html", path(&at("victim"))]);
-    let page = fs::read_to_string(at("victim")).unwrap();
-    assert!(page.starts_with("<!doctype html>"));
-    let mode = fs::metadata(at("victim")).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600, "who may read it stays");
-    let left = fs::read_dir(directory.path()).unwrap().count();
-    assert_eq!(left, 4, "nothing else is left");
 }
 
 #[test]

@@ -262,38 +262,6 @@ fn marks_say_what_they_mean_by_mouse_finger_and_keyboard() {
 }
 
 #[test]
-fn a_series_hidden_by_the_legend_is_not_pointed_at_and_yet_printed() {
-    let Some(mut browser) = Browser::start() else {
-        return;
-    };
-    let directory = tempfile::tempdir().unwrap();
-    let page = page(directory.path(), &[&example()]);
-    browser.open(&page, DESKTOP);
-    let is_shown = "getComputedStyle(document.querySelector('#chart-ratio .wide [data-series=\"0\"] g')).visibility \
-                    === 'visible'";
-    let pressed = "document.querySelector('#chart-ratio .key').getAttribute('aria-pressed')";
-    assert_eq!(browser.value(is_shown), json!(true));
-    browser.value("document.querySelector('#chart-ratio .key').focus()");
-    browser.press("Enter");
-    browser.wait_for(&format!("{pressed} === 'false' && !({is_shown})"));
-    browser.value("document.querySelector('#chart-ratio .wide').focus()");
-    browser.press("Home");
-    let words = listed(&mut browser, "ratio");
-    let first_of_second = words.iter().find(|words| words.starts_with("mq-deadline"));
-    browser.wait_for(&format!("{SAID} === {}", json!(first_of_second.unwrap())));
-
-    browser.ask("Emulation.setEmulatedMedia", &json!({ "media": "print" }));
-    browser.wait_for(is_shown);
-    let displays = "['.wide', '.narrow'].map((kind) => \
-                    getComputedStyle(document.querySelector('#chart-ratio ' + kind)).display)";
-    assert_eq!(browser.value(displays), json!(["none", "block"]));
-    browser.ask("Emulation.setEmulatedMedia", &json!({ "media": "" }));
-    browser.value("document.querySelector('#chart-ratio .key').focus()");
-    browser.press("Enter");
-    browser.wait_for(&format!("{pressed} === 'true' && {is_shown}"));
-}
-
-#[test]
 fn hostile_names_are_text_everywhere() {
     let Some(mut browser) = Browser::start() else {
         return;

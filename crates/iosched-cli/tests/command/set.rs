@@ -1,5 +1,5 @@
 //! `iosched set` on real loop devices, and what it says when it cannot.
-use crate::common::tuning::{MIB, signal};
+use crate::common::tuning::MIB;
 use crate::common::{LoopDevice, can_use_loop_devices, iosched, text, wait_until};
 
 fn set(arguments: &[&str]) -> (i32, String, String) {
@@ -143,25 +143,6 @@ fn an_undo_beside_a_change_that_will_be_put_back_is_refused() {
 }
 
 #[test]
-fn restore_ends_who_is_stopped_while_he_waits_to_put_back() {
-    if !can_use_loop_devices() {
-        return;
-    }
-    let disk = LoopDevice::new(8 * MIB);
-    let before = disk.whole_queue();
-    assert_eq!(set(&[&disk.name, "bfq", "--for", "1h"]).0, 0);
-    let journal = std::fs::read_dir("/var/lib/iosched/journal")
-        .unwrap()
-        .next();
-    let entry = std::fs::read_to_string(journal.unwrap().unwrap().path()).unwrap();
-    let entry: serde_json::Value = serde_json::from_str(&entry).unwrap();
-    let pid = u32::try_from(entry["owner"]["pid"].as_u64().unwrap()).unwrap();
-    signal(pid, rustix::process::Signal::STOP);
-    iosched().arg("restore").assert().success();
-    assert_eq!(disk.whole_queue(), before);
-}
-
-#[test]
 fn bad_input_gets_one_clear_error_and_its_exit_code() {
     if !can_use_loop_devices() {
         return;
@@ -198,52 +179,6 @@ fn bad_input_gets_one_clear_error_and_its_exit_code() {
         assert_eq!(stderr.matches("error:").count(), 1, "{stderr}");
     }
     assert_eq!(disk.scheduler(), "none");
-}
-
-#[test]
-fn whichever_write_the_kernel_refuses_the_disk_ends_as_it_began() {
-    use iosched_machine::host::Host;
-    use iosched_policy::set::Change;
-    use iosched_switch::Arm;
-
-    if !can_use_loop_devices() {
-        return;
-    }
-    let disk = LoopDevice::new(8 * MIB);
-    disk.write("scheduler", "mq-deadline");
-    disk.write("iosched/fifo_batch", "7");
-    disk.write("nr_requests", "72");
-    let before = disk.whole_queue();
-    let arm = Arm::new(
-        "bfq",
-        [
-            "nr_requests=32",
-            "low_latency=0",
-            "slice_idle=0",
-            "read_ahead_kb=64",
-        ],
-    );
-    let arm = arm.unwrap();
-    let mut failures = 0;
-    loop {
-        let host = Host::live().failing_write(failures + 1);
-        let change = Change::plan(&host, &disk.name, &arm).unwrap();
-        let error = match change.make(&host) {
-            Ok(made) => break made.journal.keep_changes().unwrap(),
-            Err(error) => error,
-        };
-        failures += 1;
-        assert_eq!(
-            disk.whole_queue(),
-            before,
-            "write {failures} failed: {error}"
-        );
-    }
-    assert_eq!(
-        failures, 5,
-        "the scheduler and four settings are five writes"
-    );
-    assert_eq!(disk.read("iosched/low_latency"), "0");
 }
 
 /// Kernels since 7.0 do not wait for another disk of the same controller.

@@ -1,5 +1,4 @@
 //! `iosched simulate` and `iosched conform` as a user calls them.
-use std::path::Path;
 
 use crate::common::{answer, text};
 use serde_json::Value;
@@ -256,6 +255,22 @@ fn what_cannot_be_done_is_said_with_its_reason_and_code() {
         5,
         "no scheduler is called `bfg` here; there are: noop",
     );
+    for (name, text, message) in [
+        (
+            "nothing",
+            "",
+            "does not read like a recording: its first lines are no events",
+        ),
+        (
+            "silent.txt",
+            "0.000 Q R 8 8 1 a a\n",
+            "does not say under which scheduler it was made",
+        ),
+    ] {
+        let path = dir.path().join(name).display().to_string();
+        std::fs::write(&path, text).unwrap();
+        fails(&["conform", &path], 2, message);
+    }
     let old = ["conform", "--scheduler", "mq-deadline:kernel=4.19", &empty];
     fails(&old, 6, "mq-deadline of Linux 4.19 is not simulated");
     let old = ["conform", "--scheduler", "bfq:kernel=4.19", &empty];
@@ -291,42 +306,6 @@ fn a_job_file_without_its_option_is_told_which() {
         stderr.ends_with("hint: a job file is a load: --load 'my job.fio'\n"),
         "{stderr}"
     );
-}
-
-#[test]
-fn what_is_no_recording_and_what_names_no_scheduler_is_said_by_its_name() {
-    let dir = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| {
-        let path = dir.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        path.display().to_string()
-    };
-    let empty = dir.path().join("folder").display().to_string();
-    std::fs::create_dir(&empty).unwrap();
-    let cases = [
-        (
-            empty,
-            "holds no recording: no file below it is called or reads like one",
-        ),
-        (
-            write("nothing", ""),
-            "does not read like a recording: its first lines are no events",
-        ),
-        (
-            write("job.fio", "[job]\nrw=read\n"),
-            "does not read like a recording",
-        ),
-        (
-            write("silent.txt", "0.000 Q R 8 8 1 a a\n"),
-            "does not say under which scheduler it was made",
-        ),
-    ];
-    for (path, said) in cases {
-        let output = answer(&["conform", &path]);
-        let error = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{error}");
-        assert!(error.contains(&format!("{path} {said}")), "{error}");
-    }
 }
 
 #[test]
@@ -497,17 +476,6 @@ fn jobs_run_as_long_as_they_say_and_others_are_said_to_be_cut() {
 }
 
 #[test]
-fn no_scheduler_runs_without_requests() {
-    let output = answer(&["simulate", "--scheduler", "bfq", "--nr-requests", "0"]);
-    assert_eq!(output.status.code(), Some(2));
-    let error = text(&output.stderr);
-    assert!(
-        error.contains("invalid value '0' for '--nr-requests <N>'"),
-        "{error}"
-    );
-}
-
-#[test]
 fn a_load_that_cannot_be_simulated_is_named_with_what_can() {
     let output = answer(&["simulate", "--load", "pgbench"]);
     let error = text(&output.stderr);
@@ -518,215 +486,4 @@ fn a_load_that_cannot_be_simulated_is_named_with_what_can() {
     let output = answer(&["simulate", "--load", &two]);
     let error = text(&output.stderr);
     assert!(error.contains("line 3: filename cannot be"), "{error}");
-}
-
-/// What the queue was like is told by the recording: whether the disk turns, HZ, how long a request may be, and which processes
-/// ended before the run was cut short.
-#[test]
-fn a_run_is_followed_without_being_told_of_its_disk_and_its_end() {
-    let dir = tempfile::tempdir().unwrap();
-    let thinkers = "[j0]\nrw=randread\nbs=128k\nsize=900m\n\
-                    [j1]\nrw=randrw\nbs=512k\noffset=1000m\nsize=900m\nprioclass=2\nprio=7\nthinktime=20011\n\
-                    [j2]\nrw=read\nbs=128k\noffset=2000m\nsize=900m\nprioclass=2\nprio=2\n\
-                    [j3]\nrw=write\nbs=128k\noffset=3000m\nsize=900m\niodepth=4\nioengine=libaio\nthinktime=2003\n\
-                    [j4]\nrw=randwrite\nbs=4k\noffset=4000m\nsize=900m\n";
-    let deep = "[j0]\nrw=randread\nbs=512k\nsize=900m\nprioclass=2\nprio=0\nthinktime=2003\n\
-                [j1]\nrw=rw\nbs=64k\noffset=1000m\nsize=900m\niodepth=16\nioengine=libaio\n";
-    let cases = [
-        (thinkers, "ssd-sata", "1", "bfq:low_latency=0", "250"),
-        (deep, "hdd-5400", "4", "bfq", "1000"),
-        (deep, "ssd-sata", "2", "cfq", "300"),
-    ];
-    for (nth, (jobs, disk, depth, scheduler, hz)) in cases.into_iter().enumerate() {
-        let load = load(&dir, jobs);
-        let events = dir
-            .path()
-            .join(format!("events{nth}"))
-            .display()
-            .to_string();
-        let load = [
-            "--load", &load, "--events", &events, "--until", "2", "--seed", "8",
-        ];
-        let disk = [
-            "--disk",
-            disk,
-            "--queue-depth",
-            depth,
-            "--scheduler",
-            scheduler,
-            "--hz",
-            hz,
-        ];
-        let output = answer(&[&["simulate"], &load[..], &disk[..]].concat());
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        let output = answer(&["conform", "--json", &events]);
-        let said: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(said["agreed"], said["decisions"], "{disk:?}: {said}");
-        assert_eq!(said["merge_mismatches"], 0, "{disk:?}: {said}");
-    }
-}
-
-/// What the S suite shows of bfq on real disks, with the loads of `lab/s-suite`: start-up, shares, a player. The
-/// figures are those of the page, to the last digit; the order is that of the real disks.
-#[test]
-fn what_the_s_suite_shows_of_bfq_is_what_its_page_says() {
-    const SCHEDULERS: [&str; 5] = ["bfq", "bfq:low_latency=0", "cfq", "deadline", "noop"];
-    let runs = |load: &str, until: &str| {
-        let load = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../examples")
-            .join(load);
-        let load = load.display().to_string();
-        let mut arguments = vec!["simulate", "--json", "--nr-requests", "256"];
-        arguments.extend(["--load", &load, "--until", until]);
-        arguments.extend(SCHEDULERS.iter().flat_map(|name| ["--scheduler", name]));
-        let output = answer(&arguments);
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        let result: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let runs = result["runs"].as_array().unwrap().clone();
-        <[Value; 5]>::try_from(runs).unwrap()
-    };
-    let number = |value: &Value| value.as_f64().unwrap();
-    let process = |run: &Value, name: &str| {
-        let processes = run["processes"].as_array().unwrap();
-        let found = processes.iter().find(|process| process["name"] == name);
-        found.unwrap().clone()
-    };
-    let seconds = |run: &Value, name: &str| {
-        let process = process(run, name);
-        number(&process["accesses"]) / number(&process["iops"])
-    };
-
-    let program = runs("program-beside-readers.fio", "120s").map(|run| seconds(&run, "program"));
-    let application = runs("application-beside-readers.fio", "120s");
-    let beside = application.each_ref().map(|run| {
-        let readers = run["processes"].as_array().unwrap().iter();
-        let readers = readers.filter(|one| one["name"] != "application");
-        readers
-            .map(|one| number(&one["bytes_per_second"]) / 1e6)
-            .sum::<f64>()
-    });
-    let application = application.map(|run| seconds(&run, "application"));
-    let shared = runs("readers-by-weight.fio", "60s").map(|run| {
-        let readers = run["processes"].as_array().unwrap().iter();
-        let rates = readers.map(|one| number(&one["bytes_per_second"]) / 1e6);
-        rates.collect::<Vec<f64>>()
-    });
-    let worst = shared.each_ref().map(|rates| {
-        let all: f64 = rates.iter().sum();
-        let errors = rates.iter().zip([0.4, 0.3, 0.2, 0.1]);
-        errors
-            .map(|(rate, share)| (rate / all / share - 1.0).abs() * 100.0)
-            .fold(0.0, f64::max)
-    });
-    let played = runs("player-beside-readers.fio", "40s").map(|run| {
-        let latency = &process(&run, "player")["latency"];
-        ["p50_ns", "p99_ns"].map(|which| number(&latency[which]) / 1e6)
-    });
-
-    let page = include_str!("../../../../docs/schedulers/bfq.md");
-    let table = [
-        program.map(digits),
-        application.map(digits),
-        shared.map(|rates| rates.into_iter().map(digits).collect::<Vec<_>>().join(", ")),
-        worst.map(digits),
-        played.map(|[median, _]| digits(median)),
-        played.map(|[_, p99]| digits(p99)),
-    ];
-    let rows = page
-        .lines()
-        .skip_while(|line| !line.ends_with("| cfq | deadline | noop |"));
-    for (cells, row) in table.into_iter().zip(rows.skip(2)) {
-        assert_eq!(cells_of(row), cells, "{row}");
-    }
-    let [bfq, plain, cfq, deadline, _] = beside.map(|rate| format!("{rate:.0}"));
-    let readers = format!(
-        "get {bfq} MB/s in all under bfq ({plain} with `low_latency=0`), {cfq} under cfq, {deadline} under deadline"
-    );
-    assert!(page.contains(&readers), "{readers}");
-
-    let [bfq, _, cfq, deadline, noop] = program;
-    assert!(5.0 * bfq < deadline && 5.0 * bfq < noop, "{program:?}");
-    assert!(deadline < cfq, "{program:?}");
-    let [_, bfq, cfq, deadline, noop] = worst;
-    assert!(
-        bfq < 10.0 && bfq < cfq && cfq < deadline && cfq < noop,
-        "{worst:?}"
-    );
-    let [bfq, _, cfq, deadline, noop] = played.map(|[median, _]| median);
-    assert!(
-        2.0 * bfq < deadline.min(noop) && deadline < cfq,
-        "{played:?}"
-    );
-}
-
-/// A start with pauses, on flash and on a hard disk: the second table of `lab/s-suite` and of the page. cfq that waits
-/// for processes on flash is as slow as was published, and no other scheduler is.
-#[test]
-fn a_start_beside_readers_takes_as_long_as_the_page_of_bfq_says() {
-    const ARMS: [&str; 6] = [
-        "bfq",
-        "cfq:slice_idle=8",
-        "cfq:slice_idle=8,group_idle=8",
-        "cfq",
-        "deadline",
-        "noop",
-    ];
-    const READS: u64 = 164;
-    let example = include_str!("../../../../examples/xterm-beside-readers.fio");
-    let page = include_str!("../../../../docs/schedulers/bfq.md");
-    let directory = tempfile::tempdir().unwrap();
-    let load = directory.path().join("load.fio");
-    for model in ["ssd-sata", "hdd-7200"] {
-        for pause in [0, 1, 4, 8, 10] {
-            let text = example.replace("thinktime=1ms", &format!("thinktime={pause}ms"));
-            std::fs::write(&load, text).unwrap();
-            let mut arguments = vec![
-                "simulate",
-                "--json",
-                "--nr-requests",
-                "256",
-                "--disk",
-                model,
-            ];
-            arguments.extend(["--load", load.to_str().unwrap(), "--until", "65s"]);
-            arguments.extend(ARMS.iter().flat_map(|arm| ["--scheduler", arm]));
-            let output = answer(&arguments);
-            assert!(
-                output.status.success(),
-                "{}",
-                String::from_utf8_lossy(&output.stderr)
-            );
-            let result: Value = serde_json::from_slice(&output.stdout).unwrap();
-            let cells = result["runs"].as_array().unwrap().iter().map(|run| {
-                let processes = run["processes"].as_array().unwrap();
-                let program = processes
-                    .iter()
-                    .find(|one| one["name"] == "program")
-                    .unwrap();
-                let reads = program["accesses"].as_u64().unwrap();
-                if reads < READS {
-                    return format!(">60 ({reads} reads)");
-                }
-                digits(READS as f64 / program["iops"].as_f64().unwrap())
-            });
-            let start = format!("| `{model}`: {pause} ms |");
-            let row = page.lines().find(|line| line.starts_with(&start)).unwrap();
-            assert_eq!(cells_of(row), cells.collect::<Vec<_>>(), "{row}");
-        }
-    }
-}
-
-/// The cells of a row of a page's table, without its name.
-fn cells_of(row: &str) -> Vec<&str> {
-    row.trim_end_matches(" |").split(" | ").skip(1).collect()
-}
-
-/// As `lab/s-suite` prints it: three digits, or those before the point.
-fn digits(number: f64) -> String {
-    let scale = match number {
-        100.0.. => 1.0,
-        10.0.. => 10.0,
-        _ => 100.0,
-    };
-    ((number * scale).round() / scale).to_string()
 }

@@ -38,62 +38,6 @@ fn a_raw_device_is_measured_read_only_and_ends_as_it_began() {
 }
 
 #[test]
-fn the_report_of_a_record_is_what_tune_printed_in_every_form() {
-    let Some(disk) = small_disk() else {
-        return;
-    };
-    let dir = tempfile::tempdir().unwrap();
-    let out = dir.path().join("record");
-    let (code, stdout, stderr) = tune(&disk.name, &out, &[]);
-    assert_eq!(code, 0, "{stderr}");
-    let report = |more: &[&str]| {
-        let output = iosched()
-            .arg("report")
-            .arg(&out)
-            .args(more)
-            .output()
-            .unwrap();
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        String::from_utf8(output.stdout).unwrap()
-    };
-    let table = report(&[]);
-    assert!(stdout.contains(table.trim()), "{stdout}\n---\n{table}");
-    let csv = report(&["--csv"]);
-    let throughputs = csv.lines().filter(|line| line.contains(",,throughput,"));
-    assert_eq!(throughputs.count(), 4, "{csv}");
-    let json: serde_json::Value = serde_json::from_str(&report(&["--json"])).unwrap();
-    assert_eq!(json["trials"], 4);
-}
-
-#[test]
-fn json_events_are_one_object_a_line_and_end_with_the_answer() {
-    let Some(disk) = small_disk() else {
-        return;
-    };
-    let dir = tempfile::tempdir().unwrap();
-    let (code, stdout, stderr) = tune(&disk.name, &dir.path().join("r"), &["--json"]);
-    assert_eq!(code, 0, "{stderr}");
-    let events: Vec<serde_json::Value> = stdout
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    let names: Vec<&str> = events
-        .iter()
-        .map(|event| event["event"].as_str().unwrap())
-        .collect();
-    assert_eq!(names.first(), Some(&"started"));
-    assert!(
-        names.contains(&"finished") && names.contains(&"trial-ended"),
-        "{names:?}"
-    );
-    assert_eq!(names.last(), Some(&"restored"));
-}
-
-#[test]
 fn a_directory_is_measured_with_files_of_our_own_which_are_removed() {
     if !can_use_loop_devices() || !has_fio() {
         return;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Stdio;
 
-use crate::common::tuning::{fio_runs_on, signal, small_disk, start, tune};
+use crate::common::tuning::{fio_runs_on, signal, small_disk, start};
 use crate::common::{
     can_emulate, has_fio, iosched, iosched_process, processes_with, run, stand_in, wait_until,
 };
@@ -52,25 +52,6 @@ fn a_trial_whose_scheduler_was_changed_by_another_is_void_and_repeated() {
     let text = fs::read_to_string(out.join("record.jsonl")).unwrap();
     assert_eq!(text.matches("\"type\":\"trial\"").count(), 4);
     assert_eq!(text.matches("\"type\":\"void\"").count(), 1);
-}
-
-#[test]
-fn a_disk_that_counts_nothing_is_named() {
-    let Some(disk) = small_disk() else {
-        return;
-    };
-    let dir = tempfile::tempdir().unwrap();
-    let said = |out: &str| {
-        let (code, _, stderr) = tune(&disk.name, &dir.path().join(out), &[]);
-        assert_eq!(code, 0, "{stderr}");
-        stderr.matches("the kernel counts nothing").count()
-    };
-    assert_eq!(said("counts"), 0);
-    disk.write("iostats", "0");
-    let before = disk.whole_queue();
-    assert_eq!(said("does not"), 1);
-    assert_eq!(disk.whole_queue(), before);
-    disk.write("iostats", "1");
 }
 
 #[test]
@@ -312,34 +293,4 @@ fn an_arm_that_always_fails_leaves_with_its_error_and_the_others_go_on() {
     let text = fs::read_to_string(dir.path().join("r/record.jsonl")).unwrap();
     assert_eq!(text.matches("\"type\":\"trial\"").count(), 4);
     assert_eq!(text.matches("\"type\":\"void\"").count(), 3);
-}
-
-#[test]
-fn a_target_that_vanishes_is_named_and_the_trials_are_kept() {
-    let Some(disk) = small_disk() else {
-        return;
-    };
-    let dir = tempfile::tempdir().unwrap();
-    let child = start(&[&disk.name, "--runtime", "300ms"], &dir.path().join("r"));
-    assert!(wait_until(|| fio_runs_on(&disk.name)), "fio never ran");
-    // The device stays and loses its size while a trial uses it, as with a disk that was pulled.
-    fs::OpenOptions::new()
-        .write(true)
-        .open(disk.file())
-        .unwrap()
-        .set_len(0)
-        .unwrap();
-    run(
-        "losetup",
-        &["--set-capacity", disk.path().to_str().unwrap()],
-    );
-    let output = child.wait_with_output().unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    let code = output.status.code();
-    assert!(matches!(code, Some(13 | 14)), "{code:?}: {stderr}");
-    assert!(
-        stderr.contains("error: ") && stderr.contains("random-read"),
-        "{stderr}"
-    );
-    assert_eq!(disk.scheduler(), "none");
 }

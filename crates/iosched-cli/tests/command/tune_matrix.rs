@@ -194,6 +194,7 @@ impl Bench {
             }
             State::Held => vec![Box::new(open_exclusively(disk))],
             State::Signature => {
+                write_at(disk, 1024, &[1, 0, 0, 0, 100, 0, 0, 0]); // the version, the last page
                 write_at(disk, 4096 - 10, b"SWAPSPACE2");
                 Vec::new()
             }

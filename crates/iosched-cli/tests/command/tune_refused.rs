@@ -1,54 +1,11 @@
 //! What `iosched tune` does not do: write where it may not, share a disk, take bad input or a damaged record.
 use std::fs;
-use std::process::Command;
 
-use iosched_testing::world::own_mounts;
-use iosched_testing::{is_root, lacks, loop_device};
+use iosched_testing::loop_device;
 
 use crate::common::lab::stderr;
 use crate::common::tuning::{MIB, fio_runs_on, signal, small_disk, start, tune};
 use crate::common::{CopyForEverybody, LoopDevice, can_use_loop_devices, iosched, run, wait_until};
-
-/// In a root file system that somebody made by hand.
-#[test]
-fn what_is_not_mounted_is_named_with_the_way_to_mount_it() {
-    if !is_root() {
-        return lacks("root");
-    }
-    own_mounts().unwrap();
-    let hinted = |arguments: &[&str], hint: &str| {
-        let output = iosched().args(arguments).output().unwrap();
-        let said = stderr(&output);
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
-        assert!(said.contains(hint), "{arguments:?}: {said}");
-    };
-    let unmount = |directory: &str| run("umount", &["--lazy", "--recursive", directory]);
-    unmount("/sys");
-    let persist = ["persist", "sda", "none", "--yes"];
-    hinted(&persist, "hint: is sysfs mounted?");
-    unmount("/proc");
-    let directory = ["tune", "/tmp", "--load", "command: true"];
-    hinted(&directory, "hint: is /proc mounted?");
-    hinted(&["watch", "--once"], "hint: is /proc mounted?");
-}
-
-#[test]
-fn a_load_can_have_the_rights_of_another_user() {
-    let Some(disk) = small_disk() else {
-        return;
-    };
-    let dir = tempfile::tempdir().unwrap();
-    let (code, _, stderr) = tune(&disk.name, &dir.path().join("1"), &["--user", "nobody"]);
-    assert_eq!(code, 13, "nobody may not open the device: {stderr}");
-    assert!(stderr.contains("Permission denied"), "{stderr}");
-    let target = tempfile::Builder::new().tempdir_in("/dev/shm").unwrap();
-    let (code, _, stderr) = tune(
-        target.path().to_str().unwrap(),
-        &dir.path().join("2"),
-        &["--user", "no-such-user"],
-    );
-    assert_eq!(code, 2, "{stderr}");
-}
 
 #[test]
 fn a_load_that_writes_is_refused_on_a_raw_device_until_allowed_in_so_many_words() {
@@ -142,32 +99,6 @@ fn a_dry_run_finds_what_a_run_would_find_in_its_first_seconds() {
     assert!(stderr.contains("is read-only"), "{stderr}");
     assert_eq!(disk.whole_queue(), before);
     assert!(!out.exists());
-}
-
-#[test]
-fn a_dry_run_beside_a_change_that_will_be_put_back_is_refused_like_a_run() {
-    let Some(disk) = small_disk() else {
-        return;
-    };
-    let dir = tempfile::tempdir().unwrap();
-    iosched()
-        .args(["set", &disk.name, "mq-deadline", "--for", "1h"])
-        .assert()
-        .success();
-    let said = [&[][..], &["--dry-run"]].map(|more| tune(&disk.name, &dir.path().join("r"), more));
-    iosched().arg("restore").assert().success();
-    let [(code, _, run), (_, _, dry)] = &said;
-    assert_eq!(said.each_ref().map(|it| it.0), [9, 9], "{run}{dry}");
-    assert_eq!(*code, 9);
-    assert!(
-        run.contains(&format!("{} is in use by ", disk.name)),
-        "{run}"
-    );
-    assert!(run.contains("mq-deadline --for 1h (pid "), "{run}");
-    assert!(
-        run.contains("hint: wait for it") && run == dry,
-        "{run}{dry}"
-    );
 }
 
 #[test]
@@ -308,48 +239,6 @@ fn bad_input_gets_one_clear_error_and_its_exit_code() {
         );
     }
     assert_eq!(disk.scheduler(), "none");
-}
-
-#[test]
-fn a_damaged_record_is_refused_with_its_line_and_a_full_disk_is_said() {
-    let Some(disk) = small_disk() else {
-        return;
-    };
-    let dir = tempfile::tempdir().unwrap();
-    let out = dir.path().join("r");
-    assert_eq!(tune(&disk.name, &out, &[]).0, 0);
-    let whole = fs::read_to_string(out.join("record.jsonl")).unwrap();
-    let report = |more: &str| {
-        let command = format!(
-            "{} report {} {more}",
-            env!("CARGO_BIN_EXE_iosched"),
-            out.display()
-        );
-        Command::new("sh").args(["-c", &command]).output().unwrap()
-    };
-    let full = report("--csv > /dev/full");
-    assert_eq!(full.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&full.stderr).contains("could not be written"));
-    assert_eq!(report("--csv | true").status.code(), Some(0));
-    for (good, bad) in [
-        (
-            "\"throughput_bytes_per_s\":",
-            "\"throughput_bytes_per_s\":-",
-        ),
-        ("\"margin\":1.02", "\"margin\":0.0"),
-        ("\"baseline\":0", "\"baseline\":9"),
-        (
-            "\"type\":\"trial\",\"load\":0",
-            "\"type\":\"trial\",\"load\":99",
-        ),
-    ] {
-        assert!(whole.contains(good), "{good}");
-        fs::write(out.join("record.jsonl"), whole.replace(good, bad)).unwrap();
-        let output = report("");
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(12), "{bad}: {stderr}");
-        assert!(stderr.contains("record.jsonl:"), "{stderr}");
-    }
 }
 
 #[test]

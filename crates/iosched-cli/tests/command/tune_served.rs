@@ -317,25 +317,6 @@ fn a_disk_made_for_the_run_is_gone_afterwards() {
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(record(&out)[0]["plan"]["target"]["file_system"], "ext4");
     assert_eq!(disks(), "");
-
-    let out = dir.path().join("kernel");
-    let args = [
-        "--emulate",
-        "null",
-        "--size",
-        "64M",
-        "--arms",
-        "none,mq-deadline",
-    ];
-    let output = tune(&args, &out);
-    assert!(output.status.success(), "{}", stderr(&output));
-    let plan = &record(&out)[0]["plan"];
-    assert!(
-        plan["own_disk"]["scheduler"].is_null(),
-        "the kernel has them: {plan}"
-    );
-    assert!(plan["arms"][0]["layer"].is_null());
-    assert_eq!(disks(), "");
 }
 
 /// What there is of emulated disks in this test's world.
@@ -400,33 +381,4 @@ fn ctrl_c_and_sigkill_leave_nothing_of_it_and_the_record_goes_on_with_another() 
         .filter(|line| line["type"] == "trial");
     assert_eq!(trials.count(), 4);
     assert_eq!(disks(), "");
-}
-
-#[test]
-fn a_dry_run_finds_what_a_run_on_a_disk_of_its_own_would_lack() {
-    if !can_emulate() || !has_fio() {
-        return;
-    }
-    for (args, code, named) in [
-        (
-            &["--size", "100M", "--load", "desktop"][..],
-            1,
-            "no room in",
-        ),
-        (
-            &["--load", "command:no-such-program"],
-            10,
-            "no-such-program is not installed",
-        ),
-    ] {
-        let tune = ["tune", "--emulate", "hdd-7200", "--dry-run"];
-        let output = answer(&[&tune[..], args].concat());
-        let said = in_one_line(&stderr(&output));
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
-        assert!(said.contains(named), "{args:?}: {said}");
-    }
-    // What `--setup` makes need not be there yet.
-    let tune = ["tune", "--emulate", "null", "--dry-run", "--setup", "true"];
-    let output = answer(&[&tune[..], &["--load", "command:no-such-program"]].concat());
-    assert!(output.status.success(), "{}", stderr(&output));
 }

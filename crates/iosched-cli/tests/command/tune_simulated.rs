@@ -218,38 +218,6 @@ fn a_record_of_a_load_that_is_no_more_is_reported_and_its_run_does_not_go_on() {
     }
 }
 
-/// Without asking for it again; and it is made again where it was wanted.
-#[test]
-fn a_run_that_was_begun_without_a_page_has_none_when_it_has_gone_on() {
-    for (no_html, pages) in [("--no-html", 0), ("", 1)] {
-        let dir = tempfile::tempdir().unwrap();
-        let record = dir.path().join("record");
-        let arguments =
-            format!("--simulate hdd-7200 --arms noop,deadline --rounds 2 --runtime 1s {no_html}");
-        let output = tune(&record, arguments.trim_end());
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        let is_page = |entry: &fs::DirEntry| entry.path().extension() == Some("html".as_ref());
-        let found = || {
-            fs::read_dir(&record)
-                .unwrap()
-                .flatten()
-                .filter(is_page)
-                .count()
-        };
-        assert_eq!(found(), pages, "begun {no_html}");
-        for entry in fs::read_dir(&record).unwrap().flatten().filter(is_page) {
-            fs::remove_file(entry.path()).unwrap();
-        }
-        let more = iosched()
-            .args(["tune", "--rounds", "4", "--resume"])
-            .arg(&record)
-            .output()
-            .unwrap();
-        assert!(more.status.success(), "{}", text(&more.stderr));
-        assert_eq!(found(), pages, "gone on with {no_html}");
-    }
-}
-
 #[test]
 fn what_a_run_has_from_its_beginning_cannot_be_changed_when_it_is_resumed() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,9 +1,8 @@
 //! `iosched tune` and where requests spend their time: in the queue or at the disk, of each trial, with
 //! nothing left behind in the kernel.
-use std::path::Path;
 
-use crate::common::tuning::{Started, fio_runs_on, record, signal, small_disk, start, tune};
-use crate::common::{can_emulate, can_trace, has_fio, iosched, tracing_instances, wait_until};
+use crate::common::tuning::{record, small_disk, start, tune};
+use crate::common::{can_emulate, can_trace, has_fio, iosched};
 use serde_json::Value;
 
 /// An emulated disk that takes 1 ms for each command, one at a time; removed when dropped.
@@ -119,30 +118,4 @@ fn without_tracing_the_page_says_so_and_shows_the_whole() {
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
     assert!(!page.contains("Where a request spends its time"));
     assert!(page.contains("are not told apart: no tracing was asked for"));
-}
-
-/// A long run on this disk, its load going.
-fn running(disk: &str, out: &Path) -> Started {
-    let child = start(&[disk, "--runtime", "60s"], out);
-    assert!(wait_until(|| fio_runs_on(disk)), "fio never ran");
-    assert_eq!(tracing_instances(child.id()).len(), 1);
-    child
-}
-
-#[test]
-fn the_kernel_keeps_nothing_of_a_run_that_was_interrupted_or_killed() {
-    let Some(disk) = small_disk().filter(|_| can_trace()) else {
-        return;
-    };
-    let dir = tempfile::tempdir().unwrap();
-    let mut child = running(&disk.name, &dir.path().join("1"));
-    signal(child.id(), rustix::process::Signal::INT);
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert_eq!(tracing_instances(child.id()), Vec::<String>::new());
-
-    let mut child = running(&disk.name, &dir.path().join("2"));
-    child.kill().unwrap();
-    child.wait().unwrap();
-    iosched().arg("restore").assert().success();
-    assert_eq!(tracing_instances(child.id()), Vec::<String>::new());
 }

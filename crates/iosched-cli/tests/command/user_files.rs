@@ -10,13 +10,8 @@ use iosched_evidence::dataset;
 use iosched_evidence::fixture::{Fleet, Size};
 use rustix::fs::{FileType, Mode};
 
-use crate::common::checks::names;
 use crate::common::options::{FILES, Takes};
-use crate::common::tuning::SHORTEST;
-use crate::common::{
-    LoopDevice, Mounted, can_use_loop_devices, has_fio, in_one_line, iosched, iosched_process,
-    lossy, run,
-};
+use crate::common::{LoopDevice, can_use_loop_devices, iosched, iosched_process, lossy, run};
 
 /// The words, with what we have for those that stand for it. Each `FIFO…` that they name is made.
 fn with_files((dir, evidence): (&Path, &Path), words: &str, make: impl Fn(&Path)) -> Vec<String> {
@@ -216,87 +211,4 @@ fn what_is_no_file_stays_as_it_is_whatever_option_is_to_write_there() {
         );
     }
     eprintln!("{tried} options and places");
-}
-
-/// A file larger than memory: who reads it as a whole fails at the limit of the address space.
-#[test]
-fn a_file_larger_than_memory_is_refused_whatever_option_names_it() {
-    const LARGE: u64 = 64 << 30;
-    const MEMORY: u64 = 4 << 30;
-    let dir = tempfile::tempdir().unwrap();
-    let of_evidence = tempfile::tempdir().unwrap();
-    let evidence = of_evidence.path().join("of-a-fleet");
-    let sparse = |path: &Path| fs::File::create(path).unwrap().set_len(LARGE).unwrap();
-    for (option, takes, words) in FILES {
-        // A target and what a disk stands over are not read into memory.
-        if *takes != Takes::Read || option.ends_with(" target") || option.ends_with(" over") {
-            continue;
-        }
-        let words = with_files((dir.path(), &evidence), words, sparse);
-        let mut limited = iosched_process();
-        limited.args(&words).current_dir(dir.path());
-        let limit = rustix::process::Rlimit {
-            current: Some(MEMORY),
-            maximum: Some(MEMORY),
-        };
-        // SAFETY: sets a limit of the child, which is a system call alone.
-        unsafe {
-            use std::os::unix::process::CommandExt;
-            limited.pre_exec(move || {
-                let limited = rustix::process::setrlimit(rustix::process::Resource::As, limit);
-                Ok(limited?)
-            });
-        }
-        let output = limited.output().unwrap();
-        let stderr = lossy(&output.stderr);
-        let code = output.status.code();
-        // 101 and signals are ours to mend.
-        let is_refused = code.is_some_and(|code| code > 0 && code < 20);
-        assert!(is_refused, "{option}: {words:?}: {code:?} {stderr}");
-    }
-}
-
-/// The same of what changes a disk, which is then as before.
-#[test]
-fn a_limit_of_the_size_of_files_leaves_a_disk_as_it_was() {
-    if !can_use_loop_devices() || !has_fio() {
-        return;
-    }
-    let mounted = Mounted::new(64 << 20);
-    let before = mounted.disk.whole_queue();
-    let dir = tempfile::tempdir().unwrap();
-    let out = dir.path().join("r");
-    let out = out.to_str().unwrap();
-    let tune = ["tune", mounted.path(), "--out", out, "--file-size", "4M"];
-    let tune = [&tune[..], SHORTEST].concat();
-    let set = ["set", &mounted.disk.name, "bfq"];
-    let set_for = ["set", &mounted.disk.name, "bfq", "--for", "1h"];
-    // In blocks of 512 bytes: nothing; less than fio's files.
-    for (blocks, arguments, code, cause) in [
-        ("0", &set[..], 1, "File too large"),
-        ("0", &set_for, 1, "File too large"),
-        ("0", &tune, 12, "File too large"),
-        ("1024", &tune, 13, "than `ulimit -f` allows"),
-    ] {
-        let limit = format!("ulimit -f {blocks}; exec \"$@\"");
-        let process = iosched_process();
-        let output = Command::new("sh")
-            .args(["-c", &limit, "sh"])
-            .arg(process.get_program())
-            .args(arguments)
-            .output()
-            .unwrap();
-        let stderr = lossy(&output.stderr);
-        let said = format!("{blocks} {arguments:?}: {stderr}");
-        assert_eq!(output.status.code(), Some(code), "{said}");
-        assert!(in_one_line(&stderr).contains(cause), "{said}");
-        assert_eq!(stderr.matches("error: ").count(), 1, "{said}");
-        assert_eq!(mounted.disk.whole_queue(), before, "{said}");
-        assert!(mounted.names().is_empty(), "{said}");
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "{said}");
-        for directory in ["journal", "history"] {
-            let left = names(&Path::new("/var/lib/iosched").join(directory));
-            assert!(left.is_empty(), "{left:?}: {said}");
-        }
-    }
 }

@@ -5,8 +5,8 @@ use std::fs;
 use std::process::{Child, Command, Stdio};
 
 use crate::common::{
-    LoopDevice, can_emulate, can_trace, can_use_loop_devices, iosched, iosched_process,
-    remove_emulated, run, tracing_instances, wait_until,
+    LoopDevice, can_emulate, can_trace, can_use_loop_devices, iosched, run, tracing_instances,
+    wait_until,
 };
 use iosched_machine::watch::Rates;
 use serde_json::Value;
@@ -182,32 +182,6 @@ fn keys_switch_a_scheduler_after_asking() {
     assert!(wait_until(|| !screen.is_alive()), "q ends it");
 }
 
-#[test]
-fn a_device_that_vanishes_is_said_to_be_gone() {
-    if !can_emulate() || !has("tmux", "-V") {
-        return;
-    }
-    let output = iosched()
-        .args(["emulate", "create", "null", "--json"])
-        .output()
-        .unwrap();
-    let disk: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let name = disk["device"]
-        .as_str()
-        .unwrap()
-        .trim_start_matches("/dev/")
-        .to_owned();
-    let binary = assert_cmd::cargo::cargo_bin!("iosched").display();
-    let screen = Screen::new((81, 20), &format!("{binary} watch -i 200ms {name}"));
-    screen.shows("aqu-sz");
-    remove_emulated(&[&name]);
-    screen.shows("gone");
-    screen.press("s");
-    screen.shows(&format!("{name} is gone"));
-    screen.press("C-c");
-    assert!(wait_until(|| !screen.is_alive()), "Ctrl-C ends it");
-}
-
 /// An emulated disk that takes 1 ms for each command, one at a time, and readers of it.
 struct BusyDisk {
     name: String,
@@ -309,25 +283,6 @@ fn a_key_shows_where_requests_spend_their_time() {
     screen.shows("ms = queue");
     screen.press("q");
     assert!(wait_until(|| !screen.is_alive()), "q ends it");
-    assert_eq!(tracing_instances(pid), Vec::<String>::new());
-}
-
-#[test]
-fn the_kernel_keeps_nothing_of_a_watch_that_was_killed_while_it_traced() {
-    if !can_use_loop_devices() || !can_trace() {
-        return;
-    }
-    let disk = LoopDevice::new(1 << 20);
-    let mut watch = iosched_process()
-        .args(["watch", "--json", "--split", "-i", "200ms", &disk.name])
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    let pid = watch.id();
-    assert!(wait_until(|| tracing_instances(pid).len() == 1));
-    watch.kill().unwrap();
-    watch.wait().unwrap();
-    assert!(iosched().arg("restore").output().unwrap().status.success());
     assert_eq!(tracing_instances(pid), Vec::<String>::new());
 }
 

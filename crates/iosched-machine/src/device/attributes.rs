@@ -360,10 +360,10 @@ mod tests {
         assert_eq!(
             differing,
             [
-                "workstation sda queue/nr_requests",
-                "workstation sda queue/iosched/fifo_batch",
                 "legacy-4.4 sda queue/iosched/slice_idle",
                 "newest-7.0 vda queue/async_depth",
+                "workstation sda queue/nr_requests",
+                "workstation sda queue/iosched/fifo_batch",
             ]
         );
     }

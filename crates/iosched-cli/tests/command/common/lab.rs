@@ -220,10 +220,6 @@ pub(crate) fn attribute(device: &str, file: &str) -> String {
         .to_owned()
 }
 
-pub(crate) fn stored(disk: &Value) -> u64 {
-    disk["stored_bytes"].as_u64().unwrap()
-}
-
 pub(crate) fn wait_for(what: &str, condition: impl FnMut() -> bool) {
     assert!(wait_until(condition), "never came true: {what}");
 }

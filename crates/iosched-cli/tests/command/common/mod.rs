@@ -73,8 +73,11 @@ pub(crate) fn stand_in(dir: &Path, name: &str, script: &str) -> PathBuf {
 /// Puts programs of the test's own where root looks first, for this test and what it starts: root's PATH is fixed. What is
 /// mounted is the test's directory, never one of the system's: a temporary directory is emptied through its mounts.
 pub(crate) fn come_first(programs: &Path) {
+    const FIRST: &str = "/usr/local/sbin";
     world::own_mounts().unwrap();
-    rustix::mount::mount_bind(programs, "/usr/local/sbin").unwrap();
+    // Those of before, whose directory may have gone: nothing is mounted on that.
+    let _ = rustix::mount::unmount(FIRST, rustix::mount::UnmountFlags::DETACH);
+    rustix::mount::mount_bind(programs, FIRST).unwrap();
 }
 
 /// As one word of the shell.

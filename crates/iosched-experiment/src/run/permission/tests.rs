@@ -530,7 +530,10 @@ fn lay(sort: Sort, state: State, name: &str, disks: &[LoopDevice]) -> bool {
     match sort {
         Sort::Disk | Sort::Partition | Sort::Loop if has_file_system => return mkfs_ext4(&node),
         Sort::Disk | Sort::Partition | Sort::Loop => write_at(&node, 1 << 20, &[0x5a; 4096]),
-        Sort::Md => write_at(&node, 4096, &[0xfc, 0x4e, 0x2b, 0xa9, 1, 0, 0, 0]),
+        Sort::Md => {
+            write_at(&node, 4096, &[0xfc, 0x4e, 0x2b, 0xa9, 1, 0, 0, 0]);
+            write_at(&node, 4096 + 144, &8_u64.to_le_bytes()); // where it is, in sectors
+        }
         Sort::Lvm => {
             write_at(&node, 512, b"LABELONE");
             write_at(&node, 512 + 24, b"LVM2 001");
@@ -549,7 +552,12 @@ fn lay(sort: Sort, state: State, name: &str, disks: &[LoopDevice]) -> bool {
             let make = ["mkfs.btrfs", "-q", "-f", disks[0].path(), disks[1].path()];
             return succeeds("btrfs-progs", &make);
         }
-        Sort::Zfs => write_at(&node, 128 << 10, &0x00ba_b10c_u64.to_le_bytes()),
+        Sort::Zfs => {
+            // blkid wants four uberblocks.
+            for at in 128..132 {
+                write_at(&node, at << 10, &0x00ba_b10c_u64.to_le_bytes());
+            }
+        }
     }
     true
 }
