@@ -693,7 +693,7 @@ fn what_makes_no_sense_is_refused_in_one_sentence() {
         (
             format!("{file} --scheduler noop --depth 33"),
             2,
-            "`33` is no depth",
+            "33 is not in 1..=32",
         ),
         (file.clone(), 2, "--scheduler"),
         (

@@ -106,7 +106,7 @@ fn the_events_of_a_run_are_followed_to_the_last_decision() {
     let output = answer(&["conform", "--scheduler", "noop", &events]);
     let words = text(&output.stdout);
     assert!(
-        words.contains("noop agrees on") && words.contains("takes the oldest"),
+        words.contains("noop agrees on") && words.contains(": recorded read "),
         "{words}"
     );
     // A second run does not write over the first one's events.
@@ -270,6 +270,7 @@ fn what_cannot_be_done_is_said_with_its_reason_and_code() {
         let path = dir.path().join(name).display().to_string();
         std::fs::write(&path, text).unwrap();
         fails(&["conform", &path], 2, message);
+        std::fs::remove_file(path).unwrap();
     }
     let old = ["conform", "--scheduler", "mq-deadline:kernel=4.19", &empty];
     fails(&old, 6, "mq-deadline of Linux 4.19 is not simulated");

@@ -187,7 +187,6 @@ impl Drop for Lab {
 pub(crate) struct Served {
     pub(crate) op: String,
     pub(crate) start: u64,
-    pub(crate) sectors: u64,
     pub(crate) arrived: u64,
     pub(crate) completed: u64,
 }
@@ -199,7 +198,6 @@ impl Served {
         Served {
             op: fields[0].to_owned(),
             start: number(1),
-            sectors: number(2),
             arrived: number(3),
             completed: number(5),
         }

@@ -245,6 +245,7 @@ impl Case {
         let mebibytes = match sort {
             Sort::Btrfs => 128,
             Sort::Partition => 32,
+            Sort::Zfs => 64, // a smaller one is none to blkid
             _ => 16,
         };
         let file = NamedTempFile::new().unwrap();
@@ -535,10 +536,11 @@ fn lay(sort: Sort, state: State, name: &str, disks: &[LoopDevice]) -> bool {
             write_at(&node, 4096 + 144, &8_u64.to_le_bytes()); // where it is, in sectors
         }
         Sort::Lvm => {
-            write_at(&node, 512, b"LABELONE");
+            write_at(&node, 512, b"LABELONE\x01"); // and the sector that it is in
             write_at(&node, 512 + 24, b"LVM2 001");
         }
         Sort::Bcache => {
+            write_at(&node, 0x1008, &[8, 0, 0, 0, 0, 0, 0, 0, 1]); // the sector that it is in, the version
             let magic = 0xc685_73f6_4e1a_45ca_8265_f57f_48ba_6d81_u128;
             write_at(&node, 0x1018, &magic.to_be_bytes());
         }
