@@ -41,8 +41,7 @@ fn record(bytes: &[u8]) {
     let _ = text::rest(&record, 80);
     let _ = markdown::record(&record, &analysis);
     let _ = (named::analysis(&analysis), csv::trials([("", &record)]));
-    let parts = ["a", "b"].map(|name| (name.to_owned(), &record, &analysis));
-    let _ = (html::records(&parts), html::records(&parts[..1]));
+    let _ = html::record(&record, &analysis);
     for chart in of_record::charts(&record, &analysis) {
         let _ = svg::file(&chart);
     }

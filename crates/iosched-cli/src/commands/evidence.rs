@@ -19,7 +19,6 @@ use iosched_report::evidence as told;
 use serde::Serialize;
 
 use super::{Outcome, boxed, persist};
-use crate::files;
 use crate::output::Output;
 
 /// Arguments of `iosched evidence`.
@@ -113,7 +112,6 @@ Examples:
   iosched evidence show
   iosched evidence show fleet --model '970 EVO' --load-class desktop
   iosched evidence show fleet --kernel 6.12 --json | jq .
-  iosched evidence show fleet --model ST4000 --html fleet.html
   iosched evidence show --simulated
 
 Ratios are to the arm that most machines measured; above 1 is better, whatever
@@ -139,10 +137,6 @@ struct ShowArgs {
     /// Kernels of this series, as 6.12
     #[arg(long, value_name = "SERIES")]
     kernel: Option<String>,
-
-    /// Write a page with forest plots to this file (`-`: standard output); with --json that is printed besides
-    #[arg(long, value_name = "PAGE")]
-    html: Option<PathBuf>,
 }
 
 fn load_classes() -> PossibleValuesParser {
@@ -442,15 +436,7 @@ fn named(what: &str, there: &BTreeSet<&str>) -> String {
     }
 }
 
-/// Questions and arms on a page.
-const MOST_ON_PAGE: usize = 20_000;
-
 fn show(args: &ShowArgs, output: &Output) -> Outcome {
-    files::one_on_standard_output(
-        &[("--html", args.html.as_ref())],
-        &[("--json", output.is_json())],
-    )
-    .map_err(boxed)?;
     let (at, rows) = what_is_shown(args)?;
     let rows = &rows;
     let drives = args.model.as_deref().map(|model| drives(rows, model));
@@ -474,12 +460,6 @@ fn show(args: &ShowArgs, output: &Output) -> Outcome {
     if findings.is_empty() {
         return Err(nothing_of_that_kind(at, rows, args).into());
     }
-    if let Some(page) = &args.html {
-        write_page(page, at, &findings)?;
-        if !files::is_standard_output(page) {
-            output.note(&format!("page: {}", page.display()));
-        }
-    }
     if output.is_json() {
         let distinct = |of: fn(&Row) -> &str| rows.iter().map(of).collect::<BTreeSet<_>>().len();
         output.json(&Shown {
@@ -490,7 +470,7 @@ fn show(args: &ShowArgs, output: &Output) -> Outcome {
             machines: distinct(|row| &row.machine),
             findings: &findings,
         });
-    } else if args.html.is_none() {
+    } else {
         told::findings(findings.into_iter(), output.width(), |text| {
             output.text(text)
         });
@@ -506,22 +486,6 @@ fn what_is_shown(args: &ShowArgs) -> Result<(&Path, Vec<Row>), Problem> {
     let rows = dataset::read(&args.dataset, |_| true)?.filter(|rows| !rows.is_empty());
     let rows = rows.ok_or_else(|| nothing_in(&args.dataset))?;
     Ok((args.dataset.as_path(), rows))
-}
-
-/// Writes the findings of the dataset at a path as a page, if browsers can show so many.
-fn write_page(page: &Path, at: &Path, findings: &[Finding]) -> Result<(), Box<dyn Failure>> {
-    let lines: usize = findings.iter().map(|finding| 1 + finding.arms.len()).sum();
-    if lines > MOST_ON_PAGE {
-        let message = format!(
-            "the page {} would have more than {MOST_ON_PAGE} lines of tables",
-            page.display()
-        );
-        let hint = "choose with --model, --load-class and --kernel";
-        return Err(Problem::usage(message).hint(hint).into());
-    }
-    let name = at.file_name().unwrap_or(at.as_os_str());
-    let html = iosched_report::html::evidence(&name.to_string_lossy(), findings);
-    files::write(page, html.as_bytes()).map_err(boxed)
 }
 
 /// The models that have a text in their names, and what these belong to.

@@ -7,7 +7,7 @@ use clap::Args;
 use iosched_experiment::analysis::Analysis;
 use iosched_experiment::record::{self, Record};
 use iosched_machine::failure::{Failure, Problem, exit};
-use iosched_report::chart::{Chart, of_record, svg};
+use iosched_report::chart::{of_record, svg};
 use iosched_report::{comparable, csv, html, markdown, named, text};
 
 use super::{Outcome, answer_code, boxed};
@@ -20,7 +20,7 @@ use crate::output::Output;
 Examples:
   iosched report iosched-results/20261121-101500-sda   tables and verdict
   iosched report DIR --html page.html                  everything on one page
-  iosched report BEFORE AFTER --html compared.html     two records side by side
+  iosched report BEFORE AFTER                          two records side by side
   iosched report DIR --svg charts                      each chart as a file
   iosched report DIR --md                              for a ticket
   iosched report DIR --csv > trials.csv                one row per number
@@ -33,11 +33,11 @@ pub(crate) struct ReportArgs {
     #[arg(required = true, value_name = "DIR")]
     paths: Vec<PathBuf>,
 
-    /// Write one page with tables, charts and method
+    /// Write one page with tables, charts and method (of one record)
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
-    /// Write each chart as an SVG file into this directory
+    /// Write each chart of one record as an SVG file into this directory
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
 
@@ -71,7 +71,12 @@ pub(crate) fn run(args: &ReportArgs, output: &Output) -> Outcome {
     let records = named.map(|(path, name)| read(path, name));
     let records = records.collect::<Result<Vec<Named>, _>>()?;
     let parts = parts(&records);
-    let wrote = write_pictures(args, &parts, output)?;
+    if args.paths.len() > 1 && (args.html.is_some() || args.svg.is_some()) {
+        let several = Problem::usage("--html and --svg: a page and its charts are of one record");
+        let hint = "without them `iosched report` prints several records side by side";
+        return Err(boxed(several.hint(hint)));
+    }
+    let wrote = write_pictures(args, &parts[0], output)?;
     let codes = records.iter().map(|named| answer_code(&named.analysis));
     let worst = codes.max().filter(|_| args.exit_code).unwrap_or(exit::OK);
     if wrote && printed.iter().all(|(_, is_asked)| !is_asked) {
@@ -191,20 +196,17 @@ fn print(args: &ReportArgs, named: &Named, output: &Output) {
 /// The page and the charts, where they are wanted; true if any of them is.
 fn write_pictures(
     args: &ReportArgs,
-    parts: &[comparable::Named<'_>],
+    (_, record, analysis): &comparable::Named<'_>,
     output: &Output,
 ) -> Result<bool, Box<dyn Failure>> {
     if let Some(path) = &args.html {
-        files::write(path, html::records(parts).as_bytes()).map_err(boxed)?;
+        files::write(path, html::record(record, analysis).as_bytes()).map_err(boxed)?;
         if !files::is_standard_output(path) {
             output.note(&format!("page: {}", path.display()));
         }
     }
     if let Some(directory) = &args.svg {
-        let charts: Vec<Chart> = match parts {
-            [(_, record, analysis)] => of_record::charts(record, analysis),
-            several => vec![of_record::compared(several)],
-        };
+        let charts = of_record::charts(record, analysis);
         files::directory(directory).map_err(boxed)?;
         for chart in &charts {
             let path = directory.join(format!("{}.svg", chart.id));

@@ -138,32 +138,6 @@ fn records_are_added_once_and_what_they_say_together_is_shown() {
 }
 
 #[test]
-fn a_page_has_the_same_with_forest_plots() {
-    let dir = tempfile::tempdir().unwrap();
-    let at = dataset(dir.path(), "fleet", 0..6);
-    let page = done(&[
-        "evidence",
-        "show",
-        &at,
-        "--load-class",
-        "general",
-        "--html",
-        "-",
-    ]);
-    assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
-    for shown in [
-        "Evidence of fleet",
-        "ST4000DM004-2CV104 (model, sata-hdd)",
-        "machine 6",
-        "next machine",
-        "take bfq",
-    ] {
-        assert!(page.contains(shown), "{shown}");
-    }
-    assert_eq!(page.matches("<figure").count(), 3);
-}
-
-#[test]
 fn nothing_is_written_that_was_not_shown_and_wanted() {
     let dir = tempfile::tempdir().unwrap();
     let record = record(dir.path(), 1, |_| {});

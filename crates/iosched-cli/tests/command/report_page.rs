@@ -307,16 +307,3 @@ fn hostile_names_are_text_everywhere() {
                    s.type !== 'application/json').length";
     assert_eq!(browser.value(scripts), json!(0));
 }
-
-#[test]
-fn records_side_by_side_are_a_page_too() {
-    let Some(mut browser) = Browser::start() else {
-        return;
-    };
-    let directory = tempfile::tempdir().unwrap();
-    let copy = directory.path().join("copy");
-    std::fs::create_dir(&copy).unwrap();
-    std::fs::copy(example().join("record.jsonl"), copy.join("record.jsonl")).unwrap();
-    let page = page(directory.path(), &[&example(), &copy]);
-    look_at(&mut browser, &page, "compared");
-}

@@ -253,37 +253,6 @@ fn each_request_that_was_followed_has_a_time_in_the_queue_and_one_at_the_disk() 
     let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{seen}"));
     let (queue, service) = (number(&read["queue_ns"]), number(&read["service_ns"]));
     assert!(queue > 0.0 && service > 0.0, "{queue} {service}");
-    let classes = seen["latency"][&disk.name]["classes"].as_array().unwrap();
-    let in_classes: u64 = classes.iter().filter_map(Value::as_u64).sum();
-    assert_eq!(Some(in_classes), read["requests"].as_u64());
-}
-
-#[test]
-fn a_key_shows_where_requests_spend_their_time() {
-    if !can_emulate() || !can_trace() || !has("tmux", "-V") {
-        return;
-    }
-    let disk = BusyDisk::new(2);
-    let binary = assert_cmd::cargo::cargo_bin!("iosched").display();
-    let screen = Screen::new((83, 24), &format!("{binary} watch -i 200ms {}", disk.name));
-    screen.shows(&format!("{:<8} ", disk.name)); // a key before the first look is lost
-    let pid = screen.tmux(&["list-panes", "-F", "#{pane_pid}"]);
-    let pid: u32 = pid.trim().parse().unwrap();
-    screen.press("l");
-    screen.shows(&format!("{}: latency of requests", disk.name));
-    screen.shows("ms = queue");
-    screen.shows("\u{2588}"); // the hottest cell of the map
-    assert_eq!(tracing_instances(pid).len(), 1);
-    screen.tmux(&["resize-window", "-x", "50", "-y", "12"]);
-    screen.shows("ms = queue");
-    screen.press("l");
-    screen.shows("IOPS");
-    assert_eq!(tracing_instances(pid), Vec::<String>::new());
-    screen.press("l");
-    screen.shows("ms = queue");
-    screen.press("q");
-    assert!(wait_until(|| !screen.is_alive()), "q ends it");
-    assert_eq!(tracing_instances(pid), Vec::<String>::new());
 }
 
 #[test]

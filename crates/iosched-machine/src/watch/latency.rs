@@ -11,10 +11,6 @@ use crate::capture::{self, Events, Recorder, Took, Waits};
 use crate::failure::Problem;
 use crate::host::Host;
 
-/// Classes of latencies: the first is below 2 µs, each further one has twice the latency, the last
-/// begins at 8.4 s.
-pub const CLASSES: usize = 24;
-
 /// What one kind of request took, mean over an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Parts {
@@ -33,21 +29,8 @@ pub struct LatencySample {
     pub read: Parts,
     /// Writes.
     pub write: Parts,
-    /// Reads and writes by their whole time, see [`class`].
-    pub classes: [u64; CLASSES],
     /// Events that the kernel lost meanwhile: their requests are not counted.
     pub lost_events: u64,
-}
-
-/// The class of a latency.
-pub fn class(nanos: u64) -> usize {
-    let micros = (nanos / 1000).max(1);
-    (micros.ilog2() as usize).min(CLASSES - 1)
-}
-
-/// The least latency of a class, µs.
-pub fn class_begin_us(class: usize) -> u64 {
-    if class == 0 { 0 } else { 1 << class }
 }
 
 /// Follows the events of one disk.
@@ -113,7 +96,6 @@ impl LatencyWatch {
 struct Done {
     read: Sums,
     write: Sums,
-    classes: [u64; CLASSES],
 }
 
 #[derive(Debug, Default)]
@@ -133,14 +115,12 @@ impl Done {
         sums.requests += 1;
         sums.queue_ns += took.queue_ns;
         sums.service_ns += took.service_ns;
-        self.classes[class(took.queue_ns + took.service_ns)] += 1;
     }
 
     fn sample(self) -> LatencySample {
         LatencySample {
             read: self.read.means(),
             write: self.write.means(),
-            classes: self.classes,
             lost_events: 0,
         }
     }
@@ -162,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_and_writes_have_means_of_their_own_and_classes_together() {
+    fn reads_and_writes_have_means_of_their_own() {
         let mut done = Done::default();
         for (is_read, queue_ns, service_ns) in [
             (true, 1_000_000, 3_000_000),
@@ -183,14 +163,6 @@ mod tests {
         };
         assert_eq!(sample.read, parts(2, 2e6, 2e6));
         assert_eq!(sample.write, parts(1, 0.0, 4e6));
-        assert_eq!(sample.classes[class(4_000_000)], 3);
         assert_eq!(Done::default().sample(), LatencySample::default());
-    }
-
-    #[test]
-    fn classes_double() {
-        assert_eq!([0, 1999, 2000, 3999, 4000].map(class), [0, 0, 1, 1, 2]);
-        assert_eq!(class(u64::MAX), CLASSES - 1);
-        assert_eq!(class(class_begin_us(13) * 1000), 13);
     }
 }

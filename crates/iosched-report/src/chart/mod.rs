@@ -1,11 +1,9 @@
 //! What a chart shows, and nothing of how: axes with units, series with intervals, marks, and the
 //! same in words. `scene` lays it out as plain shapes, [`svg`] writes them.
 //!
-//! [`of_record`] makes the charts of a record, `of_evidence` those of many machines; `thin` keeps long series small
-//! without losing extremes.
+//! [`of_record`] makes the charts of a record; `thin` keeps long series small without losing extremes.
 
 mod font;
-pub(crate) mod of_evidence;
 pub mod of_record;
 mod palette;
 mod scene;
@@ -81,8 +79,6 @@ pub struct Series {
 pub enum Form {
     /// A marker for each point.
     Dots,
-    /// A small, pale marker for each point: single trials behind their mean.
-    Specks,
     /// A line through the points.
     Line,
     /// Markers, joined by a thin line.
@@ -135,14 +131,6 @@ impl Axis {
         Axis {
             title: title.into(),
             scale,
-        }
-    }
-
-    /// Where a value is seen, in steps of which all are equally long.
-    fn seen(&self, value: f64) -> f64 {
-        match self.scale {
-            Scale::Log => value.max(f64::MIN_POSITIVE).ln(),
-            _ => value,
         }
     }
 
@@ -199,17 +187,12 @@ impl Chart {
         shown
     }
 
-    /// The same with at most about so many points in each series: lines keep their extremes, clouds what
-    /// stands apart.
+    /// The same with at most about so many points in each series, which keep their extremes.
     #[must_use]
     pub(crate) fn thinned(&self, most: usize) -> Chart {
         let mut chart = self.clone();
-        let place = |point: &Point| (self.x.seen(point.x), self.y.seen(point.y));
         for series in &mut chart.series {
-            series.points = match series.form {
-                Form::Specks => thin::cloud(&series.points, most, place),
-                _ => thin::thin_to(std::mem::take(&mut series.points), most, |x| self.x.seen(x)),
-            };
+            series.points = thin::thin_to(std::mem::take(&mut series.points), most);
         }
         chart
     }

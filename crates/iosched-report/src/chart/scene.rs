@@ -546,14 +546,13 @@ impl<'a> Layout<'a> {
                 }
             }
             Form::Line | Form::Trail => self.line(series),
-            Form::Dots | Form::Specks => {}
+            Form::Dots => {}
         }
         for point in &series.points {
             self.whisker(point, series, ink);
         }
         let (radius, opacity) = match series.form {
             Form::Dots => (5.0, 1.0),
-            Form::Specks => (3.0, 0.45),
             Form::Trail => (3.5, 1.0),
             Form::Line | Form::Bars(_) => return,
         };

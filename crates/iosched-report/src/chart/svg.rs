@@ -95,7 +95,7 @@ pub(crate) fn swatch(series: &Series) -> String {
         Form::Bars(_) => (false, None),
         Form::Line => (true, None),
         Form::Trail => (true, Some(3.5)),
-        Form::Dots | Form::Specks => (false, Some(4.5)),
+        Form::Dots => (false, Some(4.5)),
     };
     let mut text =
         "<svg viewBox=\"0 0 20 12\" width=\"20\" height=\"12\" aria-hidden=\"true\">".to_owned();

@@ -3,30 +3,26 @@
 //! Every stretch of the horizontal axis keeps its first, lowest, highest and last point, so that a
 //! single spike among five million points is still there.
 
-use std::collections::BTreeSet;
-
 use super::Point;
 
 /// Points that a chart may have in one series.
 pub(super) const MOST_POINTS: usize = 1600;
 
-/// The series, or as much of it as [`MOST_POINTS`] allows, for an axis on which equal differences are equally long.
+/// The series, or as much of it as [`MOST_POINTS`] allows.
 pub(super) fn thin(points: Vec<Point>) -> Vec<Point> {
-    thin_to(points, MOST_POINTS, |x| x)
+    thin_to(points, MOST_POINTS)
 }
 
 /// The series, or of each of `most / 4` equal stretches its first, lowest, highest and last point.
-/// Points are in the order of the horizontal axis; `seen` says where on it a value is: stretches are equal to the
-/// eye, as on an axis of logarithms the smallest values have as much room as the largest.
-pub(super) fn thin_to(points: Vec<Point>, most: usize, seen: impl Fn(f64) -> f64) -> Vec<Point> {
+/// Points are in the order of the horizontal axis.
+pub(super) fn thin_to(points: Vec<Point>, most: usize) -> Vec<Point> {
     if points.len() <= most {
         return points;
     }
     let stretches = (most / 4).max(1);
-    let first = seen(points[0].x);
-    let width = (seen(points[points.len() - 1].x) - first) / stretches as f64;
-    let stretch_of =
-        |point: &Point| ((seen(point.x) - first) / width.max(f64::MIN_POSITIVE)).floor();
+    let first = points[0].x;
+    let width = (points[points.len() - 1].x - first) / stretches as f64;
+    let stretch_of = |point: &Point| ((point.x - first) / width.max(f64::MIN_POSITIVE)).floor();
     let mut kept = Vec::with_capacity(most + 4);
     let mut begin = 0;
     while begin < points.len() {
@@ -40,47 +36,6 @@ pub(super) fn thin_to(points: Vec<Point>, most: usize, seen: impl Fn(f64) -> f64
         begin += length;
     }
     kept
-}
-
-/// Of a cloud one point in each cell of a grid, as fine as `most` points allow: what stands apart is
-/// alone in its cell, and stays. `place` says where a point is seen.
-pub(super) fn cloud(
-    points: &[Point],
-    most: usize,
-    place: impl Fn(&Point) -> (f64, f64),
-) -> Vec<Point> {
-    if points.len() <= most {
-        return points.to_vec();
-    }
-    let places: Vec<(f64, f64)> = points.iter().map(place).collect();
-    let range = |value: fn(&(f64, f64)) -> f64| {
-        let values = places.iter().map(value);
-        values.fold((f64::MAX, f64::MIN), |(low, high), v| {
-            (low.min(v), high.max(v))
-        })
-    };
-    let (wide, high) = (range(|place| place.0), range(|place| place.1));
-    // Most cells of a fine grid are empty.
-    let mut side = most.isqrt() * 4;
-    loop {
-        let side_f64 = side as f64;
-        let mut seen = BTreeSet::new();
-        let cell = |value: f64, (low, high): (f64, f64)| {
-            ((value - low) / (high - low).max(f64::MIN_POSITIVE) * side_f64).floor()
-        };
-        let is_first = |&index: &usize| {
-            let (x, y) = (cell(places[index].0, wide), cell(places[index].1, high));
-            seen.insert((x.to_bits(), y.to_bits()))
-        };
-        let kept: Vec<usize> = (0..points.len()).filter(is_first).collect();
-        if kept.len() <= most || side <= 1 {
-            return kept
-                .into_iter()
-                .map(|index| points[index].clone())
-                .collect();
-        }
-        side = side * 3 / 4;
-    }
 }
 
 /// First, lowest, highest and last of a stretch, in its order, each once.
@@ -119,17 +74,6 @@ mod tests {
                     .any(|kept| kept.x.to_bits() == points[spike].x.to_bits())
             );
         }
-    }
-
-    #[test]
-    fn what_stands_apart_from_a_cloud_stays() {
-        let mut points: Vec<Point> = (0..10_000)
-            .map(|index| Point::new(f64::from(index % 100), f64::from(index / 100), ""))
-            .collect();
-        points[5050].y = 900.0;
-        let kept = cloud(&points, 200, |point| (point.x, point.y));
-        assert!((50..=200).contains(&kept.len()), "{}", kept.len());
-        assert!(kept.contains(&points[5050]));
     }
 
     proptest! {

@@ -4,8 +4,6 @@
 //! a mark means, and hides and shows series. Its own policy forbids it to load anything. Text of records
 //! is escaped by the templates (askama) and by `svg`.
 
-mod compared;
-mod of_evidence;
 mod of_record;
 mod table;
 
@@ -16,8 +14,6 @@ use super::chart::Chart;
 use super::chart::svg::{self, Width};
 use super::sentences;
 
-pub use compared::records;
-pub use of_evidence::evidence;
 pub use of_record::record;
 
 use table::HtmlTable;
@@ -186,13 +182,6 @@ impl Room {
     const WIDE: usize = 4000;
     const NARROW: usize = 1500;
 
-    /// As much as there is: for pages of few charts, which bound their points themselves. A narrow drawing
-    /// has no room for more than so many points.
-    const AMPLE: Room = Room {
-        wide: usize::MAX,
-        narrow: 400,
-    };
-
     /// For a page of these charts.
     fn of<'a>(charts: impl Iterator<Item = &'a Chart>) -> Room {
         let series = charts.flat_map(|chart| &chart.series);
@@ -345,14 +334,15 @@ mod tests {
     fn what_holds_for_many_charts_is_said_once_and_they_are_small() {
         let mut charts: Vec<Chart> = (0..MANY).map(|id| chart(id, "Of each load.")).collect();
         charts.insert(1, chart(99, "Of all loads."));
-        let sets = FigureSet::of(&charts, Room::AMPLE);
+        let room = Room::of(charts.iter());
+        let sets = FigureSet::of(&charts, room);
         let seen: Vec<_> = sets
             .iter()
             .map(|set| (set.caption.as_str(), set.is_small, set.figures.len()))
             .collect();
         assert_eq!(seen, [("Of each load.", true, MANY), ("", false, 1)]);
         charts.remove(0);
-        let sets = FigureSet::of(&charts, Room::AMPLE);
+        let sets = FigureSet::of(&charts, room);
         assert_eq!(sets.len(), 1);
         assert_eq!((sets[0].is_small, sets[0].figures.len()), (false, MANY));
     }

@@ -400,18 +400,6 @@ fn machine(record: &Record) -> Fold {
     }
 }
 
-/// The programs that made the load, with their versions.
-pub(super) fn programs(record: &Record) -> String {
-    let facts = &record.header.machine;
-    let programs: Vec<&str> = facts
-        .fio
-        .iter()
-        .chain(&facts.programs)
-        .map(String::as_str)
-        .collect();
-    programs.join(", ")
-}
-
 /// What a load is: its job file, or its settings.
 fn load_text(load: &PlannedLoad) -> String {
     if let Spec::JobFile(text) = &load.spec {

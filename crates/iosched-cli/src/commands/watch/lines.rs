@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use iosched_machine::watch::latency::{LatencySample, Parts};
 use iosched_machine::watch::{DeviceSample, Rates, Sample};
 
 /// The heading of every table.
@@ -72,6 +73,22 @@ pub(super) fn short(number: f64) -> String {
 /// A time in ms; a dash where nothing was timed.
 pub(super) fn milliseconds(nanos: Option<f64>) -> String {
     nanos.map_or_else(|| "-".to_owned(), |ns| short(ns / 1e6))
+}
+
+/// What reads and writes took, a line each.
+pub(super) fn split_lines(sample: &LatencySample) -> Vec<String> {
+    let line = |name: &str, parts: &Parts| {
+        let whole = parts.queue_ns.zip(parts.service_ns);
+        let whole = whole.map(|(queue, service)| queue + service);
+        format!(
+            "{name:<6} {:>7}: {:>6} ms = queue {:>6} + service {:>6}",
+            parts.requests,
+            milliseconds(whole),
+            milliseconds(parts.queue_ns),
+            milliseconds(parts.service_ns)
+        )
+    };
+    vec![line("reads", &sample.read), line("writes", &sample.write)]
 }
 
 #[cfg(test)]

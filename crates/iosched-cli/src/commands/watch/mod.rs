@@ -1,9 +1,8 @@
 //! `iosched watch`: what each device does now, on a live screen or line by line.
 //!
-//! [`screen`] and [`heat`] draw what [`state`] holds; this file reads counters and keys, and does what the user
+//! [`screen`] draws what [`state`] holds; this file reads counters and keys, and does what the user
 //! asks for.
 
-mod heat;
 mod lines;
 mod screen;
 mod state;
@@ -50,9 +49,8 @@ Columns are those of `iostat -x`: requests and megabytes (10^6) per second,
 await in ms from queueing to completion, the mean number of requests queued or
 in service, and the share of time in which the device had something to do.
 On the screen `s` switches the scheduler of the chosen device, after asking, and
-marks the moment on its history; `l` shows its latencies: how await is split
-into queue and service time, and a heat map. Reading counters needs no rights;
-switching and recording the events that tell the split do.")]
+marks the moment on its history. Reading counters needs no rights; switching and
+recording the events that tell the split do.")]
 pub(crate) struct WatchArgs {
     /// Devices to watch [default: every disk that has a size]
     #[arg(value_name = "DEVICE")]
@@ -70,8 +68,7 @@ pub(crate) struct WatchArgs {
     #[arg(long, value_name = "N")]
     count: Option<u64>,
 
-    /// Split await into queue and service time, by the block layer's events (lines and JSON; on
-    /// the screen press `l`)
+    /// Split await into queue and service time, by the block layer's events (prints lines)
     #[arg(long, requires = "devices")]
     split: bool,
 
@@ -107,9 +104,10 @@ pub(crate) fn run(args: &WatchArgs, output: &Output) -> Outcome {
         .map_err(boxed)?;
     let stop = Stop::new();
     stop_on_signals(&stop);
-    let is_live = !(args.plain || args.once || args.count.is_some() || output.is_json())
-        && io::stdout().is_terminal()
-        && io::stdin().is_terminal();
+    let is_live =
+        !(args.plain || args.split || args.once || args.count.is_some() || output.is_json())
+            && io::stdout().is_terminal()
+            && io::stdin().is_terminal();
     if is_live {
         live(&host, watcher, args.interval.0, &stop).map_err(boxed)?;
     } else {
@@ -149,7 +147,7 @@ fn print_lines(
         } else {
             output.text(&lines::table(&sample));
             for (device, latency) in &latency {
-                let split = heat::split_lines(latency);
+                let split = lines::split_lines(latency);
                 output.text(&format!("{device:<8} {}\n{:<8} {}", split[0], "", split[1]));
             }
             if count.is_none_or(|count| done + 1 < count) {
@@ -242,7 +240,6 @@ fn follow(
     terminal: &mut ratatui::DefaultTerminal,
 ) -> Result<(), Problem> {
     let mut state = State::new(host_name(), interval);
-    let mut latency: Option<LatencyWatch> = None;
     let mut next = Instant::now() + interval;
     while !stop.is_wanted() {
         terminal
@@ -259,38 +256,13 @@ fn follow(
             match state.press(key) {
                 Action::None => {}
                 Action::Quit => return Ok(()),
-                Action::StopRecording => latency = None,
-                Action::Record { device } => {
-                    latency = None; // one at a time
-                    let started = LatencyWatch::start(host, &device);
-                    let said = started.map(|watch| latency = Some(watch));
-                    state.recording(&device, said.map_err(|error| in_a_line(&error)));
-                }
                 Action::Switch { device, scheduler } => {
                     let said = switch(host, &device, &scheduler);
                     state.switched(&device, &scheduler, said);
                 }
             }
         }
-        let is_due = Instant::now() >= next;
-        if let Some(watch) = &mut latency {
-            let sample = if is_due {
-                watch.look().map(Some)
-            } else {
-                watch.drain().map(|()| None)
-            };
-            match sample {
-                Ok(sample) => sample
-                    .into_iter()
-                    .for_each(|sample| state.add_latency(sample)),
-                Err(error) => {
-                    latency = None;
-                    let device = state.heat.as_ref().map(|heat| heat.device.clone());
-                    state.recording(&device.unwrap_or_default(), Err(in_a_line(&error)));
-                }
-            }
-        }
-        if is_due {
+        if Instant::now() >= next {
             next = Instant::now() + state.interval;
             state.add(watcher.look().map_err(|cause| no_counters(&cause))?);
         }

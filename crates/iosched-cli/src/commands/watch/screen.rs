@@ -11,24 +11,22 @@ use ratatui::widgets::{Block, Clear, Paragraph, RenderDirection, Sparkline};
 use iosched_machine::watch::{DeviceSample, Rates};
 use iosched_report::words::span;
 
-use super::heat;
 use super::lines::{self, short};
 use super::state::{History, Mode, Point, State};
 
 /// Columns that the labels of the history take.
 const LABEL: u16 = 16;
 
-const KEYS: &str = " up/down device  s scheduler  l latency  ? help  q quit";
+const KEYS: &str = " up/down device  s scheduler  ? help  q quit";
 
 /// The same where there is less room.
-const NARROW_KEYS: &str = " s scheduler  l latency  ? help  q quit";
+const NARROW_KEYS: &str = " s scheduler  ? help  q quit";
 
 const HELP: &[&str] = &[
     "up, down   choose a device",
     "s          switch its scheduler (asks first)",
-    "l          its latencies: await split, heat map",
     "?          this help",
-    "q, Esc     quit (Esc leaves latencies first)",
+    "q, Esc     quit",
     "",
     "r_await, w_await: ms from queueing to completion",
     "aqu-sz: mean requests queued or in service",
@@ -50,9 +48,7 @@ pub(super) fn draw(state: &State, frame: &mut Frame) {
     .areas(frame.area());
     frame.render_widget(title_line(state, title.width), title);
     draw_table(state, frame, table);
-    if let Some(heat) = state.heat() {
-        heat::draw(heat, frame, history);
-    } else if let Some(device) = state.device() {
+    if let Some(device) = state.device() {
         draw_history(device, frame, history);
     }
     let is_wide = usize::from(keys.width) >= KEYS.len();

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use iosched_machine::watch::latency::LatencySample;
 use iosched_machine::watch::{DeviceSample, Rates, Sample};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -27,17 +26,6 @@ pub(super) struct State {
     pub(super) mode: Mode,
     /// The answer to the last key that did something.
     pub(super) message: Option<String>,
-    /// The latencies of a device, while they are recorded.
-    pub(super) heat: Option<Heat>,
-}
-
-/// What the requests of a device took, look after look.
-#[derive(Debug)]
-pub(super) struct Heat {
-    /// Kernel name.
-    pub(super) device: String,
-    /// The newest last.
-    pub(super) looks: VecDeque<LatencySample>,
 }
 
 /// What was seen of a device.
@@ -82,13 +70,6 @@ pub(super) enum Action {
     None,
     /// End.
     Quit,
-    /// Record the latencies of this device.
-    Record {
-        /// Kernel name.
-        device: String,
-    },
-    /// Record no latencies any more.
-    StopRecording,
     /// Switch a device.
     Switch {
         /// Kernel name.
@@ -108,40 +89,7 @@ impl State {
             chosen: 0,
             mode: Mode::Watching,
             message: None,
-            heat: None,
         }
-    }
-
-    /// The latencies of the chosen device are recorded from now on, or cannot be.
-    pub(super) fn recording(&mut self, device: &str, said: Result<(), String>) {
-        match said {
-            Ok(()) => {
-                self.heat = Some(Heat {
-                    device: device.to_owned(),
-                    looks: VecDeque::new(),
-                });
-            }
-            Err(cause) => {
-                self.heat = None;
-                self.message = Some(format!("await is not split: {cause}"));
-            }
-        }
-    }
-
-    /// Takes in what the requests took.
-    pub(super) fn add_latency(&mut self, sample: LatencySample) {
-        if let Some(heat) = &mut self.heat {
-            if heat.looks.len() == REMEMBERED {
-                heat.looks.pop_front();
-            }
-            heat.looks.push_back(sample);
-        }
-    }
-
-    /// The latencies, if they are those of the chosen device.
-    pub(super) fn heat(&self) -> Option<&Heat> {
-        let chosen = &self.device()?.last.device;
-        self.heat.as_ref().filter(|heat| heat.device == *chosen)
     }
 
     /// The chosen device, if there is any.
@@ -218,7 +166,6 @@ impl State {
 
     fn press_watching(&mut self, key: KeyCode) -> Action {
         match key {
-            KeyCode::Esc if self.heat().is_some() => return self.split(),
             KeyCode::Char('q') | KeyCode::Esc => return Action::Quit,
             KeyCode::Char('?' | 'h') => self.mode = Mode::Help,
             KeyCode::Up | KeyCode::Char('k') => self.chosen = self.chosen.saturating_sub(1),
@@ -226,25 +173,9 @@ impl State {
                 self.chosen = (self.chosen + 1).min(self.devices.len().saturating_sub(1));
             }
             KeyCode::Char('s') => self.choose(),
-            KeyCode::Char('l') => return self.split(),
             _ => {}
         }
         Action::None
-    }
-
-    /// Shows the latencies of the chosen device, or its history again.
-    fn split(&mut self) -> Action {
-        if self.heat().is_some() {
-            self.heat = None;
-            return Action::StopRecording;
-        }
-        let Some(history) = self.device() else {
-            self.message = Some("nothing has been looked at yet: press l again".to_owned());
-            return Action::None;
-        };
-        Action::Record {
-            device: history.last.device.clone(),
-        }
     }
 
     /// Opens the choice of a scheduler, with the active one chosen.
@@ -417,31 +348,6 @@ pub(super) mod tests {
         assert_eq!(state.devices[0].last.rates, None);
         press(&mut state, &[KeyCode::Char('s')]);
         assert_eq!(state.message.as_deref(), Some("sda is gone"));
-    }
-
-    #[test]
-    fn latencies_are_those_of_the_device_that_was_chosen() {
-        let mut state = watching();
-        let record = press(&mut state, &[KeyCode::Char('l')]);
-        let device = "sda".to_owned();
-        assert_eq!(record, Action::Record { device });
-        state.recording("sda", Ok(()));
-        state.add_latency(LatencySample::default());
-        assert_eq!(state.heat().unwrap().looks.len(), 1);
-        state.add(sample("sdb", "none", 1.0));
-        press(&mut state, &[KeyCode::Down]);
-        assert!(state.heat().is_none(), "sdb is not recorded");
-        press(&mut state, &[KeyCode::Up]);
-        assert_eq!(
-            press(&mut state, &[KeyCode::Char('l')]),
-            Action::StopRecording
-        );
-        assert!(state.heat().is_none());
-        state.recording("sda", Ok(()));
-        assert_eq!(press(&mut state, &[KeyCode::Esc]), Action::StopRecording);
-        assert_eq!(press(&mut state, &[KeyCode::Esc]), Action::Quit);
-        state.recording("sda", Err("run it as root".into()));
-        assert!(state.message.unwrap().contains("run it as root"));
     }
 
     #[test]

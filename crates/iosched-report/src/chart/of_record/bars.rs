@@ -1,4 +1,4 @@
-//! Each arm's own numbers as bars: throughput, CPU time, the disk's waiting time, shares of workers.
+//! Each arm's own numbers as bars: throughput and CPU time.
 
 use iosched_experiment::analysis::ArmSummary;
 use iosched_experiment::trial::Trial;
@@ -8,9 +8,6 @@ use crate::chart::id_of;
 use crate::chart::{Axis, Chart, Form, Point, Scale, Series, in_words};
 use crate::units::{MEGABYTES, MICROSECONDS, Unit};
 use crate::words::{clipped, significant};
-
-/// More workers than this have no bar each.
-const MOST_WORKERS: usize = 8;
 
 /// A number of an arm.
 type OfArm = fn(&ArmSummary) -> Option<f64>;
@@ -150,83 +147,4 @@ fn bar(of: &Source, (load, arm): (usize, usize), y: f64, figure: &Figure) -> Opt
         interval: (ends.1 > ends.0).then_some(ends),
         ..Point::new(value, y, words)
     })
-}
-
-/// What each worker of a load got; of many workers only how fair it was.
-pub(super) fn fairness(of: &Source, load: usize) -> Chart {
-    let arms = &of.analysis.loads[load].arms;
-    let names: Vec<String> = arms
-        .iter()
-        .zip(&of.analysis.arms)
-        .map(|(arm, label)| match arm.fairness {
-            Some(index) => format!("{label} ({index:.2})"),
-            None => label.clone(),
-        })
-        .collect();
-    let has_shares = arms.iter().any(|arm| arm.fairness.is_some());
-    let workers = arms.iter().map(|arm| arm.workers.len()).max().unwrap_or(0);
-    let (series, title) = if has_shares && (2..=MOST_WORKERS).contains(&workers) {
-        (shares(of, load, workers), "throughput, MB/s")
-    } else {
-        (index(of, load), "Jain's index")
-    };
-    Chart {
-        id: id("fairness", of, load),
-        title: format!("Shares of the workers{}", of.place(load)),
-        caption: "In brackets Jain's index: 1 if all workers got the same, 1/n if one of n got everything."
-            .into(),
-        alternative: in_words(&series),
-        x: Axis::new(title, Scale::FromZero),
-        y: Axis::names(names.iter().map(String::as_str)),
-        series,
-        marks: Vec::new(),
-        trials: of.numbers(Some(load)),
-    }
-}
-
-fn shares(of: &Source, load: usize, workers: usize) -> Vec<Series> {
-    let thickness = 0.8 / workers as f64;
-    let middle = (workers - 1) as f64 / 2.0;
-    let arms = &of.analysis.loads[load].arms;
-    (0..workers)
-        .map(|worker| {
-            let points = arms.iter().enumerate().filter_map(|(arm, summary)| {
-                let share = summary.workers.get(worker)?;
-                let rate = share.bytes_per_s / MEGABYTES.size;
-                let y = (middle - worker as f64) * thickness - arm as f64;
-                let label = &of.analysis.arms[arm];
-                let name = clipped(&share.name);
-                let words = format!("{label}, {name}: {} MB/s", significant(rate));
-                Some(Point::new(rate, y, words))
-            });
-            let names = arms.iter().filter_map(|arm| arm.workers.get(worker));
-            let name = names.map(|share| share.name.clone()).next();
-            Series {
-                // Two sections of one name are two workers.
-                name: format!("{}. {}", worker + 1, clipped(&name.unwrap_or_default())),
-                slot: worker,
-                form: Form::Bars(thickness),
-                points: points.collect(),
-            }
-        })
-        .collect()
-}
-
-fn index(of: &Source, load: usize) -> Vec<Series> {
-    let arms = of.analysis.loads[load].arms.iter().enumerate();
-    arms.filter_map(|(arm, summary)| {
-        let index = summary.fairness?;
-        let label = &of.analysis.arms[arm];
-        Some(Series {
-            name: label.clone(),
-            slot: arm,
-            form: Form::Bars(0.62),
-            points: vec![Point::new(
-                index,
-                -(arm as f64),
-                format!("{label}: {index:.3}"),
-            )],
-        })
-    })
-    .collect()
 }

@@ -2,7 +2,6 @@
 
 use iosched_experiment::analysis::Analysis;
 use iosched_experiment::objective::Objective;
-use iosched_experiment::record::Record;
 use iosched_stats::Interval;
 use iosched_stats::race::Contest;
 
@@ -76,74 +75,6 @@ fn chart(of: &Source, id: &str, contests: &[ContestRow], is_one_of_two: bool) ->
 
 /// What the ends of intervals mean.
 const ARROWS: &str = "An arrow: the interval goes on beyond the chart.";
-
-/// Several records side by side: each arm that two of them share, against its own record's baseline.
-pub fn compared(records: &[(String, &Record, &Analysis)]) -> Chart {
-    let mut names: Vec<String> = Vec::new();
-    for (_, _, analysis) in records {
-        for (name, ..) in ratios(analysis) {
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-    }
-    let thickness = 0.8 / records.len() as f64;
-    let middle = (records.len() - 1) as f64 / 2.0;
-    let series = records
-        .iter()
-        .enumerate()
-        .map(|(index, (title, _, analysis))| {
-            let points = ratios(analysis).into_iter().filter_map(|(name, ratio)| {
-                let row = names.iter().position(|other| *other == name)?;
-                let y = (middle - index as f64) * thickness - row as f64;
-                let baseline = &analysis.arms[analysis.baseline];
-                Some(point(ratio, y, &format!("{title}, {name}"), baseline))
-            });
-            Series {
-                name: title.clone(),
-                slot: index,
-                form: Form::Dots,
-                points: points.collect(),
-            }
-        });
-    let series: Vec<Series> = series.collect();
-    let margin = records
-        .iter()
-        .map(|(_, record, _)| record.header.plan.rules.margin);
-    Chart {
-        id: "compared".into(),
-        title: "Ratio to the baseline, record by record".into(),
-        caption: format!(
-            "Each record against its own baseline, with its own interval. Intervals of two records \
-             that do not overlap differ surely; overlapping ones may differ all the same. {ARROWS}"
-        ),
-        alternative: in_words(&series),
-        x: Axis::new("ratio to the record's baseline", Scale::Log),
-        y: Axis::names(names.iter().map(String::as_str)),
-        series,
-        marks: baseline_and_margin(margin.fold(1.0, f64::max)),
-        trials: Vec::new(),
-    }
-}
-
-/// Every ratio of an analysis but the baseline's own, with its name: arm and load.
-fn ratios(analysis: &Analysis) -> Vec<(String, Interval)> {
-    let mut ratios = Vec::new();
-    for row in rows(analysis) {
-        let less = if row.higher_is_better {
-            ""
-        } else {
-            " (less is better)"
-        };
-        for (arm, label) in analysis.arms.iter().enumerate() {
-            let ratio = to_baseline(row.contest, arm, analysis.baseline);
-            if let Some(ratio) = ratio.filter(|_| arm != analysis.baseline) {
-                ratios.push((format!("{label}, {}{less}", row.name), ratio));
-            }
-        }
-    }
-    ratios
-}
 
 /// A contest with its name and what its ratios mean.
 struct ContestRow<'a> {
