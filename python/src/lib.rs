@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 use iosched_experiment::analysis::Analysis;
 use iosched_experiment::record::Record;
-use iosched_experiment::simulate::conform::{self, ConformError};
+use iosched_experiment::simulate::conform;
 use iosched_experiment::simulate::initial::Initial;
 use iosched_experiment::simulate::run::Plan;
 use iosched_experiment::simulate::settings::SchedulerRequest;
@@ -125,10 +125,10 @@ fn conform_all(
 }
 
 /// Why it is not clear under which scheduler they were recorded; a hint to say so names the argument, not the option.
-fn unclear(failure: &ConformError) -> Failed {
+fn unclear(failure: &Problem) -> Failed {
     let mut failed = Failed::of(failure);
-    if let ConformError::Unnamed { .. } | ConformError::SeveralSchedulers { .. } = failure {
-        failed.hint = Some("say which: scheduler=\"mq-deadline\"".to_owned());
+    if let Some(hint) = failed.hint.as_mut().filter(|hint| hint.contains("--scheduler")) {
+        *hint = "say which: scheduler=\"mq-deadline\"".to_owned();
     }
     failed
 }

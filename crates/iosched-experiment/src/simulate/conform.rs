@@ -4,93 +4,51 @@ use std::path::{Path, PathBuf};
 
 use iosched_conform::multi_queue::Recording;
 use iosched_conform::{Conformance, History, Settings, of_multi_queue, of_single_queue};
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::Problem;
 use iosched_sim::scheduler::{BlockLayer, Followed};
 use iosched_sim::trace::ReadError;
 use iosched_sim::units::Bytes;
 
-use super::file::{FileError, Lines};
-use super::initial::{Initial, InitialError};
+use super::file::Lines;
+use super::initial::Initial;
 use super::recordings::{self, TUNABLES};
-use super::settings::{self, SchedulerRequest, SettingsError};
+use super::settings::{self, SchedulerRequest};
 
-/// Why a recording cannot be followed.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
-pub enum ConformError {
-    #[error(transparent)]
-    File(#[from] FileError),
-    #[error("{}, {cause}", path.display())]
-    Line { path: PathBuf, cause: ReadError },
-    #[error(transparent)]
-    Settings(#[from] SettingsError),
-    /// The state that recordings are said to begin with.
-    #[error(transparent)]
-    Initial(#[from] InitialError),
-    /// The scheduler belongs to the other block layer.
-    #[error(
-        "{} is a recording of the single-queue block layer, which has no {scheduler}", path.display()
-    )]
-    SingleQueue { path: PathBuf, scheduler: String },
-    #[error("{} holds no recording: no file below it is called or reads like one", path.display())]
-    EmptyFolder { path: PathBuf },
-    #[error("{} does not read like a recording: its first lines are no events", path.display())]
-    NoRecording { path: PathBuf },
-    #[error("{} holds no decision of a scheduler: no line of it is an issue (D)", path.display())]
-    Empty { path: PathBuf },
-    #[error("the recording {} does not say under which scheduler it was made", path.display())]
-    Unnamed { path: PathBuf },
-    #[error("the recordings are of several schedulers: {}", recorded.join(", "))]
-    SeveralSchedulers { recorded: Vec<String> },
+/// What recordings look like, for whoever has something else.
+const LOOKS: &str = "a recording has lines `time_us action rwbs sector nsectors pid comm owner`";
+
+/// What is there is no recording that can be followed.
+fn no_recording(path: &Path, what: &str) -> Problem {
+    Problem::usage(format!("{} {what}", path.display())).hint(LOOKS)
 }
 
-impl Failure for ConformError {
-    iosched_machine::passes_on!(ConformError: File, Settings, Initial);
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            ConformError::File(file) => file.hint(),
-            ConformError::Settings(settings) => settings.hint(),
-            ConformError::Initial(initial) => initial.hint(),
-            ConformError::Line { cause, .. } if cause.cause.hint().is_some() => {
-                cause.cause.hint().map(str::to_owned)
-            }
-            ConformError::SingleQueue { .. } => {
-                Some("follow it with noop, deadline or cfq".to_owned())
-            }
-            ConformError::Unnamed { .. } => Some("say which: --scheduler mq-deadline".to_owned()),
-            ConformError::SeveralSchedulers { .. } => {
-                Some("follow one folder at a time, or say --scheduler NAME".to_owned())
-            }
-            _ => Some(
-                "a recording has lines `time_us action rwbs sector nsectors pid comm owner`"
-                    .to_owned(),
-            ),
-        }
-    }
-
-    fn exit_code(&self) -> u8 {
-        self.passes_on().map_or(exit::USAGE, Failure::exit_code)
-    }
+fn empty_folder(path: &Path) -> Problem {
+    no_recording(
+        path,
+        "holds no recording: no file below it is called or reads like one",
+    )
 }
 
 /// The scheduler under which all of these were recorded, by what they say of themselves.
 ///
 /// # Errors
 /// They say nothing of it, or several; there is no recording, of which that is said first.
-pub fn recorded_scheduler(paths: &[PathBuf]) -> Result<String, ConformError> {
+pub fn recorded_scheduler(paths: &[PathBuf]) -> Result<String, Problem> {
     let recorded = recordings::named_schedulers(paths)?;
     if let [one] = recorded.as_slice() {
         return Ok(one.clone());
     }
     if !recorded.is_empty() {
-        return Err(ConformError::SeveralSchedulers { recorded });
+        let several = recorded.join(", ");
+        let message = format!("the recordings are of several schedulers: {several}");
+        let hint = "follow one folder at a time, or say --scheduler NAME";
+        return Err(Problem::usage(message).hint(hint));
     }
     let (mut silent, mut other) = (None, None);
     for path in paths {
         let below: Vec<PathBuf> = recordings::below(path)?.into_iter().flatten().collect();
         if below.is_empty() {
-            return Err(ConformError::EmptyFolder { path: path.clone() });
+            return Err(empty_folder(path));
         }
         let is_one = |path: &PathBuf| recordings::reads_like_one(path);
         let (mut ones, mut others) = below.into_iter().partition::<Vec<_>, _>(is_one);
@@ -98,10 +56,15 @@ pub fn recorded_scheduler(paths: &[PathBuf]) -> Result<String, ConformError> {
         other = other.or(others.pop());
     }
     Err(match (silent, other) {
-        (Some(path), _) => ConformError::Unnamed { path },
-        (None, path) => ConformError::NoRecording {
-            path: path.unwrap_or_default(),
-        },
+        (Some(path), _) => Problem::usage(format!(
+            "the recording {} does not say under which scheduler it was made",
+            path.display()
+        ))
+        .hint("say which: --scheduler mq-deadline"),
+        (None, path) => no_recording(
+            &path.unwrap_or_default(),
+            "does not read like a recording: its first lines are no events",
+        ),
     })
 }
 
@@ -115,17 +78,17 @@ pub fn follow_all(
     paths: &[PathBuf],
     wanted: &SchedulerRequest,
     initial: Option<&Initial>,
-    mut result: impl FnMut(Result<Conformance, ConformError>),
-) -> Result<(), ConformError> {
+    mut result: impl FnMut(Result<Conformance, Problem>),
+) -> Result<(), Problem> {
     let checked = settings::checked(wanted)?; // what is wrong with all of them is said once
     if let Some(initial) = initial {
         initial.check(&checked)?;
     }
     for path in paths {
         match recordings::below(path) {
-            Err(error) => result(Err(error.into())),
+            Err(error) => result(Err(error)),
             Ok(folders) if folders.is_empty() => {
-                result(Err(ConformError::EmptyFolder { path: path.clone() }));
+                result(Err(empty_folder(path)));
             }
             Ok(folders) => {
                 for folder in folders.into_iter().map(recordings::in_order) {
@@ -146,7 +109,7 @@ fn follow_folder(
     folder: &[PathBuf],
     wanted: &SchedulerRequest,
     initial: &Initial,
-    result: &mut impl FnMut(Result<Conformance, ConformError>),
+    result: &mut impl FnMut(Result<Conformance, Problem>),
 ) {
     let (mut before, mut left) = (None, None);
     let mut previous = "";
@@ -181,7 +144,7 @@ fn follow_one(
     wanted: &SchedulerRequest,
     initial: &Initial,
     history: History<'_>,
-) -> Result<(Conformance, Box<dyn Followed>), ConformError> {
+) -> Result<(Conformance, Box<dyn Followed>), Problem> {
     let settings = settings_for(recording, wanted)?;
     let told = initial.of(recording);
     let history = History {
@@ -198,35 +161,36 @@ fn follow_one(
         BlockLayer::MultiQueue => {
             let lines = multi_queue(recording, &settings)?;
             let settings = match lines.version() {
-                Some(version) => settings.on(version).map_err(SettingsError::from)?,
+                Some(version) => settings.on(version)?,
                 None => settings,
             };
             of_multi_queue(&trace, &settings, &told, history.before, &lines)
         }
     };
     if outcome.0.report.decisions == 0 {
-        return Err(ConformError::Empty {
-            path: recording.to_owned(),
-        });
+        let what = "holds no decision of a scheduler: no line of it is an issue (D)";
+        return Err(no_recording(recording, what));
     }
     Ok(outcome)
 }
 
 /// Reads a recording of the multi-queue block layer.
-fn multi_queue(path: &Path, settings: &Settings) -> Result<Recording, ConformError> {
+fn multi_queue(path: &Path, settings: &Settings) -> Result<Recording, Problem> {
     let mut recording = Recording::default();
     each_line(path, |line| recording.line(line))?;
     if recording.is_single_queue() {
-        return Err(ConformError::SingleQueue {
-            path: path.to_owned(),
-            scheduler: settings.spec.name.clone(),
-        });
+        let message = format!(
+            "{} is a recording of the single-queue block layer, which has no {}",
+            path.display(),
+            settings.spec.name
+        );
+        return Err(Problem::usage(message).hint("follow it with noop, deadline or cfq"));
     }
     Ok(recording)
 }
 
 /// The settings, with what the recording says of its queue and the tunables that were recorded beside it.
-fn settings_for(recording: &Path, wanted: &SchedulerRequest) -> Result<Settings, ConformError> {
+fn settings_for(recording: &Path, wanted: &SchedulerRequest) -> Result<Settings, Problem> {
     let beside = recording.with_file_name(TUNABLES);
     // Whatever it is: what cannot be read is refused by its name.
     let beside = beside.symlink_metadata().is_ok().then_some(beside);
@@ -250,12 +214,12 @@ fn settings_for(recording: &Path, wanted: &SchedulerRequest) -> Result<Settings,
 fn each_line(
     path: &Path,
     mut read: impl FnMut(&str) -> Result<(), ReadError>,
-) -> Result<(), ConformError> {
+) -> Result<(), Problem> {
     let mut lines = Lines::open(path)?;
     while let Some(line) = lines.next_line()? {
-        read(line).map_err(|cause| ConformError::Line {
-            path: path.to_owned(),
-            cause,
+        read(line).map_err(|cause| {
+            Problem::usage(format!("{}, {cause}", path.display()))
+                .hint(cause.cause.hint().unwrap_or(LOOKS))
         })?;
     }
     Ok(())
@@ -276,7 +240,7 @@ mod tests {
             ..SchedulerRequest::default()
         };
         let mut said = String::new();
-        let mut result = |followed: Result<Conformance, ConformError>| {
+        let mut result = |followed: Result<Conformance, Problem>| {
             said = followed.unwrap_err().to_string();
         };
         follow_all(&[path], &wanted, None, &mut result).unwrap();

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::{Problem, exit};
 use iosched_machine::foreign;
 use iosched_machine::user_files;
 use iosched_sim::trace::LONGEST_LINE;
@@ -16,49 +16,16 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 /// The largest text, decompressed: a recording for `conform`. Some bytes may hold terabytes.
 const LARGEST_TEXT: u64 = 512 << 20;
 
-/// Why a text file cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
-pub enum FileError {
-    #[error("cannot open {}: {cause}", path.display())]
-    Open { path: PathBuf, cause: io::Error },
-    #[error("cannot read {} after line {line}: {cause}", path.display())]
-    Read {
-        path: PathBuf,
-        /// Lines read before.
-        line: u64,
-        cause: io::Error,
-    },
-    /// It is no text of the kind that we read.
-    #[error("{}, line {line}: {what}", path.display())]
-    NotText {
-        path: PathBuf,
-        line: u64,
-        what: &'static str,
-    },
-}
-
-impl Failure for FileError {
-    fn hint(&self) -> Option<String> {
-        None
-    }
-
-    fn exit_code(&self) -> u8 {
-        match self {
-            FileError::Open { .. } => exit::NO_SUCH_DEVICE,
-            FileError::Read { .. } => exit::FAILURE,
-            FileError::NotText { .. } => exit::USAGE,
-        }
-    }
+/// A file or a folder cannot be opened.
+pub(super) fn not_opened(path: &Path, cause: &io::Error) -> Problem {
+    let message = format!("cannot open {}: {cause}", path.display());
+    Problem::new(exit::NO_SUCH_DEVICE, message)
 }
 
 /// Opens a file and decompresses it on the way: gzip and Zstandard are recognised by their first
 /// bytes.
-pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead + Send>, FileError> {
-    let failed = |cause| FileError::Open {
-        path: path.to_owned(),
-        cause,
-    };
+pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead + Send>, Problem> {
+    let failed = |cause| not_opened(path, &cause);
     let file = user_files::open_to_read(path).map_err(failed)?;
     decompressed(BufReader::with_capacity(BUFFER, file)).map_err(failed)
 }
@@ -157,7 +124,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    pub(crate) fn open(path: &Path) -> Result<Lines, FileError> {
+    pub(crate) fn open(path: &Path) -> Result<Lines, Problem> {
         Ok(Lines::of(path, open(path)?))
     }
 
@@ -179,31 +146,27 @@ impl Lines {
     }
 
     /// The next line without its end; `None` after the last.
-    pub(crate) fn next_line(&mut self) -> Result<Option<&str>, FileError> {
+    pub(crate) fn next_line(&mut self) -> Result<Option<&str>, Problem> {
         self.buffer.clear();
         let mut limited = self.reader.by_ref().take(LONGEST_LINE as u64);
         let read = limited.read_until(b'\n', &mut self.buffer);
-        let read = read.map_err(|cause| FileError::Read {
-            path: self.path.clone(),
-            line: self.line,
-            cause,
-        })?;
+        let failed = |cause: io::Error| {
+            let (path, line) = (self.path.display(), self.line);
+            let message = format!("cannot read {path} after line {line}: {cause}");
+            Problem::new(exit::FAILURE, message)
+        };
+        let read = read.map_err(failed)?;
         if read == 0 {
             return Ok(None);
         }
         self.bytes += read as u64;
         if self.bytes > self.most {
-            return Err(FileError::Read {
-                path: self.path.clone(),
-                line: self.line,
-                cause: foreign::too_large("it", self.most),
-            });
+            return Err(failed(foreign::too_large("it", self.most)));
         }
         self.line += 1;
-        let not_text = |what| FileError::NotText {
-            path: self.path.clone(),
-            line: self.line,
-            what,
+        let not_text = |what| {
+            let (path, line) = (self.path.display(), self.line);
+            Problem::usage(format!("{path}, line {line}: {what}"))
         };
         if read == LONGEST_LINE {
             return Err(not_text("longer than 64 KiB: this is no trace"));
@@ -223,7 +186,7 @@ mod tests {
 
     use super::*;
 
-    fn read_all(path: &Path) -> Result<Vec<String>, FileError> {
+    fn read_all(path: &Path) -> Result<Vec<String>, Problem> {
         let mut lines = Lines::open(path)?;
         let mut all = Vec::new();
         while let Some(line) = lines.next_line()? {
@@ -314,6 +277,6 @@ mod tests {
         let message = read_all(&path).unwrap_err().to_string();
         assert!(message.contains("after line 0"), "{message}");
         let missing = read_all(&dir.path().join("none")).unwrap_err();
-        assert_eq!(missing.exit_code(), exit::NO_SUCH_DEVICE);
+        assert_eq!(missing.code, exit::NO_SUCH_DEVICE);
     }
 }

@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 
 use iosched_conform::{Settings, Told};
 use iosched_facts::Problem;
-use iosched_machine::failure::{Failure, exit};
 use iosched_machine::foreign;
 use iosched_sim::scheduler::{self, NamedValues, parse_settings};
 use iosched_sim::units::Nanos;
@@ -21,42 +20,6 @@ use super::recordings;
 
 /// States of all recordings below a folder.
 const START_STATES: &str = "start_states.json";
-
-/// Why a state cannot be taken.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
-pub enum InitialError {
-    /// A name or a value.
-    #[error(transparent)]
-    Scheduler(#[from] Problem),
-    #[error("cannot read {}: {cause}", path.display())]
-    Read {
-        path: PathBuf,
-        cause: std::io::Error,
-    },
-    #[error("{} tells no states by recording: {cause}", path.display())]
-    Content {
-        path: PathBuf,
-        cause: serde_json::Error,
-    },
-}
-
-impl Failure for InitialError {
-    iosched_machine::passes_on!(InitialError: Scheduler);
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            InitialError::Read { .. } => {
-                Some("a state is given as name=value, or by recording in a file".to_owned())
-            }
-            _ => self.passes_on()?.hint(),
-        }
-    }
-
-    fn exit_code(&self) -> u8 {
-        self.passes_on().map_or(exit::USAGE, Failure::exit_code)
-    }
-}
 
 /// State of schedulers at the beginning of recordings, as the user gives it.
 #[derive(Debug, Clone, Default)]
@@ -132,7 +95,7 @@ impl State {
 
 impl Initial {
     /// Reads what is given: states, or the name of a file of them.
-    pub fn parse(text: &str) -> Result<Initial, InitialError> {
+    pub fn parse(text: &str) -> Result<Initial, Problem> {
         if !text.contains('=') && !text.is_empty() {
             return Initial::read(Path::new(text));
         }
@@ -153,7 +116,7 @@ impl Initial {
     pub(super) fn beside(
         recordings: &[PathBuf],
         settings: &Settings,
-    ) -> Result<Initial, InitialError> {
+    ) -> Result<Initial, Problem> {
         let recording = recordings.first().and_then(|path| path.canonicalize().ok());
         let above = recording
             .as_deref()
@@ -169,14 +132,14 @@ impl Initial {
         }
     }
 
-    fn read(path: &Path) -> Result<Initial, InitialError> {
-        let text = foreign::read_text(path).map_err(|cause| InitialError::Read {
-            path: path.to_owned(),
-            cause,
+    fn read(path: &Path) -> Result<Initial, Problem> {
+        let shown = path.display();
+        let text = foreign::read_text(path).map_err(|cause| {
+            Problem::usage(format!("cannot read {shown}: {cause}"))
+                .hint("a state is given as name=value, or by recording in a file")
         })?;
-        let whole = serde_json::from_str(&text).map_err(|cause| InitialError::Content {
-            path: path.to_owned(),
-            cause,
+        let whole = serde_json::from_str(&text).map_err(|cause| {
+            Problem::usage(format!("{shown} tells no states by recording: {cause}"))
         })?;
         Ok(Initial {
             whole,
@@ -185,7 +148,7 @@ impl Initial {
     }
 
     /// Every state can be told to this scheduler.
-    pub(super) fn check(&self, settings: &Settings) -> Result<(), InitialError> {
+    pub(super) fn check(&self, settings: &Settings) -> Result<(), Problem> {
         let whole = self.whole.values().map(State::settings);
         let told = [self.first.clone()].into_iter();
         for state in told.chain(self.named.values().cloned()).chain(whole) {

@@ -3,10 +3,11 @@
 use std::fs::DirEntry;
 use std::path::{Path, PathBuf};
 
+use iosched_machine::failure::Problem;
 use iosched_sim::request::ProcessId;
 use iosched_sim::trace::kernel::{Line, Queue, Reader, Remark};
 
-use super::file::{FileError, Lines};
+use super::file::{self, Lines};
 
 /// The file of tunables beside recordings.
 pub(super) const TUNABLES: &str = "tunables.txt";
@@ -20,7 +21,7 @@ const HEAD: usize = 200;
 
 /// The file, or the recordings below the folder: folder by folder, each in the order of names. Those
 /// of one folder follow one another. A recording is what is called like one, and what reads like one.
-pub(super) fn below(path: &Path) -> Result<Vec<Vec<PathBuf>>, FileError> {
+pub(super) fn below(path: &Path) -> Result<Vec<Vec<PathBuf>>, Problem> {
     if !path.is_dir() {
         return Ok(vec![vec![path.to_owned()]]);
     }
@@ -31,7 +32,7 @@ pub(super) fn below(path: &Path) -> Result<Vec<Vec<PathBuf>>, FileError> {
 
 /// The scheduler under which these were recorded, with tunables if they are ours: what the remarks at the beginning of
 /// the recordings say that say something, each once.
-pub(super) fn named_schedulers(paths: &[PathBuf]) -> Result<Vec<String>, FileError> {
+pub(super) fn named_schedulers(paths: &[PathBuf]) -> Result<Vec<String>, Problem> {
     let mut names = Vec::new();
     for path in paths {
         for recording in below(path)?.into_iter().flatten() {
@@ -112,11 +113,8 @@ fn first_worker(recording: &Path) -> Option<ProcessId> {
     first
 }
 
-fn collect(folder: &Path, folders: &mut Vec<Vec<PathBuf>>) -> Result<(), FileError> {
-    let unreadable = |cause| FileError::Open {
-        path: folder.to_owned(),
-        cause,
-    };
+fn collect(folder: &Path, folders: &mut Vec<Vec<PathBuf>>) -> Result<(), Problem> {
+    let unreadable = |cause| file::not_opened(folder, &cause);
     let entries = std::fs::read_dir(folder).map_err(unreadable)?;
     let mut entries: Vec<DirEntry> = entries.collect::<Result<_, _>>().map_err(unreadable)?;
     entries.sort_by_key(DirEntry::file_name);

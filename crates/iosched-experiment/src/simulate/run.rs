@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use iosched_facts::Problem;
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::{Problem, exit};
 use iosched_machine::foreign;
 use iosched_machine::user_files;
 use iosched_sim::block_layer::{MergeLimits, Merging};
@@ -26,9 +25,9 @@ use iosched_sim::workload::fio_job;
 use serde::{Deserialize, Serialize};
 
 use super::events::EventFile;
-use super::file::{FileError, Lines};
-use super::replay::{Failed, Meter, ReplayError, Trace, TraceOptions, TraceReport};
-use super::settings::{SettingsError, checked_hz, tick_phase};
+use super::file::Lines;
+use super::replay::{Failed, Meter, Trace, TraceOptions, TraceReport};
+use super::settings::{checked_hz, tick_phase};
 use super::threads;
 use crate::load::builtin::{self, BuiltIn};
 use crate::load::desktop::simulated::{self, Script};
@@ -52,7 +51,7 @@ impl Load {
     ///
     /// # Errors
     /// A setting that the load does not have.
-    pub fn named(name: &str) -> Result<Load, SimulateError> {
+    pub fn named(name: &str) -> Result<Load, Problem> {
         let (load, settings) = name.split_once(':').unwrap_or((name, ""));
         if load == desktop::NAME {
             return Ok(Load::Desktop(DesktopSettings::parse(settings)?));
@@ -77,7 +76,7 @@ impl Load {
         capacity: Sectors,
         seed: u64,
         meter: &Arc<Meter>,
-    ) -> Result<Work, SimulateError> {
+    ) -> Result<Work, Problem> {
         let parse = |text: &str| {
             let jobs = fio_job::parse(text, capacity);
             Ok(Work::Jobs(
@@ -91,16 +90,10 @@ impl Load {
                 Ok(Work::Script(Arc::new(script)))
             }
             Load::Job(path) => {
-                let mut lines = Lines::open(path).map_err(|error| match error {
-                    FileError::Open { path, cause }
-                        if cause.kind() == io::ErrorKind::NotFound
-                            && path.components().count() == 1 =>
-                    {
-                        SimulateError::NoSuchLoad { path }
-                    }
-                    other => other.into(),
-                })?;
-                lines = lines.at_most(foreign::LARGEST_TEXT);
+                if path.components().count() == 1 && path.symlink_metadata().is_err() {
+                    return Err(no_such_load(path));
+                }
+                let mut lines = Lines::open(path)?.at_most(foreign::LARGEST_TEXT);
                 let mut text = String::new();
                 while let Some(line) = lines.next_line()? {
                     text.push_str(line);
@@ -246,54 +239,18 @@ impl SimulationRequest {
     }
 }
 
-/// Why it cannot be simulated.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
-pub enum SimulateError {
-    #[error(transparent)]
-    Settings(#[from] SettingsError),
-    /// The file of the load.
-    #[error(transparent)]
-    File(#[from] FileError),
-    #[error("no built-in load that can be simulated and no job file is called {}", path.display())]
-    NoSuchLoad { path: PathBuf },
-    #[error(transparent)]
-    Problem(#[from] Problem),
-    #[error(transparent)]
-    Replay(#[from] ReplayError),
-    #[error("events can be written of one scheduler at a time, and there are {count}")]
-    EventsOfSeveral { count: usize },
-    #[error("cannot write {}: {cause}", path.display())]
-    Events { path: PathBuf, cause: io::Error },
-}
-
-impl Failure for SimulateError {
-    iosched_machine::passes_on!(SimulateError: File, Problem, Replay);
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            SimulateError::NoSuchLoad { .. } => {
-                let job_files = builtin::BUILT_IN.iter().map(|load| load.name);
-                let names: Vec<&str> = job_files.chain([desktop::NAME]).collect();
-                Some(format!(
-                    "a fio job file, or one of: {}; what runs a program (pgbench, command:, database) \
-                     needs a disk: `iosched tune --load`",
-                    names.join(", ")
-                ))
-            }
-            SimulateError::EventsOfSeveral { .. } => {
-                Some("give one --scheduler together with --events".to_owned())
-            }
-            _ => self.passes_on()?.hint(),
-        }
-    }
-
-    fn exit_code(&self) -> u8 {
-        match self {
-            SimulateError::Events { .. } => exit::FAILURE,
-            _ => self.passes_on().map_or(exit::USAGE, Failure::exit_code),
-        }
-    }
+fn no_such_load(path: &Path) -> Problem {
+    let job_files = builtin::BUILT_IN.iter().map(|load| load.name);
+    let names: Vec<&str> = job_files.chain([desktop::NAME]).collect();
+    Problem::usage(format!(
+        "no built-in load that can be simulated and no job file is called {}",
+        path.display()
+    ))
+    .hint(format!(
+        "a fio job file, or one of: {}; what runs a program (pgbench, command:, database) needs a disk: \
+         `iosched tune --load`",
+        names.join(", ")
+    ))
 }
 
 /// A distribution of times.
@@ -520,7 +477,7 @@ pub struct Plan {
 }
 
 /// The kernel that a scheduler runs in.
-fn kernel_of(wanted: &SimulationRequest, spec: &SchedulerSpec) -> Result<Kernel, SimulateError> {
+fn kernel_of(wanted: &SimulationRequest, spec: &SchedulerSpec) -> Result<Kernel, Problem> {
     let usual = spec.usual_kernel()?;
     let mut kernel = Kernel {
         hz: wanted.hz.map_or(Ok(usual.hz), checked_hz)?,
@@ -533,12 +490,12 @@ fn kernel_of(wanted: &SimulationRequest, spec: &SchedulerSpec) -> Result<Kernel,
 
 impl Plan {
     /// Checks everything that is wanted.
-    pub fn new(wanted: SimulationRequest) -> Result<Plan, SimulateError> {
+    pub fn new(wanted: SimulationRequest) -> Result<Plan, Problem> {
         Plan::watched(wanted, Arc::default())
     }
 
     /// The same; a trace is looked through, and the meter says how far that is, and the runs after it.
-    pub fn watched(wanted: SimulationRequest, meter: Arc<Meter>) -> Result<Plan, SimulateError> {
+    pub fn watched(wanted: SimulationRequest, meter: Arc<Meter>) -> Result<Plan, Problem> {
         let mut wanted = wanted;
         wanted.options.queue_depth = wanted.queue_depth.or(wanted.options.queue_depth);
         let model = wanted.disk.build(&wanted.options)?;
@@ -550,7 +507,11 @@ impl Plan {
             specs.push(spec);
         }
         if wanted.events.is_some() && specs.len() > 1 {
-            return Err(SimulateError::EventsOfSeveral { count: specs.len() });
+            let count = specs.len();
+            return Err(Problem::usage(format!(
+                "events can be written of one scheduler at a time, and there are {count}"
+            ))
+            .hint("give one --scheduler together with --events"));
         }
         let seed = wanted.seed;
         let work = wanted.load.work(model.capacity(), seed, &meter)?;
@@ -581,7 +542,7 @@ impl Plan {
     }
 
     /// Runs every scheduler, as many at a time as there are processors.
-    pub fn run(&self) -> Result<Simulated, SimulateError> {
+    pub fn run(&self) -> Result<Simulated, Problem> {
         if let Work::Trace(trace) = &self.work {
             self.meter
                 .expect(trace.run_bytes() * self.specs.len() as u64);
@@ -620,7 +581,7 @@ impl Plan {
         (is_cut && is_of_user && ended.any(|ended| ended >= end.at.as_nanos())).then_some(end.at)
     }
 
-    fn run_one(&self, index: usize) -> Result<RunResult, SimulateError> {
+    fn run_one(&self, index: usize) -> Result<RunResult, Problem> {
         let wanted = &self.wanted;
         let kernel = kernel_of(wanted, &self.specs[index])?;
         let settings = MultiQueueSettings {
@@ -663,9 +624,9 @@ impl Plan {
         let outcome = match &wanted.events {
             None => self.run_watched(setup, &mut ())?,
             Some(path) => {
-                let failed = |cause| SimulateError::Events {
-                    path: path.to_owned(),
-                    cause,
+                let failed = |cause: io::Error| {
+                    let message = format!("cannot write {}: {cause}", path.display());
+                    Problem::new(exit::FAILURE, message)
                 };
                 let names = (wanted.schedulers[index].as_str(), wanted.disk.name.as_str());
                 let file = user_files::create_new(path).map_err(failed)?;
@@ -687,7 +648,7 @@ impl Plan {
         ))
     }
 
-    fn run_watched(&self, setup: Setup, tracer: &mut dyn Tracer) -> Result<Outcome, SimulateError> {
+    fn run_watched(&self, setup: Setup, tracer: &mut dyn Tracer) -> Result<Outcome, Problem> {
         match &self.work {
             Work::Jobs(_) | Work::Script(_) => Ok(simulate::run(setup, tracer)),
             Work::Trace(trace) => {
@@ -695,7 +656,7 @@ impl Plan {
                 let replay = trace.replay(&self.meter, &failed)?;
                 let outcome = simulate::replay(setup, replay, tracer);
                 match failed.take() {
-                    Some(error) => Err(error.into()),
+                    Some(error) => Err(error),
                     None => Ok(outcome),
                 }
             }

@@ -6,61 +6,33 @@ use std::path::{Path, PathBuf};
 use iosched_conform::Settings;
 use iosched_facts::Problem;
 use iosched_facts::kernel::USUAL_HZ;
-use iosched_machine::failure::{Failure, exit};
 use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::scheduler::{self, Kernel, NamedValues, SchedulerSpec};
 use iosched_sim::simulate::Attachment;
 use iosched_sim::units::{Bytes, Nanos};
 
-use super::file::{FileError, Lines};
-
-/// Why settings cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
-pub enum SettingsError {
-    /// The scheduler, a tunable or a value.
-    #[error(transparent)]
-    Scheduler(#[from] Problem),
-    /// The file of tunables cannot be read.
-    #[error(transparent)]
-    File(#[from] FileError),
-    #[error("{}: {name} is `{value}`, which is no number", path.display())]
-    Value {
-        path: PathBuf,
-        name: String,
-        value: String,
-    },
-    #[error("ticks cannot begin {micros} µs before a recording does")]
-    TickPhase { micros: f64 },
-    /// HZ of a kernel that nobody builds.
-    #[error("a kernel cannot have {hz} ticks per second: it has 100, 250, 300 or 1000")]
-    Hz { hz: u32 },
-}
-
-impl Failure for SettingsError {
-    iosched_machine::passes_on!(SettingsError: File, Scheduler);
-
-    fn exit_code(&self) -> u8 {
-        self.passes_on().map_or(exit::USAGE, Failure::exit_code)
-    }
-}
+use super::file::Lines;
 
 /// `max_sectors_kb` of the queues on which this project's recordings were made, which have it in
 /// their file of tunables: taken where no such file is given.
 const RECORDED_MAX_KIB: u64 = 512;
 
 /// Ticks per second, if kernels have so many.
-pub(super) fn checked_hz(hz: u32) -> Result<u32, SettingsError> {
+pub(super) fn checked_hz(hz: u32) -> Result<u32, Problem> {
     if !USUAL_HZ.contains(&hz) {
-        return Err(SettingsError::Hz { hz });
+        return Err(Problem::usage(format!(
+            "a kernel cannot have {hz} ticks per second: it has 100, 250, 300 or 1000"
+        )));
     }
     Ok(hz)
 }
 
 /// A phase in microseconds, which may lie some ticks away.
-pub(super) fn tick_phase(micros: f64, kernel: &Kernel) -> Result<Nanos, SettingsError> {
+pub(super) fn tick_phase(micros: f64, kernel: &Kernel) -> Result<Nanos, Problem> {
     if !micros.is_finite() {
-        return Err(SettingsError::TickPhase { micros });
+        return Err(Problem::usage(format!(
+            "ticks cannot begin {micros} µs before a recording does"
+        )));
     }
     let nanos = (micros * 1e3).rem_euclid(kernel.tick_nanos() as f64);
     #[expect(
@@ -91,7 +63,7 @@ pub struct SchedulerRequest {
 }
 
 /// Looks at everything that is wanted.
-pub(crate) fn checked(wanted: &SchedulerRequest) -> Result<Settings, SettingsError> {
+pub(crate) fn checked(wanted: &SchedulerRequest) -> Result<Settings, Problem> {
     let mut spec = SchedulerSpec::parse(&wanted.scheduler)?;
     let info = scheduler::info(&spec.name)?;
     let mut kernel = spec.usual_kernel()?;
@@ -163,7 +135,7 @@ struct QueueFile {
 }
 
 impl QueueFile {
-    fn read(path: &Path) -> Result<QueueFile, FileError> {
+    fn read(path: &Path) -> Result<QueueFile, Problem> {
         let mut lines = Lines::open(path)?;
         let mut values = Vec::new();
         while let Some(line) = lines.next_line()? {
@@ -178,15 +150,14 @@ impl QueueFile {
     }
 
     /// The value of the line whose path ends like this; of a line about tags, how many there are.
-    fn number(&self, name: &str) -> Result<Option<i64>, SettingsError> {
+    fn number(&self, name: &str) -> Result<Option<i64>, Problem> {
         let ends = |path: &str| path == name || path.ends_with(&format!("/{name}"));
         let Some((_, value)) = self.values.iter().find(|(path, _)| ends(path)) else {
             return Ok(None);
         };
-        let failed = |_| SettingsError::Value {
-            path: self.path.clone(),
-            name: name.to_owned(),
-            value: value.clone(),
+        let failed = |_| {
+            let path = self.path.display();
+            Problem::usage(format!("{path}: {name} is `{value}`, which is no number"))
         };
         let depth = value
             .split_ascii_whitespace()

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use iosched_conform::{Conformance, StartState};
-use iosched_experiment::simulate::conform::{self, ConformError};
+use iosched_experiment::simulate::conform;
 use iosched_experiment::simulate::initial::Initial;
 use iosched_experiment::simulate::recordings;
 use iosched_experiment::simulate::settings::SchedulerRequest;
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::{Failure, Problem, exit};
 
 use self::live::LiveArgs;
 use super::{Outcome, boxed};
@@ -82,21 +82,6 @@ pub(crate) struct ConformArgs {
     initial: Option<String>,
 }
 
-/// `--scheduler` was given more than once.
-#[derive(Debug, thiserror::Error)]
-#[error("recordings are followed with one scheduler at a time")]
-struct SeveralSchedulersError;
-
-impl Failure for SeveralSchedulersError {
-    fn hint(&self) -> Option<String> {
-        Some("give --scheduler once, or run it once for each".into())
-    }
-
-    fn exit_code(&self) -> u8 {
-        exit::USAGE
-    }
-}
-
 /// Runs `iosched conform`. With `--json`, one object for each recording, one to a line.
 pub(crate) fn run(args: &ConformArgs, output: &Output) -> Outcome {
     if args.live.live {
@@ -119,7 +104,7 @@ pub(crate) fn run(args: &ConformArgs, output: &Output) -> Outcome {
         .transpose()
         .map_err(boxed)?;
     let (mut followed, mut failures) = (0, Vec::new());
-    let tell = |result: Result<Conformance, ConformError>| match result {
+    let tell = |result: Result<Conformance, Problem>| match result {
         Ok(conformance) if output.is_json() => {
             followed += 1;
             output.json(&conformance);
@@ -148,17 +133,19 @@ pub(crate) fn run(args: &ConformArgs, output: &Output) -> Outcome {
         output.failure(failure);
     }
     let failed = failures.len();
-    Err(boxed(NotAllFollowed {
-        failed,
-        of: followed + failed,
-    }))
+    let of = followed + failed;
+    let message = format!("{failed} of {of} recordings could not be followed");
+    Err(boxed(Problem::new(exit::FAILURE, message)))
 }
 
 /// The one that is to follow: as said, or as the recordings say.
 fn scheduler(args: &ConformArgs) -> Result<String, Box<dyn Failure>> {
     match args.scheduler.as_slice() {
         [one] => Ok(one.clone()),
-        [_, _, ..] => Err(boxed(SeveralSchedulersError)),
+        [_, _, ..] => Err(boxed(
+            Problem::usage("recordings are followed with one scheduler at a time")
+                .hint("give --scheduler once, or run it once for each"),
+        )),
         [] => conform::recorded_scheduler(&args.traces).map_err(boxed),
     }
 }
@@ -168,24 +155,6 @@ fn other_scheduler(conformance: &Conformance) -> Option<String> {
     let recorded = recordings::named_scheduler(Path::new(&conformance.trace))?;
     let name = recorded.split(':').next().unwrap_or_default().to_owned();
     (name != conformance.scheduler).then_some(name)
-}
-
-/// Some recordings could not be followed; each has been named.
-#[derive(Debug, thiserror::Error)]
-#[error("{failed} of {of} recordings could not be followed")]
-struct NotAllFollowed {
-    failed: usize,
-    of: usize,
-}
-
-impl Failure for NotAllFollowed {
-    fn hint(&self) -> Option<String> {
-        None
-    }
-
-    fn exit_code(&self) -> u8 {
-        exit::FAILURE
-    }
 }
 
 /// What a count of them is called.

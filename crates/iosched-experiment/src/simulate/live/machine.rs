@@ -9,7 +9,7 @@ use iosched_machine::process::{Scope, Stop};
 use iosched_sim::disk::Model;
 use iosched_sim::units::Nanos;
 
-use super::{LiveError, LiveRequest, Pace};
+use super::{LiveRequest, Pace};
 use crate::load::fio;
 
 /// How long each of its two figures is measured.
@@ -62,7 +62,7 @@ pub(super) fn least_slow_down(disk: Pace, machine: Pace) -> NonZeroU32 {
 }
 
 /// Measures what comes through a disk that answers at once. For a model with an arm this is not asked.
-pub(super) fn pace(wanted: &LiveRequest, stop: &Stop) -> Result<Option<Pace>, LiveError> {
+pub(super) fn pace(wanted: &LiveRequest, stop: &Stop) -> Result<Option<Pace>, Problem> {
     if wanted.model.rotational() {
         return Ok(None);
     }
@@ -79,7 +79,7 @@ pub(super) fn pace(wanted: &LiveRequest, stop: &Stop) -> Result<Option<Pace>, Li
 }
 
 /// Reads per second with so many in flight, and their mean latency in nanoseconds.
-fn reads(device: &str, depth: usize, stop: &Stop) -> Result<(f64, f64), LiveError> {
+fn reads(device: &str, depth: usize, stop: &Stop) -> Result<(f64, f64), Problem> {
     let job = format!(
         "[limit]\nfilename=/dev/{device}\nioengine=libaio\ndirect=1\nrw=randread\nbs=4k\n\
          iodepth={depth}\nnorandommap=1\nruntime={}ms\ntime_based=1\nthread=1\n",

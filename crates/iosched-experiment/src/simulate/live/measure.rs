@@ -21,7 +21,7 @@ use iosched_sim::units::{Nanos, Time};
 use iosched_switch::lock::{self, Lock};
 use iosched_switch::{self as switch, Arm, QueueState};
 
-use super::{LiveError, Load, Plan};
+use super::{Load, Plan, not_kept};
 use crate::load::fio;
 use crate::load::fio_job::{JobTarget, TrialSettings};
 use crate::trial::JobResult;
@@ -56,7 +56,7 @@ pub(super) struct Measured {
 }
 
 impl<'a> Bench<'a> {
-    pub(super) fn new(device: &'a str, stop: &'a Stop) -> Result<Bench<'a>, LiveError> {
+    pub(super) fn new(device: &'a str, stop: &'a Stop) -> Result<Bench<'a>, Problem> {
         let host = Host::live();
         Ok(Bench {
             number: capture::device_number(&host, device)?,
@@ -75,7 +75,7 @@ impl<'a> Bench<'a> {
         scheduler: &SchedulerSpec,
         load: &Load,
         tick: &mut dyn FnMut(Duration),
-    ) -> Result<Measured, LiveError> {
+    ) -> Result<Measured, Problem> {
         let state = self.set(scheduler)?;
         let path = self.host.dev(self.device);
         // What an earlier load left in the page cache is none of this one's.
@@ -111,7 +111,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Sets the scheduler with its tunables; all else is as the kernel set it up.
-    fn set(&self, scheduler: &SchedulerSpec) -> Result<QueueState, LiveError> {
+    fn set(&self, scheduler: &SchedulerSpec) -> Result<QueueState, Problem> {
         let sysfs = self.host.sysfs();
         let tunables = scheduler.tunables.iter();
         let arm = Arm {
@@ -166,7 +166,7 @@ impl Measured {
     }
 
     /// Writes the recording where the user wants to have it.
-    fn keep(&self, plan: &Plan, scheduler: &SchedulerSpec, load: &Load) -> Result<(), LiveError> {
+    fn keep(&self, plan: &Plan, scheduler: &SchedulerSpec, load: &Load) -> Result<(), Problem> {
         let Some(folder) = &plan.wanted.recordings else {
             return Ok(());
         };
@@ -191,7 +191,7 @@ impl Measured {
             new.file().write_all(text.as_bytes())?;
             new.put_in_place()
         });
-        written.map_err(|source| LiveError::Keep { path, source })
+        written.map_err(|cause| not_kept(&path, &cause))
     }
 
     /// Follows the recording with our scheduler.
@@ -200,7 +200,7 @@ impl Measured {
         plan: &Plan,
         of: &SchedulerSpec,
         depth: u32,
-    ) -> Result<Conformance, LiveError> {
+    ) -> Result<Conformance, Problem> {
         let recording = Recording::of_lines(self.lines.clone());
         let device = Device {
             queue_depth: usize::try_from(depth).unwrap_or(1),
@@ -220,7 +220,7 @@ impl Measured {
             let scheduler = settings.build();
             let kernel = &settings.kernel;
             let followed = multi_queue::follow(until, &recording, scheduler, kernel, device);
-            Ok::<_, LiveError>(followed)
+            Ok::<_, Problem>(followed)
         })?;
         Ok(Conformance::of(&of.name, &settings, report, phase))
     }

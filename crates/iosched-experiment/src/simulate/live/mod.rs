@@ -12,17 +12,18 @@
 
 mod accesses;
 mod compare;
-mod error;
 mod machine;
 mod measure;
 mod predict;
 
+use std::io;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::ptr;
 use std::time::Duration;
 
 use iosched_emulate::{EmulatedDisk, Spec};
+use iosched_machine::failure::{OrProblem, Problem, exit};
 use iosched_machine::foreign;
 use iosched_machine::host::Host;
 use iosched_machine::process::Stop;
@@ -35,7 +36,6 @@ use iosched_sim::workload::fio_job;
 pub use self::compare::{
     Comparison, Figures, LiveReport, Measurement, Pace, ProcessComparison, Speed,
 };
-pub use self::error::LiveError;
 use crate::load::builtin;
 use crate::load::fio_job::JobFile;
 
@@ -150,7 +150,7 @@ impl Plan {
     }
 
     /// Checks everything that is wanted.
-    pub fn new(wanted: LiveRequest) -> Result<Plan, LiveError> {
+    pub fn new(wanted: LiveRequest) -> Result<Plan, Problem> {
         let host = Host::live();
         let mut kernel = Kernel {
             hz: wanted.hz.or_else(|| hz(&host)).unwrap_or(USUAL_HZ),
@@ -189,7 +189,7 @@ impl Plan {
         &self,
         stop: &Stop,
         observer: &mut dyn FnMut(&LiveEvent<'_>),
-    ) -> Result<LiveReport, LiveError> {
+    ) -> Result<LiveReport, Problem> {
         let speed = self.speed(stop)?;
         let mut spec = Spec::new(self.wanted.model.clone(), &self.wanted.server);
         spec.queue_depth = self.wanted.queue_depth;
@@ -211,7 +211,7 @@ impl Plan {
         speed: &Speed,
         stop: &Stop,
         observer: &mut dyn FnMut(&LiveEvent<'_>),
-    ) -> Result<LiveReport, LiveError> {
+    ) -> Result<LiveReport, Problem> {
         let status = disk.status();
         let depth = status.driver_depth.unwrap_or(1);
         let machine = machine::Machine {
@@ -265,7 +265,7 @@ impl Plan {
     }
 
     /// How fast the disk is to be on this machine.
-    fn speed(&self, stop: &Stop) -> Result<Speed, LiveError> {
+    fn speed(&self, stop: &Stop) -> Result<Speed, Problem> {
         let machine = machine::pace(&self.wanted, stop)?;
         let depth = self.wanted.queue_depth;
         let depth = depth.unwrap_or_else(|| self.wanted.model.queue_depth());
@@ -290,13 +290,19 @@ impl Plan {
     }
 }
 
+/// A recording cannot be kept.
+fn not_kept(path: &Path, cause: &io::Error) -> Problem {
+    let message = format!("cannot keep the recording in {}: {cause}", path.display());
+    Problem::new(exit::FAILURE, message)
+}
+
 /// The disk as the simulator has it: what the emulated disk's server runs, too.
 fn build(
     wanted: &LiveRequest,
     size: Bytes,
     slow_down: NonZeroU32,
     seed: u64,
-) -> Result<Box<dyn DiskModel>, LiveError> {
+) -> Result<Box<dyn DiskModel>, Problem> {
     Ok(wanted.model.build(&ModelOptions {
         size: Some(size),
         queue_depth: wanted.queue_depth,
@@ -307,30 +313,34 @@ fn build(
 }
 
 /// The scheduler, if both the kernel and the simulator have it.
-fn checked_scheduler(text: &str, kernel: &Kernel) -> Result<SchedulerSpec, LiveError> {
+fn checked_scheduler(text: &str, kernel: &Kernel) -> Result<SchedulerSpec, Problem> {
     let spec = SchedulerSpec::parse(text)?;
     if scheduler::info(&spec.name)?.facts.block_layer != BlockLayer::MultiQueue {
-        return Err(LiveError::NoSuchKernel {
-            scheduler: spec.name,
-            kernel: kernel.version.to_string(),
-        });
+        let (name, kernel) = (&spec.name, &kernel.version);
+        let message =
+            format!("{name} cannot be compared live: this kernel ({kernel}) does not have it");
+        let hint = "follow a recording of a kernel before 5.0 instead: `iosched conform TRACE`";
+        return Err(Problem::new(exit::NOT_OFFERED, message).hint(hint));
     }
     scheduler::build(&spec, kernel, &NamedValues::new())?; // tells what is wrong, if anything
     Ok(spec)
 }
 
 /// The built-in load of this name, or else the job file: one that both fio and the simulator run.
-fn checked_load(name: &str, disk: &dyn DiskModel) -> Result<Load, LiveError> {
+fn checked_load(name: &str, disk: &dyn DiskModel) -> Result<Load, Problem> {
     let text = match builtin::find(name) {
         Some(load) => load.text.to_owned(),
-        None => foreign::read_text(name.as_ref()).map_err(|source| LiveError::Load {
-            name: name.to_owned(),
-            source,
+        None => foreign::read_text(name.as_ref()).map_err(|cause| {
+            let names: Vec<_> = builtin::BUILT_IN.iter().map(|load| load.name).collect();
+            Problem::usage(format!(
+                "no built-in load is called {name:?}, and no job file of that name can be read: {cause}"
+            ))
+            .hint(format!("built-in loads: {}", names.join(", ")))
         })?,
     };
     let file = JobFile::parse(name, &text)?;
     let jobs = fio_job::parse(&text, disk.capacity()).map_err(|problem| problem.about(name))?;
-    let short = std::path::Path::new(name).file_stem();
+    let short = Path::new(name).file_stem();
     let short = short.map_or(name.into(), |stem| stem.to_string_lossy());
     Ok(Load {
         name: short.into_owned(),

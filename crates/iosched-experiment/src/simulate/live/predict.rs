@@ -24,7 +24,7 @@ use super::super::threads;
 use super::accesses::{Accesses, Predicted};
 use super::machine::Machine;
 use super::measure::{FIO, Measured};
-use super::{LiveError, Load, Pace, Plan, build};
+use super::{Load, Pace, Plan, build, not_kept};
 use crate::load::LoadError;
 
 /// How often the load is simulated. Some loads fall into one of two patterns for the whole run (*think-time* under bfq,
@@ -54,7 +54,7 @@ const AT_ONCE: HostTimes = HostTimes {
 
 /// The disk at its own speed, on a machine that takes no time, under the load of which it completes
 /// most requests.
-pub(super) fn pace(plan: &Plan, driver_depth: usize, stop: &Stop) -> Result<Pace, LiveError> {
+pub(super) fn pace(plan: &Plan, driver_depth: usize, stop: &Stop) -> Result<Pace, Problem> {
     let rate = |load: &Load| {
         let disk = build(&plan.wanted, plan.size, NonZeroU32::MIN, plan.wanted.seed)?;
         let none = scheduler::build(
@@ -71,7 +71,7 @@ pub(super) fn pace(plan: &Plan, driver_depth: usize, stop: &Stop) -> Result<Pace
         Ok(outcome.disk.commands as f64 / outcome.elapsed.as_secs_f64().max(1e-9))
     };
     let rates = threads::each(plan.loads.len(), |at| rate(&plan.loads[at]));
-    let rates: Vec<f64> = rates.into_iter().collect::<Result<_, LiveError>>()?;
+    let rates: Vec<f64> = rates.into_iter().collect::<Result<_, Problem>>()?;
     let iops = rates.into_iter().fold(1.0, f64::max);
     Ok(Pace {
         iops,
@@ -80,9 +80,10 @@ pub(super) fn pace(plan: &Plan, driver_depth: usize, stop: &Stop) -> Result<Pace
 }
 
 /// What comes out, if nobody stops it.
-fn simulated(setup: Setup, stop: &Stop, tracer: &mut dyn Tracer) -> Result<Outcome, LiveError> {
+fn simulated(setup: Setup, stop: &Stop, tracer: &mut dyn Tracer) -> Result<Outcome, Problem> {
     simulate::run_while(setup, &mut || !stop.is_wanted(), tracer)
-        .ok_or_else(|| LoadError::Stopped.into())
+        .ok_or(LoadError::Stopped)
+        .or_problem()
 }
 
 /// The load's processes, each for this long.
@@ -102,7 +103,7 @@ pub(super) fn predict(
     measured: &Measured,
     machine: &Machine,
     stop: &Stop,
-) -> Result<Vec<Predicted>, LiveError> {
+) -> Result<Vec<Predicted>, Problem> {
     let runs = threads::each(RUNS, |run| {
         let seed = plan.wanted.seed.wrapping_add(run as u64);
         let disk = build(&plan.wanted, plan.size, machine.slow_down, seed)?;
@@ -137,11 +138,8 @@ fn kept(
     names: (&str, &str),
     accesses: &mut Accesses,
     stop: &Stop,
-) -> Result<Outcome, LiveError> {
-    let failed = |source| LiveError::Keep {
-        path: path.to_owned(),
-        source,
-    };
+) -> Result<Outcome, Problem> {
+    let failed = |cause| not_kept(path, &cause);
     let begin = || {
         if let Some(folder) = path.parent() {
             user_files::make_directory(folder)?;
@@ -193,7 +191,7 @@ fn setup(
     measured: &Measured,
     machine: &Machine,
     disk: Box<dyn DiskModel>,
-) -> Result<Setup, LiveError> {
+) -> Result<Setup, Problem> {
     let kernel = scheduler.kernel(&plan.kernel);
     let max_kib = measured.setting("max_sectors_kb").unwrap_or(MAX_KIB);
     let max_kib = if load.is_cached() {

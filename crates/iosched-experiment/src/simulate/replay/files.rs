@@ -5,12 +5,13 @@ use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use iosched_machine::failure::Problem;
 use iosched_machine::user_files;
 use iosched_sim::trace::{Format, Merge, Records};
 
-use super::error::ReplayError;
+use super::error::{unreadable, wrong};
 use super::meter::{Meter, Metered};
-use crate::simulate::file::{FileError, decompressed_among};
+use crate::simulate::file::{decompressed_among, not_opened};
 
 /// The most files of one recording, one per CPU: each has buffers of some 350 KiB.
 const MOST_FILES: usize = 1024;
@@ -29,16 +30,17 @@ pub(super) struct Files {
 
 impl Files {
     /// Finds the files that belong to `path`. They are read twice and more, so that pipes are refused.
-    pub(super) fn find(path: &Path, format: Option<Format>) -> Result<Files, ReplayError> {
+    pub(super) fn find(path: &Path, format: Option<Format>) -> Result<Files, Problem> {
         let mut files = Files {
             paths: Vec::new(),
             format,
             bytes: 0,
         };
         for path in siblings(path)? {
-            let metadata = fs::metadata(&path).map_err(|cause| open_failed(&path, cause))?;
+            let metadata = fs::metadata(&path).map_err(|cause| not_opened(&path, &cause))?;
             if !metadata.is_file() {
-                return Err(ReplayError::NotAFile { path });
+                return Err(wrong(&path, "is no file: a trace is read more than once")
+                    .hint("write it into a file first (gzip or zstd will do)"));
             }
             // A CPU on which nothing happened.
             if metadata.len() > 0 {
@@ -47,14 +49,11 @@ impl Files {
             }
         }
         if files.paths.is_empty() {
-            let path = path.to_owned();
-            return Err(ReplayError::Empty { path });
+            return Err(wrong(path, "holds no access"));
         }
         if files.paths.len() > MOST_FILES {
-            return Err(ReplayError::TooManyFiles {
-                path: path.to_owned(),
-                most: MOST_FILES,
-            });
+            let what = format!("is one of more than {MOST_FILES} files of a recording");
+            return Err(wrong(path, what).hint("blkparse puts them together into one file"));
         }
         Ok(files)
     }
@@ -68,35 +67,27 @@ impl Files {
     }
 
     /// All records from the beginning, in the order of time.
-    pub(super) fn open(&self, meter: &Arc<Meter>) -> Result<Merge<Source>, ReplayError> {
+    pub(super) fn open(&self, meter: &Arc<Meter>) -> Result<Merge<Source>, Problem> {
         let mut all = Vec::new();
         for path in &self.paths {
-            let file = user_files::open_to_read(path).map_err(|cause| open_failed(path, cause))?;
+            let file = user_files::open_to_read(path).map_err(|cause| not_opened(path, &cause))?;
             let metered = Metered {
                 inner: file,
                 meter: Arc::clone(meter),
             };
             let input = BufReader::with_capacity(1 << 16, metered);
             let source = decompressed_among(self.paths.len(), input);
-            let source = source.map_err(|cause| open_failed(path, cause))?;
+            let source = source.map_err(|cause| not_opened(path, &cause))?;
             let records =
-                Records::new(source, self.format).map_err(|cause| ReplayError::Trace {
-                    path: path.clone(),
-                    cause,
-                })?;
+                Records::new(source, self.format).map_err(|cause| unreadable(path, &cause))?;
             all.push(records);
         }
         Ok(Merge::new(all))
     }
 }
 
-fn open_failed(path: &Path, cause: io::Error) -> ReplayError {
-    let path = path.to_owned();
-    ReplayError::File(FileError::Open { path, cause })
-}
-
 /// `X.blktrace.0` is one of `X.blktrace.N`; `X` alone names them too, as for `blkparse -i X`.
-fn siblings(path: &Path) -> Result<Vec<PathBuf>, ReplayError> {
+fn siblings(path: &Path) -> Result<Vec<PathBuf>, Problem> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let (stem, ending) = match name.rsplit_once(".blktrace.") {
         Some((stem, cpu)) => (
@@ -113,11 +104,11 @@ fn siblings(path: &Path) -> Result<Vec<PathBuf>, ReplayError> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    let entries = fs::read_dir(directory).map_err(|cause| open_failed(path, cause))?;
+    let entries = fs::read_dir(directory).map_err(|cause| not_opened(path, &cause))?;
     let prefix = format!("{stem}.blktrace.");
     let mut found = Vec::new();
     for entry in entries {
-        let entry = entry.map_err(|cause| open_failed(path, cause))?;
+        let entry = entry.map_err(|cause| not_opened(path, &cause))?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let parts = name.strip_prefix(&prefix).and_then(cpu_and_ending);
         if let Some((cpu, _)) = parts.filter(|(_, other)| *other == ending) {

@@ -2,25 +2,24 @@
 //!
 //! A trace is read once to see what is in it, so that everything that can be wrong is known before
 //! anything runs; then once more for every scheduler. Closed loops are worked out before the first run
-//! and kept in a temporary file. Memory does not grow with the trace.
+//! and kept in memory.
 //!
 //! - `files`: the files of a trace; `meter`: how far they are read
 //! - `place`: where on the disk its devices lie
 //! - `processes`: who makes the accesses
-//! - `spill`: the steps of closed loops
 
 mod error;
 mod files;
 mod meter;
 mod place;
 mod processes;
-mod spill;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use iosched_machine::failure::Problem;
 use iosched_sim::trace::{Format, Merge, MergeError, Record, Stage, Survey};
 use iosched_sim::units::{Nanos, Sectors, Time};
 use iosched_sim::workload::recorded::{Answers, ClosedLoops};
@@ -29,12 +28,11 @@ use iosched_sim::workload::{Access, Job};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use error::Failed;
-pub use error::ReplayError;
+use error::{unreadable, wrong};
 use files::{Files, Source};
 pub use meter::Meter;
 use place::Placement;
 use processes::Processes;
-use spill::{Spill, SpillWriter, spill_failed};
 
 /// What is to be replayed, and how.
 #[derive(Debug, Clone)]
@@ -104,7 +102,8 @@ pub(crate) struct Trace {
     jobs: Vec<Job>,
     made: Stage,
     first: Time,
-    spill: Option<Spill>,
+    /// Of closed loops the steps of each process.
+    steps: Option<Vec<Arc<[Step]>>>,
     report: TraceReport,
 }
 
@@ -118,7 +117,7 @@ impl Trace {
         options: TraceOptions,
         capacity: Sectors,
         meter: &Arc<Meter>,
-    ) -> Result<Trace, ReplayError> {
+    ) -> Result<Trace, Problem> {
         let files = Files::find(&options.path, options.format)?;
         let mut merge = open(&files, meter)?;
         let mut survey = Survey::default();
@@ -147,12 +146,12 @@ impl Trace {
             files,
             made,
             first,
-            spill: None,
+            steps: None,
             report,
         };
         trace.check_times(survey.last())?;
         if trace.report.mode == Loop::Closed {
-            trace.spill = Some(trace.close_loops(&survey, meter)?);
+            trace.steps = Some(trace.close_loops(&survey, meter)?);
         }
         Ok(trace)
     }
@@ -169,8 +168,8 @@ impl Trace {
 
     /// What a run reads, for [`Meter::expect`].
     pub(crate) fn run_bytes(&self) -> u64 {
-        match self.spill {
-            Some(_) => self.report.accesses * spill::STEP as u64,
+        match self.steps {
+            Some(_) => 0, // from memory
             None => self.files.bytes(),
         }
     }
@@ -180,13 +179,14 @@ impl Trace {
         &self,
         meter: &Arc<Meter>,
         failed: &Failed,
-    ) -> Result<Replay, ReplayError> {
-        if let Some(spill) = &self.spill {
-            let steps = (0..self.jobs.len()).map(|process| {
-                let steps = spill.steps(process, meter, failed);
+    ) -> Result<Replay, Problem> {
+        if let Some(steps) = &self.steps {
+            let each = steps.iter().map(|steps| {
+                let steps = Arc::clone(steps);
+                let steps = (0..steps.len()).map(move |at| steps[at]);
                 Box::new(steps) as Box<dyn Iterator<Item = Step> + Send>
             });
-            return Ok(Replay::Closed(steps.collect()));
+            return Ok(Replay::Closed(each.collect()));
         }
         let merge = open(&self.files, meter)?;
         Ok(Replay::Open(Box::new(OpenLoop {
@@ -201,23 +201,27 @@ impl Trace {
         })))
     }
 
-    fn check_times(&self, last: Time) -> Result<(), ReplayError> {
+    fn check_times(&self, last: Time) -> Result<(), Problem> {
         let has_times = self.report.format != Format::FioIologV2.name();
-        let path = self.options.path.clone();
+        let path = &self.options.path;
         if !has_times && self.options.speed.is_some() {
-            return Err(ReplayError::NoTimes { path });
+            let what = "has no times, only pauses: --speed has nothing to scale";
+            let hint = "leave out --speed: each access waits for the one before it";
+            return Err(wrong(path, what).hint(hint));
         }
         let duration = scaled(last.saturating_since(self.first), self.options.speed);
         let years = duration.as_nanos() / YEAR;
         if years > MOST_YEARS {
-            return Err(ReplayError::TooLong { path, years });
+            let hint = "look at the first and the last line: times of one clock are wanted";
+            return Err(wrong(path, format!("lasts {years} years at that speed")).hint(hint));
         }
         Ok(())
     }
 
     /// Works out the steps of all processes.
-    fn close_loops(&mut self, survey: &Survey, meter: &Arc<Meter>) -> Result<Spill, ReplayError> {
-        let path = self.options.path.clone();
+    fn close_loops(&mut self, survey: &Survey, meter: &Arc<Meter>) -> Result<Vec<Arc<[Step]>>, Problem> {
+        let path = &self.options.path;
+        let open_loop = "without --closed each access is made at its time";
         let answers = if self.report.format == Format::FioIologV2.name() {
             Answers::OneByOne
         } else if survey.at(Stage::Completed) > 0 {
@@ -225,15 +229,17 @@ impl Trace {
         } else if survey.responses() > 0 {
             Answers::Responses
         } else {
-            return Err(ReplayError::NoAnswers { path });
+            let what = "does not say when accesses were answered, which --closed needs";
+            return Err(wrong(path, what).hint(open_loop));
         };
         if self.processes.has_others() {
             let most = iosched_sim::trace::MOST_PROCESSES;
-            return Err(ReplayError::TooManyProcesses { path, most });
+            let what = format!("has more than {most} processes, too many for --closed");
+            return Err(wrong(path, what).hint(open_loop));
         }
         meter.expect(self.files.bytes());
         let mut loops = ClosedLoops::new(self.made, answers);
-        let mut writer = SpillWriter::new(self.jobs.len()).map_err(spill_failed)?;
+        let mut steps = vec![Vec::new(); self.jobs.len()];
         let mut merge = open(&self.files, meter)?;
         while let Some(record) = next(&mut merge, &self.files)? {
             let Some(record) = self.placement.place(self.processes.identify(record)) else {
@@ -241,24 +247,21 @@ impl Trace {
             };
             if let Some(step) = loops.step(&record) {
                 let process = self.processes.index(record.process);
-                writer.add(process, &step).map_err(spill_failed)?;
+                steps[process].push(step);
             }
         }
         self.report.unanswered = loops.lost();
         self.jobs = self.processes.closed(merge.labels(), self.first, &loops);
-        writer.finish().map_err(spill_failed)
+        Ok(steps.into_iter().map(Arc::from).collect())
     }
 }
 
-fn open(files: &Files, meter: &Arc<Meter>) -> Result<Merge<Source>, ReplayError> {
+fn open(files: &Files, meter: &Arc<Meter>) -> Result<Merge<Source>, Problem> {
     files.open(meter)
 }
 
-fn next(merge: &mut Merge<Source>, files: &Files) -> Result<Option<Record>, ReplayError> {
-    let located = |MergeError { file, error }| ReplayError::Trace {
-        path: files.paths()[file].clone(),
-        cause: error,
-    };
+fn next(merge: &mut Merge<Source>, files: &Files) -> Result<Option<Record>, Problem> {
+    let located = |MergeError { file, error }| unreadable(&files.paths()[file], &error);
     merge.next().transpose().map_err(located)
 }
 

@@ -1,13 +1,17 @@
 //! Where on the disk the devices of a trace lie.
 
+use iosched_machine::failure::Problem;
 use iosched_sim::trace::{Labels, Record, Survey};
 use iosched_sim::units::{Bytes, Sector, Sectors};
 
 use super::TraceOptions;
-use super::error::ReplayError;
+use super::error::wrong;
 
 /// Devices that an error names.
 const NAMED: usize = 8;
+
+const CHOOSE: &str =
+    "`--trace-device NAME` replays one of them, `--trace-device all` puts them one after the other on the disk";
 
 #[derive(Debug)]
 pub(super) struct Placement {
@@ -24,14 +28,13 @@ impl Placement {
         survey: &Survey,
         labels: &Labels,
         capacity: Sectors,
-    ) -> Result<Placement, ReplayError> {
-        let path = || options.path.clone();
+    ) -> Result<Placement, Problem> {
         let count = survey.devices().count();
         if count > 1 && options.device.is_none() {
             let names = survey.devices().map(|(id, _)| labels.device_name(id));
             let names = in_short(names);
-            let path = path();
-            return Err(ReplayError::SeveralDevices { path, count, names });
+            let what = format!("is of {count} devices: {names}");
+            return Err(wrong(&options.path, what).hint(CHOOSE));
         }
         let mut begins = vec![None; labels.devices().count()];
         let mut end = Sectors::ZERO;
@@ -43,8 +46,12 @@ impl Placement {
         }
         if end > capacity && !options.wrap {
             let (end, disk): (Bytes, Bytes) = (end.to_bytes(), capacity.to_bytes());
-            let path = path();
-            return Err(ReplayError::DiskTooSmall { path, end, disk });
+            let what = format!("reaches to {end}, and the disk ends at {disk}");
+            return Err(wrong(&options.path, what).hint(format!(
+                "`--size {}G` makes the disk large enough, `--wrap` folds what lies beyond its end back onto it \
+                 (distances change)",
+                end.as_u64().div_ceil(1 << 30)
+            )));
         }
         Ok(Placement {
             begins,
@@ -67,16 +74,15 @@ impl Placement {
 }
 
 /// Why there is no access: the trace has none, or the chosen device has none.
-pub(super) fn nothing(options: &TraceOptions, labels: &Labels) -> ReplayError {
-    let path = options.path.clone();
+pub(super) fn nothing(options: &TraceOptions, labels: &Labels) -> Problem {
     let names: Vec<&str> = labels.devices().map(|(_, name)| name).collect();
     match &options.device {
-        Some(device) if device != "all" && !names.is_empty() => ReplayError::NoSuchDevice {
-            path,
-            device: device.clone(),
-            names: in_short(names.into_iter()),
-        },
-        _ => ReplayError::Empty { path },
+        Some(device) if device != "all" && !names.is_empty() => {
+            let names = in_short(names.into_iter());
+            let what = format!("has no accesses on a device `{device}`; it has: {names}");
+            wrong(&options.path, what).hint(CHOOSE)
+        }
+        _ => wrong(&options.path, "holds no access"),
     }
 }
 
