@@ -19,7 +19,7 @@ use iosched_experiment::simulate::conform;
 use iosched_experiment::simulate::initial::Initial;
 use iosched_experiment::simulate::run::Plan;
 use iosched_experiment::simulate::settings::SchedulerRequest;
-use iosched_facts::scheduler;
+use iosched_facts::{Problem, scheduler};
 use iosched_report::{csv, named};
 use iosched_sim::disk;
 use iosched_sim::units::Bytes;

@@ -3,7 +3,7 @@
 use std::io;
 
 use iosched_facts::scheduler;
-use iosched_machine::failure::{Failure, Problem, exit};
+use iosched_machine::failure::{Failure, Problem, exit, problem};
 use rustix::io::Errno;
 
 use super::blk_mq::ToBlkMq;
@@ -24,6 +24,12 @@ pub enum SwitchError {
     /// Anything else.
     #[error(transparent)]
     Problem(#[from] Problem),
+}
+
+impl From<SwitchError> for Problem {
+    fn from(error: SwitchError) -> Problem {
+        problem(&error)
+    }
 }
 
 impl Failure for SwitchError {

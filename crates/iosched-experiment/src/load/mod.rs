@@ -22,7 +22,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use iosched_machine::failure::{Failure, NotUndone, Problem, exit, in_a_sentence};
+use iosched_machine::failure::{Failure, NotUndone, Problem, exit, in_a_sentence, problem};
 use iosched_machine::foreign;
 use iosched_machine::process::{ChildError, Scope, Stop, User};
 use iosched_switch::Arm;
@@ -463,6 +463,12 @@ impl From<ChildError> for LoadError {
             }
             error => LoadError::trial(in_a_sentence(&error)),
         }
+    }
+}
+
+impl From<LoadError> for Problem {
+    fn from(error: LoadError) -> Problem {
+        problem(&error)
     }
 }
 

@@ -19,9 +19,6 @@ const LABEL: u16 = 16;
 
 const KEYS: &str = " up/down device  s scheduler  ? help  q quit";
 
-/// The same where there is less room.
-const NARROW_KEYS: &str = " s scheduler  ? help  q quit";
-
 const HELP: &[&str] = &[
     "up, down   choose a device",
     "s          switch its scheduler (asks first)",
@@ -51,9 +48,7 @@ pub(super) fn draw(state: &State, frame: &mut Frame) {
     if let Some(device) = state.device() {
         draw_history(device, frame, history);
     }
-    let is_wide = usize::from(keys.width) >= KEYS.len();
-    let known = if is_wide { KEYS } else { NARROW_KEYS };
-    let footer = state.message.as_deref().unwrap_or(known);
+    let footer = state.message.as_deref().unwrap_or(KEYS);
     frame.render_widget(Line::from(footer.to_owned()).dim(), keys);
     match &state.mode {
         Mode::Watching => {}

@@ -10,6 +10,7 @@ use iosched_sim::disk::Model;
 use iosched_sim::units::Nanos;
 
 use super::{LiveRequest, Pace};
+use iosched_machine::failure::Problem;
 use crate::load::fio;
 
 /// How long each of its two figures is measured.

@@ -23,7 +23,7 @@ use std::ptr;
 use std::time::Duration;
 
 use iosched_emulate::{EmulatedDisk, Spec};
-use iosched_machine::failure::{OrProblem, Problem, exit};
+use iosched_machine::failure::{Problem, exit};
 use iosched_machine::foreign;
 use iosched_machine::host::Host;
 use iosched_machine::process::Stop;

@@ -6,6 +6,7 @@
 use std::num::NonZeroU32;
 use std::path::Path;
 
+use iosched_machine::failure::Problem;
 use iosched_machine::process::Stop;
 use iosched_machine::user_files::{self, NewFile};
 use iosched_sim::block_layer::{MergeLimits, Merging};
@@ -82,8 +83,7 @@ pub(super) fn pace(plan: &Plan, driver_depth: usize, stop: &Stop) -> Result<Pace
 /// What comes out, if nobody stops it.
 fn simulated(setup: Setup, stop: &Stop, tracer: &mut dyn Tracer) -> Result<Outcome, Problem> {
     simulate::run_while(setup, &mut || !stop.is_wanted(), tracer)
-        .ok_or(LoadError::Stopped)
-        .or_problem()
+        .ok_or_else(|| LoadError::Stopped.into())
 }
 
 /// The load's processes, each for this long.

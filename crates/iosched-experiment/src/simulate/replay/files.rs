@@ -1,7 +1,7 @@
 //! The files of a trace: one, or those that `blktrace` wrote, one per CPU.
 
 use std::fs;
-use std::io::{self, BufRead, BufReader};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
