@@ -292,7 +292,7 @@ fn hostile_names_are_text_everywhere() {
     let page = page(directory.path(), &[directory.path()]);
     look_at(&mut browser, &page, "hostile");
     browser.open(&page, DESKTOP);
-    browser.value("document.querySelector('[id^=chart-fairness] .wide').focus()");
+    browser.value("document.querySelector('[id^=chart-throughput] .wide').focus()");
     browser.press("Home");
     browser.wait_for(&format!("{SAID}.includes('</script>')"));
     let elements = browser.value("document.querySelector('.tip').children.length");
