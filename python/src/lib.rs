@@ -127,7 +127,11 @@ fn conform_all(
 /// Why it is not clear under which scheduler they were recorded; a hint to say so names the argument, not the option.
 fn unclear(failure: &Problem) -> Failed {
     let mut failed = Failed::of(failure);
-    if let Some(hint) = failed.hint.as_mut().filter(|hint| hint.contains("--scheduler")) {
+    if let Some(hint) = failed
+        .hint
+        .as_mut()
+        .filter(|hint| hint.contains("--scheduler"))
+    {
         *hint = "say which: scheduler=\"mq-deadline\"".to_owned();
     }
     failed

@@ -113,10 +113,7 @@ impl Initial {
     }
 
     /// What a file above a folder of recordings tells, if there is one and they are bfq's.
-    pub(super) fn beside(
-        recordings: &[PathBuf],
-        settings: &Settings,
-    ) -> Result<Initial, Problem> {
+    pub(super) fn beside(recordings: &[PathBuf], settings: &Settings) -> Result<Initial, Problem> {
         let recording = recordings.first().and_then(|path| path.canonicalize().ok());
         let above = recording
             .as_deref()

@@ -71,12 +71,7 @@ impl Load {
     }
 
     /// The processes, on a disk of this size.
-    fn work(
-        &self,
-        capacity: Sectors,
-        seed: u64,
-        meter: &Arc<Meter>,
-    ) -> Result<Work, Problem> {
+    fn work(&self, capacity: Sectors, seed: u64, meter: &Arc<Meter>) -> Result<Work, Problem> {
         let parse = |text: &str| {
             let jobs = fio_job::parse(text, capacity);
             Ok(Work::Jobs(

@@ -10,8 +10,8 @@ use iosched_sim::disk::Model;
 use iosched_sim::units::Nanos;
 
 use super::{LiveRequest, Pace};
-use iosched_machine::failure::Problem;
 use crate::load::fio;
+use iosched_machine::failure::Problem;
 
 /// How long each of its two figures is measured.
 const TIME: Duration = Duration::from_secs(1);

@@ -175,11 +175,7 @@ impl Trace {
     }
 
     /// The accesses from the beginning. What goes wrong with them during the run is in `failed` after it.
-    pub(crate) fn replay(
-        &self,
-        meter: &Arc<Meter>,
-        failed: &Failed,
-    ) -> Result<Replay, Problem> {
+    pub(crate) fn replay(&self, meter: &Arc<Meter>, failed: &Failed) -> Result<Replay, Problem> {
         if let Some(steps) = &self.steps {
             let each = steps.iter().map(|steps| {
                 let steps = Arc::clone(steps);
@@ -219,7 +215,11 @@ impl Trace {
     }
 
     /// Works out the steps of all processes.
-    fn close_loops(&mut self, survey: &Survey, meter: &Arc<Meter>) -> Result<Vec<Arc<[Step]>>, Problem> {
+    fn close_loops(
+        &mut self,
+        survey: &Survey,
+        meter: &Arc<Meter>,
+    ) -> Result<Vec<Arc<[Step]>>, Problem> {
         let path = &self.options.path;
         let open_loop = "without --closed each access is made at its time";
         let answers = if self.report.format == Format::FioIologV2.name() {

@@ -10,8 +10,7 @@ use super::error::wrong;
 /// Devices that an error names.
 const NAMED: usize = 8;
 
-const CHOOSE: &str =
-    "`--trace-device NAME` replays one of them, `--trace-device all` puts them one after the other on the disk";
+const CHOOSE: &str = "`--trace-device NAME` replays one of them, `--trace-device all` puts them one after the other on the disk";
 
 #[derive(Debug)]
 pub(super) struct Placement {
