@@ -21,8 +21,9 @@ use iosched_stats::calibrate::{Case, Method, Noise, Rates, Truth, run};
 pub use iosched_stats::race::Rules;
 
 use iosched_stats::race::Design;
-use rayon::prelude::*;
 use serde::Serialize;
+
+use crate::threads;
 
 /// What to run.
 #[derive(Debug, Clone, Copy)]
@@ -306,17 +307,12 @@ fn run_all(
     progress: Progress<'_>,
 ) -> Vec<Rates> {
     let done = AtomicUsize::new(0);
-    let one = |&(case, method): &(Case, Method)| {
+    threads::each_on(settings.threads.get(), jobs.len(), |number| {
+        let (case, method) = jobs[number];
         let tally = run(case, method, settings.runs.get(), settings.seed);
         progress(done.fetch_add(1, Ordering::Relaxed) + 1, jobs.len());
         tally.rates(case.truth)
-    };
-    let threads = rayon::ThreadPoolBuilder::new().num_threads(settings.threads.get());
-    match threads.build() {
-        Ok(threads) => threads.install(|| jobs.par_iter().map(one).collect()),
-        // No thread can be started here: one by one, then.
-        Err(_) => jobs.iter().map(one).collect(),
-    }
+    })
 }
 
 impl Calibration {

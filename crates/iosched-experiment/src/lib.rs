@@ -32,6 +32,7 @@ pub mod run;
 pub mod schedule;
 pub mod simulate;
 pub mod split;
+mod threads;
 pub mod trial;
 
 #[cfg(test)]

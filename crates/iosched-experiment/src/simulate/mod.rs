@@ -18,4 +18,3 @@ pub mod recordings;
 pub mod replay;
 pub mod run;
 pub mod settings;
-mod threads;

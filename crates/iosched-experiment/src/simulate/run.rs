@@ -28,10 +28,10 @@ use super::events::EventFile;
 use super::file::Lines;
 use super::replay::{Failed, Meter, Trace, TraceOptions, TraceReport};
 use super::settings::{checked_hz, tick_phase};
-use super::threads;
 use crate::load::builtin::{self, BuiltIn};
 use crate::load::desktop::simulated::{self, Script};
 use crate::load::desktop::{self, DesktopSettings};
+use crate::threads;
 
 /// What the processes do.
 #[derive(Debug, Clone)]

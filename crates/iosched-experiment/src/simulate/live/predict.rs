@@ -21,12 +21,12 @@ use iosched_sim::units::{Bytes, Nanos, Time};
 use iosched_sim::workload::Job;
 
 use super::super::events::EventFile;
-use super::super::threads;
 use super::accesses::{Accesses, Predicted};
 use super::machine::Machine;
 use super::measure::{FIO, Measured};
 use super::{Load, Pace, Plan, build, not_kept};
 use crate::load::LoadError;
+use crate::threads;
 
 /// How often the load is simulated. Some loads fall into one of two patterns for the whole run (*think-time* under bfq,
 /// 150 or 200 IOPS): the mean of five was 10 % off that of many.
