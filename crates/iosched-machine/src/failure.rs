@@ -111,6 +111,43 @@ impl From<Problem> for Box<dyn Failure> {
     }
 }
 
+/// A problem that the same command with other options does not have.
+#[derive(Debug, thiserror::Error)]
+#[error("{problem}")]
+pub struct Remediable {
+    /// What is wrong.
+    pub problem: Problem,
+    /// What the command line lacks, where that is known.
+    pub remedy: Option<Remedy>,
+}
+
+impl Remediable {
+    /// Any failure with its remedy, for callers that pass it on and decide nothing by it.
+    pub fn of(failure: &dyn Failure) -> Remediable {
+        Remediable {
+            problem: problem(failure),
+            remedy: failure.remedy(),
+        }
+    }
+}
+
+impl From<Problem> for Remediable {
+    fn from(problem: Problem) -> Remediable {
+        let remedy = None;
+        Remediable { problem, remedy }
+    }
+}
+
+impl Failure for Remediable {
+    fn passes_on(&self) -> Option<&dyn Failure> {
+        Some(&self.problem)
+    }
+
+    fn remedy(&self) -> Option<Remedy> {
+        self.remedy.clone()
+    }
+}
+
 /// Any failure as a problem, for callers that pass it on and decide nothing by it.
 pub fn problem(failure: &dyn Failure) -> Problem {
     Problem::new(failure.exit_code(), in_a_sentence(failure)).maybe_hint(failure.hint())

@@ -3,7 +3,7 @@
 use std::io;
 
 use iosched_facts::scheduler;
-use iosched_machine::failure::{Failure, Problem, exit, problem};
+use iosched_machine::failure::{Failure, Problem, Remediable, exit, problem};
 use rustix::io::Errno;
 
 use super::blk_mq::ToBlkMq;
@@ -29,6 +29,12 @@ pub enum SwitchError {
 impl From<SwitchError> for Problem {
     fn from(error: SwitchError) -> Problem {
         problem(&error)
+    }
+}
+
+impl From<SwitchError> for Remediable {
+    fn from(error: SwitchError) -> Remediable {
+        Remediable::of(&error)
     }
 }
 

@@ -9,7 +9,7 @@ use iosched_experiment::plan::Plan;
 use iosched_experiment::record::Record;
 use iosched_machine::command_line::Remedy;
 use iosched_machine::device::{Device, DeviceKind, Inventory};
-use iosched_machine::failure::{Failure, Problem, exit};
+use iosched_machine::failure::{Failure, Problem, Remediable, exit};
 use iosched_machine::foreign;
 use iosched_machine::host::Host;
 use iosched_machine::process::Stop;
@@ -120,21 +120,11 @@ impl HowArgs {
 }
 
 /// Nobody was there to be asked.
-#[derive(Debug, thiserror::Error)]
-#[error("nothing was written: there is no terminal to ask on")]
-struct NotAsked;
-
-impl Failure for NotAsked {
-    fn hint(&self) -> Option<String> {
-        Some("add --yes to write it, or --dry-run to see it".into())
-    }
-
-    fn remedy(&self) -> Option<Remedy> {
-        Some(Remedy::With("--yes".into()))
-    }
-
-    fn exit_code(&self) -> u8 {
-        exit::USAGE
+fn not_asked() -> Remediable {
+    Remediable {
+        problem: Problem::usage("nothing was written: there is no terminal to ask on")
+            .hint("add --yes to write it, or --dry-run to see it"),
+        remedy: Some(Remedy::With("--yes".into())),
     }
 }
 
@@ -347,7 +337,7 @@ pub(crate) fn check_can_keep(plan: &Plan, host: &Host) -> Result<(), Box<dyn Fai
     if let Some(device) = devices.find(is_loop) {
         // Which arm the answer will be is not known yet.
         let device = device.name.clone();
-        return Err(boxed(NotKept { device }));
+        return Err(boxed(not_kept(&device)));
     }
     for arm in &plan.arms {
         let request = Request::Choice {
@@ -361,26 +351,14 @@ pub(crate) fn check_can_keep(plan: &Plan, host: &Host) -> Result<(), Box<dyn Fai
 }
 
 /// The answer of a tune cannot be kept for a disk that is not recognised at the next boot.
-#[derive(Debug, thiserror::Error)]
-#[error("--persist keeps nothing for {device}: a loop device is another disk each time")]
-struct NotKept {
-    device: String,
-}
-
-impl Failure for NotKept {
-    fn hint(&self) -> Option<String> {
-        let NotKept { device } = self;
-        Some(format!(
+fn not_kept(device: &str) -> Remediable {
+    let message =
+        format!("--persist keeps nothing for {device}: a loop device is another disk each time");
+    Remediable {
+        problem: Problem::new(exit::NO_SUCH_DEVICE, message).hint(format!(
             "leave --persist out; --apply sets the answer for as long as {device} is there"
-        ))
-    }
-
-    fn remedy(&self) -> Option<Remedy> {
-        Some(Remedy::Without(vec![("--persist", false)]))
-    }
-
-    fn exit_code(&self) -> u8 {
-        exit::NO_SUCH_DEVICE
+        )),
+        remedy: Some(Remedy::Without(vec![("--persist", false)])),
     }
 }
 
@@ -425,7 +403,7 @@ pub(crate) fn keep_answer(
 /// Asks on the terminal; an error where there is none.
 pub(crate) fn asked(output: &Output) -> Result<bool, Box<dyn Failure>> {
     if output.is_json() || !std::io::stdin().is_terminal() {
-        return Err(boxed(NotAsked));
+        return Err(boxed(not_asked()));
     }
     let mut terminal = std::io::stderr();
     let _ = write!(terminal, "Write this? [y/N] ").and_then(|()| terminal.flush());

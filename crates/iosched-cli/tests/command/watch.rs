@@ -5,8 +5,7 @@ use std::fs;
 use std::process::{Child, Command, Stdio};
 
 use crate::common::{
-    LoopDevice, can_emulate, can_trace, can_use_loop_devices, iosched, run, tracing_instances,
-    wait_until,
+    LoopDevice, can_emulate, can_trace, can_use_loop_devices, iosched, run, wait_until,
 };
 use iosched_machine::watch::Rates;
 use serde_json::Value;

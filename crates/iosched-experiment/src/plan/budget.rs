@@ -7,7 +7,7 @@ use iosched_machine::command_line::Remedy;
 use iosched_machine::failure::Problem;
 use iosched_stats::race;
 
-use super::{Plan, PlanError};
+use super::{Plan, PlanError, error};
 use crate::load::fio_job::JobTarget;
 
 /// What a trial takes besides its load: a switch, dropped caches, fio's start and end.
@@ -67,7 +67,7 @@ fn fit_into_budget(plan: &mut Plan) -> Result<(), PlanError> {
                 "give more time (--budget {needed}s), shorter trials (--runtime), fewer loads or fewer --arms"
             ));
             let remedy = Remedy::With(format!("--budget={needed}s"));
-            Err(PlanError::with(problem, remedy))
+            Err(error::with(problem, remedy))
         }
         _ => Ok(()),
     }

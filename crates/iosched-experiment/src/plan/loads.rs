@@ -7,7 +7,7 @@ use iosched_machine::failure::Problem;
 use iosched_machine::foreign;
 
 use super::wanted::CommandOptions;
-use super::{PlanError, PlanRequest, PlannedLoad, Steady};
+use super::{PlanError, PlanRequest, PlannedLoad, Steady, error};
 use crate::load::builtin::{self, BUILT_IN};
 use crate::load::command::{self, Metric};
 use crate::load::desktop::{self, DesktopSettings};
@@ -46,10 +46,7 @@ pub(super) fn read(wanted: &PlanRequest, ages: bool) -> Result<Vec<PlannedLoad>,
         _ if wanted.connection.is_some() && !has_pgbench => {
             let problem = Problem::usage("--pg is about the load pgbench, and there is none");
             let remedy = Remedy::With("--load=pgbench".into());
-            Err(PlanError::with(
-                problem.hint("name it: --load pgbench"),
-                remedy,
-            ))
+            Err(error::with(problem.hint("name it: --load pgbench"), remedy))
         }
         _ => Ok(loads),
     }
@@ -182,7 +179,7 @@ fn weight(text: &str) -> Result<(&str, f64), PlanError> {
 }
 
 fn checked_weight(text: &str) -> Result<f64, PlanError> {
-    let wrong = || PlanError::out_of_range("the weight of a load", text, "a number above 0");
+    let wrong = || error::out_of_range("the weight of a load", text, "a number above 0");
     weight_of(text).ok_or_else(wrong)
 }
 
@@ -201,7 +198,7 @@ fn command(line: &str, options: &CommandOptions) -> Result<Chosen, PlanError> {
         .map_or(Metric::Time, Metric::parse);
     if metric == Metric::Time && options.is_higher_better == Some(true) {
         let range = "lower where time decides";
-        return Err(PlanError::out_of_range("--better", "higher", range));
+        return Err(error::out_of_range("--better", "higher", range));
     }
     let settings = command::CommandSettings {
         line: line.trim().into(),
@@ -270,7 +267,7 @@ fn plan_one(
     } = chosen;
     let is_simulated = matches!(spec, Spec::Simulated { .. } | Spec::SimulatedDesktop { .. });
     if wanted.simulate.is_some() && !is_simulated {
-        return Err(PlanError::not_simulated(&format!("load {name}")));
+        return Err(error::not_simulated(&format!("load {name}")));
     }
     let load = spec.open(&name)?;
     if !load.takes_ramp() && !wanted.ramp.is_zero() {

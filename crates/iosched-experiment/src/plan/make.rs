@@ -7,7 +7,9 @@ use iosched_machine::host::Host;
 use iosched_switch::{self as switch, Arm, Layer, SwitchError};
 
 use super::disks::disks_to_switch;
-use super::{Plan, PlanError, PlanRequest, budget, check_rules, loads, served, simulated, target};
+use super::{
+    Plan, PlanError, PlanRequest, budget, check_rules, error, loads, served, simulated, target,
+};
 
 impl Plan {
     /// Holds what is wanted against the machine.
@@ -91,7 +93,7 @@ fn choose_arms(
         keeps_order(host, disks, arm)?;
     }
     if arms.len() < 2 {
-        return Err(PlanError::one_arm(&arms[0].to_string()));
+        return Err(error::one_arm(&arms[0].to_string()));
     }
     Ok((arms, at))
 }
@@ -116,7 +118,7 @@ fn keeps_order(host: &Host, disks: &[String], arm: &Arm) -> Result<(), Problem> 
 fn kernel_arm(text: &str, host: &Host, disks: &[String]) -> Result<Arm, PlanError> {
     let mut arm = Arm::parse(text)?;
     if arm.is_served() {
-        return Err(PlanError::not_served(&disks[0], &arm.to_string()));
+        return Err(error::not_served(&disks[0], &arm.to_string()));
     }
     arm.layer = None; // nothing to confuse it with
     for disk in disks {

@@ -459,7 +459,7 @@ impl Plan {
     /// What it may not be.
     pub fn check(&self) -> Result<(), PlanError> {
         check_rules(&self.rules)?;
-        let out = |what, value: String, range| Err(PlanError::out_of_range(what, &value, range));
+        let out = |what, value: String, range| Err(error::out_of_range(what, &value, range));
         if !(2..=MOST_ARMS).contains(&self.arms.len()) || self.baseline >= self.arms.len() {
             return out(
                 "the baseline",
@@ -520,7 +520,7 @@ impl Plan {
 impl PlannedLoad {
     fn check(&self) -> Result<(), PlanError> {
         self.spec.open(&self.name)?;
-        let out = |what, value: String, range| Err(PlanError::out_of_range(what, &value, range));
+        let out = |what, value: String, range| Err(error::out_of_range(what, &value, range));
         if !(1..=MOST_TURNS).contains(&self.turns) {
             let turns = self.turns.to_string();
             return out("the turns of a load", turns, "1 to 1000");
@@ -562,7 +562,7 @@ fn writer(loads: &[PlannedLoad], precondition: bool) -> Option<String> {
 }
 
 fn check_rules(rules: &Rules) -> Result<(), PlanError> {
-    let out = |what, value: String, range| Err(PlanError::out_of_range(what, &value, range));
+    let out = |what, value: String, range| Err(error::out_of_range(what, &value, range));
     if !(rules.margin > 1.0 && rules.margin <= 2.0) {
         let percent = ((rules.margin - 1.0) * 1e6).round() / 1e4;
         return out(

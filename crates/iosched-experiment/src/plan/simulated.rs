@@ -2,14 +2,14 @@
 
 use iosched_switch::Arm;
 
-use super::{Plan, PlanError, PlanRequest, Target, budget, loads};
+use super::{Plan, PlanError, PlanRequest, Target, budget, error, loads};
 use crate::load::simulated::{self, SimulatedDisk};
 
 /// Holds what is wanted against what can be simulated. No device is there, so that the first arm
 /// is what the others are compared with, unless another is named.
 pub(super) fn plan(wanted: &PlanRequest, disk: &SimulatedDisk) -> Result<Plan, PlanError> {
     if !wanted.ramp.is_zero() {
-        return Err(PlanError::not_simulated("--ramp"));
+        return Err(error::not_simulated("--ramp"));
     }
     let (arms, baseline) = choose_arms(wanted, disk)?;
     let mut plan = Plan {
@@ -60,12 +60,12 @@ fn choose_arms(wanted: &PlanRequest, disk: &SimulatedDisk) -> Result<(Vec<Arm>, 
     for arm in &arms {
         if arm.layer.is_some() {
             let device = format!("the simulated {}", disk.model.name);
-            return Err(PlanError::not_served(&device, &arm.to_string()));
+            return Err(error::not_served(&device, &arm.to_string()));
         }
         simulated::check_arm(arm, disk)?;
     }
     if arms.len() < 2 {
-        return Err(PlanError::one_arm(&arms[0].to_string()));
+        return Err(error::one_arm(&arms[0].to_string()));
     }
     Ok((arms, baseline))
 }

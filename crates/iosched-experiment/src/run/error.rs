@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use iosched_machine::command_line::{Remedy, quoted_path};
 use iosched_machine::device::MayNotWrite;
-use iosched_machine::failure::{Failure, Problem, exit};
+use iosched_machine::failure::{Failure, Problem, Remediable, exit};
 use iosched_switch::SwitchError;
 
 use crate::load::LoadError;
@@ -65,12 +65,8 @@ pub enum RunError {
     #[error(transparent)]
     MayNotWrite(#[from] MayNotWrite),
     /// Somebody could replace the load's files by links to others.
-    #[error("{problem}")]
-    Untrusted {
-        problem: Problem,
-        /// The user who owns what is not safe, if anybody but root and the runner.
-        suggests: Option<String>,
-    },
+    #[error(transparent)]
+    Untrusted(#[from] Remediable),
     #[error(transparent)]
     Problem(#[from] Problem),
 }
@@ -93,7 +89,7 @@ impl RunError {
 }
 
 impl Failure for RunError {
-    iosched_machine::passes_on!(RunError: Switch, Load, MayNotWrite, Problem);
+    iosched_machine::passes_on!(RunError: Switch, Load, MayNotWrite, Untrusted, Problem);
 
     fn hint(&self) -> Option<String> {
         match self {
@@ -105,7 +101,6 @@ impl Failure for RunError {
                 Some("give more time (--budget), shorter trials (--runtime) or less to prepare (--file-size, scale=, --size of an emulated disk)".into())
             }
             RunError::LoadFails { .. } => Some("run the load by hand to see more".into()),
-            RunError::Untrusted { problem, .. } => problem.hint.clone(),
             RunError::NotPutBack { .. } => Some("`iosched restore` puts it back".into()),
             _ => self.passes_on()?.hint(),
         }
@@ -117,10 +112,6 @@ impl Failure for RunError {
                 let twice = (2.0 * budget.as_secs_f64()).ceil();
                 Some(Remedy::With(format!("--budget={twice}s")))
             }
-            RunError::Untrusted {
-                suggests: Some(user),
-                ..
-            } => Some(Remedy::With(format!("--user={user}"))),
             _ => self.passes_on()?.remedy(),
         }
     }
@@ -135,7 +126,6 @@ impl Failure for RunError {
             RunError::Vanished { .. } => exit::VANISHED,
             RunError::LoadFails { .. } => exit::LOAD_FAILED,
             RunError::NoTimeLeft { .. } => exit::USAGE,
-            RunError::Untrusted { .. } => exit::UNSAFE,
             _ => self.passes_on().map_or(exit::FAILURE, Failure::exit_code),
         }
     }

@@ -3,7 +3,8 @@
 use std::io;
 use std::path::Path;
 
-use iosched_machine::failure::{Problem, exit};
+use iosched_machine::command_line::Remedy;
+use iosched_machine::failure::{Problem, Remediable, exit};
 use iosched_machine::path_trust::{self, Trusted, WayError};
 use iosched_machine::process::{User, as_user};
 
@@ -67,8 +68,8 @@ fn refusal(target: &Path, user: Option<&User>, error: WayError) -> RunError {
             format!("take that right away (chmod go-w {above}), or run them as a user: --user NAME")
         }
     };
-    RunError::Untrusted {
+    RunError::Untrusted(Remediable {
         problem: Problem::new(exit::UNSAFE, message).hint(hint),
-        suggests,
-    }
+        remedy: suggests.map(|user| Remedy::With(format!("--user={user}"))),
+    })
 }

@@ -29,7 +29,7 @@ use super::identity::{Identity, Recognition};
 use super::refusals::{Refusal, refusals};
 use super::{Blocks, Device, Signature, blocks, content, find_to_change};
 use crate::command_line::Remedy;
-use crate::failure::{Failure, exit};
+use crate::failure::{Failure, Remediable, exit};
 use crate::host::Host;
 use crate::visible::lines_of_error;
 
@@ -210,6 +210,12 @@ impl MayNotWrite {
             }
             _ => None,
         }
+    }
+}
+
+impl From<MayNotWrite> for Remediable {
+    fn from(error: MayNotWrite) -> Remediable {
+        Remediable::of(&error)
     }
 }
 

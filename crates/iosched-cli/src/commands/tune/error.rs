@@ -3,46 +3,27 @@
 use std::path::Path;
 
 use iosched_machine::command_line::{Remedy, quoted_path};
-use iosched_machine::failure::{Failure, Problem, exit};
+use iosched_machine::failure::{Problem, Remediable, exit};
 use iosched_report as report;
 
-/// Options that a run has from its beginning were given together with `--resume`.
-#[derive(Debug, thiserror::Error)]
-#[error("{problem}")]
-pub(super) struct FixedByRecord {
-    problem: Problem,
-    remedy: Option<Remedy>,
-}
-
-impl FixedByRecord {
-    /// Each option with whether it has a value; `goes_on_without` them the run would go on.
-    pub(super) fn new(
-        options: Vec<(&'static str, bool)>,
-        directory: &Path,
-        goes_on_without: bool,
-    ) -> FixedByRecord {
-        let names = report::words::enumerate(options.iter().map(|&(name, _)| name));
-        let message = format!(
-            "{names} cannot be changed: the run in {} has what it began with",
-            directory.display()
-        );
-        FixedByRecord {
-            problem: Problem::usage(message).hint(
-                "--resume takes the plan from the record; --rounds and --budget may be larger; for anything \
-                 else start a new run",
-            ),
-            remedy: goes_on_without.then(|| Remedy::Without(options)),
-        }
-    }
-}
-
-impl Failure for FixedByRecord {
-    fn passes_on(&self) -> Option<&dyn Failure> {
-        Some(&self.problem)
-    }
-
-    fn remedy(&self) -> Option<Remedy> {
-        self.remedy.clone()
+/// Options that a run has from its beginning were given together with `--resume`. Each option comes with whether it has
+/// a value; `goes_on_without` them the run would go on.
+pub(super) fn fixed_by_record(
+    options: Vec<(&'static str, bool)>,
+    directory: &Path,
+    goes_on_without: bool,
+) -> Remediable {
+    let names = report::words::enumerate(options.iter().map(|&(name, _)| name));
+    let message = format!(
+        "{names} cannot be changed: the run in {} has what it began with",
+        directory.display()
+    );
+    Remediable {
+        problem: Problem::usage(message).hint(
+            "--resume takes the plan from the record; --rounds and --budget may be larger; for anything \
+             else start a new run",
+        ),
+        remedy: goes_on_without.then(|| Remedy::Without(options)),
     }
 }
 

@@ -34,7 +34,7 @@ use serde_json::Value;
 
 pub(crate) use self::args::TuneArgs;
 use self::args::consent;
-use self::error::{FixedByRecord, complete};
+use self::error::{complete, fixed_by_record};
 use self::place::{RunPlace, check_can_emulate, end_disk, make, named_disk, say_emulated};
 use self::request::wanted;
 use super::{Outcome, answer_code, boxed, persist, stop_on_signals, take_turn, undo};
@@ -196,11 +196,7 @@ impl Session<'_> {
             let is_over =
                 Record::load(directory).is_ok_and(|record| record.stop_reason().is_some());
             let goes_on_without = self.has_more() || !is_over;
-            return Err(boxed(FixedByRecord::new(
-                options,
-                directory,
-                goes_on_without,
-            )));
+            return Err(boxed(fixed_by_record(options, directory, goes_on_without)));
         }
         if self.args.dry_run {
             return self.say_rest(directory);
