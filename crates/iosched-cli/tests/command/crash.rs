@@ -374,41 +374,37 @@ fn a_run_whose_output_nobody_reads_ends_when_it_is_asked_to() {
         "bfq"
     };
     let arms = format!("{other},mq-deadline");
-    for output in [&[][..], &["--json"]] {
-        for end in [Signal::INT, Signal::TERM] {
-            let dir = tempfile::tempdir().unwrap();
-            let (_reader, writer) = std::io::pipe().unwrap();
-            let mut command = iosched_process();
-            command
-                .args(["tune", mounted.path(), "--load=command: true"])
-                .args(["--fixed-rounds=5000", "--no-html", "--arms", &arms])
-                .args(output)
-                .arg("--out")
-                .arg(dir.path().join("r"))
-                .stdout(writer.try_clone().unwrap())
-                .stderr(writer.try_clone().unwrap());
-            let mut tune = command.spawn().unwrap();
-            assert!(wait_until(|| mounted.disk.scheduler() == other));
-            // Of our own, so that it is ours alone that does not wait.
-            let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&writer));
-            let mut filler = File::options();
-            let filler = std::os::unix::fs::OpenOptionsExt::custom_flags(
-                filler.write(true),
-                libc::O_NONBLOCK,
-            );
-            let mut filler = filler.open(path).unwrap();
-            while std::io::Write::write(&mut filler, b".").is_ok() {}
-            signal(tune.id(), end);
-            let has_ended = wait_until(|| tune.try_wait().unwrap().is_some());
-            if !has_ended {
-                tune.kill().unwrap();
-            }
-            let status = tune.wait().unwrap();
-            assert!(has_ended, "it waits for its reader: {output:?}");
-            assert_eq!(status.code(), Some(130));
-            assert_eq!(mounted.disk.whole_queue(), before);
-            assert_eq!(fs::read_dir(JOURNAL).unwrap().count(), 0);
-            assert_eq!(mounted.names(), [""; 0]);
+    for (output, end) in [(&[][..], Signal::INT), (&["--json"], Signal::TERM)] {
+        let dir = tempfile::tempdir().unwrap();
+        let (_reader, writer) = std::io::pipe().unwrap();
+        let mut command = iosched_process();
+        command
+            .args(["tune", mounted.path(), "--load=command: true"])
+            .args(["--fixed-rounds=5000", "--no-html", "--arms", &arms])
+            .args(output)
+            .arg("--out")
+            .arg(dir.path().join("r"))
+            .stdout(writer.try_clone().unwrap())
+            .stderr(writer.try_clone().unwrap());
+        let mut tune = command.spawn().unwrap();
+        assert!(wait_until(|| mounted.disk.scheduler() == other));
+        // Of our own, so that it is ours alone that does not wait.
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&writer));
+        let mut filler = File::options();
+        let filler =
+            std::os::unix::fs::OpenOptionsExt::custom_flags(filler.write(true), libc::O_NONBLOCK);
+        let mut filler = filler.open(path).unwrap();
+        while std::io::Write::write(&mut filler, b".").is_ok() {}
+        signal(tune.id(), end);
+        let has_ended = wait_until(|| tune.try_wait().unwrap().is_some());
+        if !has_ended {
+            tune.kill().unwrap();
         }
+        let status = tune.wait().unwrap();
+        assert!(has_ended, "it waits for its reader: {output:?}");
+        assert_eq!(status.code(), Some(130));
+        assert_eq!(mounted.disk.whole_queue(), before);
+        assert_eq!(fs::read_dir(JOURNAL).unwrap().count(), 0);
+        assert_eq!(mounted.names(), [""; 0]);
     }
 }

@@ -368,7 +368,7 @@ fn a_run_in_a_directory_ends_as_it_began_whatever_fails() {
 #[test]
 fn a_run_over_schedulers_inside_ends_as_it_began_whatever_fails() {
     if let Some(mut tune) = served() {
-        at_calls("tune of a served disk", DRAWN_OF_RUNS, &mut tune);
+        at_calls("tune of a served disk", DRAWN_OF_RUNS / 2, &mut tune);
     }
 }
 
