@@ -41,20 +41,6 @@ pub trait Failure: std::error::Error {
     }
 }
 
-/// `Failure::passes_on` of an enum whose variants of these names hold a failure each.
-#[macro_export]
-macro_rules! passes_on {
-    ($of:ident: $($variant:ident),+) => {
-        fn passes_on(&self) -> Option<&dyn $crate::failure::Failure> {
-            match self {
-                $($of::$variant(failure) => Some(failure),)+
-                #[allow(unreachable_patterns, reason = "all variants may hold one")]
-                _ => None,
-            }
-        }
-    };
-}
-
 /// What an error comes from, as far as its message does not say so.
 pub fn causes(error: &dyn std::error::Error) -> Vec<String> {
     let said = visible::message(error);

@@ -1,6 +1,5 @@
 //! `iosched conform --live`: this kernel's schedulers decide as ours, and nothing stays behind.
 use std::fs;
-use std::path::Path;
 use std::process::Stdio;
 
 use crate::common::{
@@ -68,16 +67,7 @@ fn the_kernels_schedulers_are_followed_measured_and_predicted() {
         assert_eq!(one.processes.len(), 3);
     }
     assert_judged_rightly(&report.results, output.status.code(), &stderr);
-    let recordings = |folder: &Path| {
-        let entries = fs::read_dir(folder).unwrap();
-        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
-        names.retain(|name| name != "simulated");
-        names.sort();
-        names
-    };
-    let measured = recordings(&kept);
-    assert_eq!(measured.len(), 4);
-    assert_eq!(measured, recordings(&kept.join("simulated")));
+    assert_eq!(fs::read_dir(&kept).unwrap().count(), 4);
 }
 
 #[test]

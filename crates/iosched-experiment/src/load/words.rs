@@ -1,22 +1,8 @@
 //! A command line cut into words as a shell does it, without any of the rest of a shell.
 
-/// Why a command line cannot be cut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum WordsError {
-    /// A quotation mark that is not closed.
-    #[error("a {0} is not closed")]
-    Open(char),
-    /// Nothing is in it.
-    #[error("there is no program in it")]
-    Empty,
-    /// A backslash with nothing after it.
-    #[error("it ends with a backslash")]
-    Backslash,
-}
-
 /// Cuts at blanks. Between `'` everything stands for itself; between `"` a backslash before `"` or
 /// `\` takes its meaning away; outside, a backslash does so before anything. Nothing is expanded.
-pub(crate) fn split(text: &str) -> Result<Vec<String>, WordsError> {
+pub(crate) fn split(text: &str) -> Result<Vec<String>, &'static str> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut characters = text.chars().peekable();
@@ -28,13 +14,13 @@ pub(crate) fn split(text: &str) -> Result<Vec<String>, WordsError> {
         let word = word.get_or_insert_default();
         match character {
             '\'' | '"' => quoted(character, &mut characters, word)?,
-            '\\' => word.push(characters.next().ok_or(WordsError::Backslash)?),
+            '\\' => word.push(characters.next().ok_or("it ends with a backslash")?),
             other => word.push(other),
         }
     }
     words.extend(word);
     if words.first().is_none_or(String::is_empty) {
-        return Err(WordsError::Empty);
+        return Err("there is no program in it");
     }
     Ok(words)
 }
@@ -44,7 +30,7 @@ fn quoted(
     mark: char,
     characters: &mut std::iter::Peekable<std::str::Chars<'_>>,
     word: &mut String,
-) -> Result<(), WordsError> {
+) -> Result<(), &'static str> {
     while let Some(character) = characters.next() {
         match character {
             _ if character == mark => return Ok(()),
@@ -55,7 +41,10 @@ fn quoted(
             other => word.push(other),
         }
     }
-    Err(WordsError::Open(mark))
+    Err(match mark {
+        '"' => "a \" is not closed",
+        _ => "a ' is not closed",
+    })
 }
 
 #[cfg(test)]
@@ -78,11 +67,9 @@ mod tests {
 
     #[test]
     fn what_is_not_closed_is_an_error() {
-        assert_eq!(split("a 'b"), Err(WordsError::Open('\'')));
-        assert_eq!(split("a \"b"), Err(WordsError::Open('"')));
-        assert_eq!(split("a \\"), Err(WordsError::Backslash));
-        assert_eq!(split("  "), Err(WordsError::Empty));
-        assert_eq!(split("''"), Err(WordsError::Empty));
+        for wrong in ["a 'b", "a \"b", "a \\", "  ", "''"] {
+            assert!(split(wrong).is_err(), "{wrong}");
+        }
     }
 
     proptest! {

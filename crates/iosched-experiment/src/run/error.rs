@@ -89,7 +89,16 @@ impl RunError {
 }
 
 impl Failure for RunError {
-    iosched_machine::passes_on!(RunError: Switch, Load, MayNotWrite, Untrusted, Problem);
+    fn passes_on(&self) -> Option<&dyn Failure> {
+        Some(match self {
+            RunError::Switch(error) => error,
+            RunError::Load(error) => error,
+            RunError::MayNotWrite(error) => error,
+            RunError::Untrusted(error) => error,
+            RunError::Problem(problem) => problem,
+            _ => return None,
+        })
+    }
 
     fn hint(&self) -> Option<String> {
         match self {

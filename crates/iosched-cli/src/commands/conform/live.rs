@@ -53,8 +53,7 @@ pub(super) struct LiveArgs {
     #[arg(long, value_name = "N", requires = "live")]
     seed: Option<u64>,
 
-    /// With --live: keep the recordings in this folder, for `iosched conform`, and in DIR/simulated
-    /// what happened in the first run of each prediction
+    /// With --live: keep the recordings in this folder, for `iosched conform`
     #[arg(long, value_name = "DIR", requires = "live")]
     recordings: Option<PathBuf>,
 }

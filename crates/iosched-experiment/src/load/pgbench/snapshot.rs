@@ -1,15 +1,14 @@
 //! A directory put back as it was, file by file, into the same blocks.
 //!
 //! Copying a template anew for each trial would lay the files out anew, and layouts differ in speed.
-//! So the files stay where they are: only pages whose checksum differs are written again, and files
+//! So the files stay where they are: only pages that differ from the copy are written again, and files
 //! that nobody has touched since (by inode, size, change and modification time) are not even read.
 //! The directory belongs to the server's user, with whose rights all of this is called.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::hash::{DefaultHasher, Hasher};
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -41,8 +40,6 @@ struct Entry {
 #[derive(Debug)]
 struct Content {
     length: u64,
-    /// Of each page.
-    checksums: Vec<u64>,
     /// What the file looked like when it had this content.
     seen: Stamp,
 }
@@ -174,19 +171,16 @@ fn inside<'a>(directory: &Directory, path: &'a Path) -> io::Result<(Directory, &
 impl Content {
     /// Writes the pages that differ. Returns how many bytes that were.
     fn restore(&self, file: &File, copy: &File, stop: &Stop) -> io::Result<u64> {
-        let mut page = [0; PAGE];
+        let (mut found, mut wanted) = ([0; PAGE], [0; PAGE]);
         let mut bytes = 0;
-        for (index, &checksum) in self.checksums.iter().enumerate() {
+        for at in (0..self.length).step_by(PAGE) {
             go_on(stop)?;
-            let at = (index * PAGE) as u64;
-            let wanted = usize::try_from(self.length - at).unwrap_or(PAGE).min(PAGE);
-            let found = read_page(file, &mut page, at)?.min(wanted);
-            if found == wanted && checksum_of(&page[..wanted]) == checksum {
-                continue;
+            let length = usize::try_from(self.length - at).unwrap_or(PAGE).min(PAGE);
+            copy.read_exact_at(&mut wanted[..length], at)?;
+            if read_page(file, &mut found, at)? < length || found[..length] != wanted[..length] {
+                file.write_all_at(&wanted[..length], at)?;
+                bytes += length as u64;
             }
-            copy.read_exact_at(&mut page[..wanted], at)?;
-            file.write_all_at(&page[..wanted], at)?;
-            bytes += wanted as u64;
         }
         file.set_len(self.length)?;
         Ok(bytes)
@@ -219,36 +213,22 @@ fn go_on(stop: &Stop) -> io::Result<()> {
 
 /// Copies a file by reading and writing: a shared extent (reflink) would be copied on the first
 /// write, in the middle of a trial.
-fn copy_file(mut source: File, target: &File, bytes: &mut Bytes<'_>) -> io::Result<Content> {
+fn copy_file(source: File, target: &File, bytes: &mut Bytes<'_>) -> io::Result<Content> {
     let mut page = [0; PAGE];
-    let mut checksums = Vec::new();
     let mut length = 0;
     loop {
-        let found = read_full(&mut source, &mut page)?;
+        let found = read_page(&source, &mut page, length)?;
         if found == 0 {
             break;
         }
         bytes.take(found as u64)?;
         target.write_all_at(&page[..found], length)?;
-        checksums.push(checksum_of(&page[..found]));
         length += found as u64;
     }
     Ok(Content {
         length,
-        checksums,
         seen: Stamp::of(&rustix::fs::fstat(&source)?),
     })
-}
-
-fn read_full(source: &mut File, page: &mut [u8]) -> io::Result<usize> {
-    let mut found = 0;
-    while found < page.len() {
-        match source.read(&mut page[found..])? {
-            0 => break,
-            count => found += count,
-        }
-    }
-    Ok(found)
 }
 
 fn read_page(file: &File, page: &mut [u8], at: u64) -> io::Result<usize> {
@@ -260,12 +240,6 @@ fn read_page(file: &File, page: &mut [u8], at: u64) -> io::Result<usize> {
         }
     }
     Ok(found)
-}
-
-fn checksum_of(page: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    hasher.write(page);
-    hasher.finish()
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ pub struct LiveRequest {
     pub seed: u64,
     /// The executable that becomes the disk's server.
     pub server: PathBuf,
-    /// Where recordings are kept, if they are; below it, in `simulated`, those of our own runs.
+    /// Where recordings are kept, if they are.
     pub recordings: Option<PathBuf>,
 }
 

@@ -4,27 +4,24 @@
 //! from a seed. So there are several, and what is predicted is their mean.
 
 use std::num::NonZeroU32;
-use std::path::Path;
 
 use iosched_machine::failure::Problem;
 use iosched_machine::process::Stop;
-use iosched_machine::user_files::{self, NewFile};
 use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::disk::DiskModel;
-use iosched_sim::request::{IoPriority, ProcessId};
+use iosched_sim::request::IoPriority;
 use iosched_sim::scheduler::{self, NamedValues, SchedulerSpec};
 use iosched_sim::simulate::{
-    self, BlockEvent, HostTimes, MultiQueueSettings, Outcome, Setup, Tracer, WorkerDelay,
+    self, HostTimes, MultiQueueSettings, Outcome, Setup, Tracer, WorkerDelay,
 };
 use iosched_sim::trace::kernel::Line;
-use iosched_sim::units::{Bytes, Nanos, Time};
+use iosched_sim::units::{Bytes, Nanos};
 use iosched_sim::workload::Job;
 
-use super::super::events::EventFile;
 use super::accesses::{Accesses, Predicted};
 use super::machine::Machine;
 use super::measure::{FIO, Measured};
-use super::{Load, Pace, Plan, build, not_kept};
+use super::{Load, Pace, Plan, build};
 use crate::load::LoadError;
 use crate::threads;
 
@@ -110,17 +107,7 @@ pub(super) fn predict(
         let setup = setup(plan, scheduler, load, measured, machine, disk)?;
         let setup = Setup { seed, ..setup };
         let mut accesses = Accesses::new(load.is_cached());
-        let outcome = match &plan.wanted.recordings {
-            Some(folder) if run == 0 => {
-                let path = folder
-                    .join("simulated")
-                    .join(plan.recording(scheduler, load));
-                let scheduler = scheduler.to_string();
-                let names = (scheduler.as_str(), plan.wanted.model.name.as_str());
-                kept(setup, &path, names, &mut accesses, stop)?
-            }
-            _ => simulated(setup, stop, &mut accesses)?,
-        };
+        let outcome = simulated(setup, stop, &mut accesses)?;
         Ok(Predicted { outcome, accesses })
     });
     runs.into_iter().collect()
@@ -129,45 +116,6 @@ pub(super) fn predict(
 /// How long each load runs.
 pub(super) fn runtime(plan: &Plan) -> Nanos {
     Nanos::new(u64::try_from(plan.wanted.runtime.as_nanos()).unwrap_or(u64::MAX))
-}
-
-/// Simulates it, and keeps what happened in this file, in the place of an earlier one.
-fn kept(
-    setup: Setup,
-    path: &Path,
-    names: (&str, &str),
-    accesses: &mut Accesses,
-    stop: &Stop,
-) -> Result<Outcome, Problem> {
-    let failed = |cause| not_kept(path, &cause);
-    let begin = || {
-        if let Some(folder) = path.parent() {
-            user_files::make_directory(folder)?;
-        }
-        let mut new = NewFile::at(path)?;
-        let file = new.file().try_clone()?;
-        Ok((new, file))
-    };
-    let (new, file) = begin().map_err(failed)?;
-    let mut file = EventFile::begin(file, &setup, names);
-    let outcome = simulated(setup, stop, &mut Both(&mut file, accesses))?;
-    file.finish().map_err(failed)?;
-    new.put_in_place().map_err(failed)?;
-    Ok(outcome)
-}
-
-/// A file of events, and the accesses that they make.
-struct Both<'run>(&'run mut EventFile, &'run mut Accesses);
-
-impl Tracer for Both<'_> {
-    fn happened(&mut self, event: &BlockEvent) {
-        self.0.happened(event);
-        self.1.happened(event);
-    }
-
-    fn exited(&mut self, time: Time, process: ProcessId, name: &str) {
-        self.0.exited(time, process, name);
-    }
 }
 
 /// The priority of processes whose job names none, if that is not the usual one: the kernel gives a
