@@ -83,7 +83,7 @@ impl Snapshot {
                 None
             } else {
                 let from = inner.open_file(Path::new(name))?;
-                Some(copy_file(from, &copies.create_file(name)?, &mut bytes)?)
+                Some(copy_file(&from, &copies.create_file(name)?, &mut bytes)?)
             };
             let entry = Entry {
                 mode: status.st_mode & 0o7777,
@@ -213,11 +213,11 @@ fn go_on(stop: &Stop) -> io::Result<()> {
 
 /// Copies a file by reading and writing: a shared extent (reflink) would be copied on the first
 /// write, in the middle of a trial.
-fn copy_file(source: File, target: &File, bytes: &mut Bytes<'_>) -> io::Result<Content> {
+fn copy_file(source: &File, target: &File, bytes: &mut Bytes<'_>) -> io::Result<Content> {
     let mut page = [0; PAGE];
     let mut length = 0;
     loop {
-        let found = read_page(&source, &mut page, length)?;
+        let found = read_page(source, &mut page, length)?;
         if found == 0 {
             break;
         }
@@ -227,7 +227,7 @@ fn copy_file(source: File, target: &File, bytes: &mut Bytes<'_>) -> io::Result<C
     }
     Ok(Content {
         length,
-        seen: Stamp::of(&rustix::fs::fstat(&source)?),
+        seen: Stamp::of(&rustix::fs::fstat(source)?),
     })
 }
 

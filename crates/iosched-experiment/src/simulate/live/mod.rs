@@ -303,13 +303,13 @@ fn build(
     slow_down: NonZeroU32,
     seed: u64,
 ) -> Result<Box<dyn DiskModel>, Problem> {
-    Ok(wanted.model.build(&ModelOptions {
+    wanted.model.build(&ModelOptions {
         size: Some(size),
         queue_depth: wanted.queue_depth,
         slow_down: Some(slow_down),
         seed,
         ..ModelOptions::default()
-    })?)
+    })
 }
 
 /// The scheduler, if both the kernel and the simulator have it.
