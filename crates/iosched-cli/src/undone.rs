@@ -70,9 +70,6 @@ fn resolved(resolution: &Resolution, tense: Tense) -> String {
         (Resolution::Rebooted { device }, _) => {
             format!("{device}: the machine was booted since, the kernel set it up anew")
         }
-        (Resolution::ChangedSince { device, scheduler }, _) => {
-            format!("{device}: set by somebody else meanwhile ({scheduler}), left alone")
-        }
         (Resolution::NotMounted { directory, mount }, _) => format!(
             "{}: {kept}: {} is not mounted on {}",
             directory.display(),

@@ -85,8 +85,6 @@ pub struct SchedulerFacts {
     pub tunables: &'static [TunableInfo],
     /// The scheduler of the multi-queue block layer that took its place in Linux 5.0, if it has gone.
     pub successor: Option<&'static str>,
-    /// The successor does more than the same under another name.
-    pub is_outdone: bool,
     /// Another name by which the multi-queue block layer takes it (`elevator_alias`).
     pub alias: Option<&'static str>,
     /// The option of the kernel's configuration that builds it, where distributions leave it out.
@@ -95,8 +93,6 @@ pub struct SchedulerFacts {
     pub locks_zones: Option<[KernelVersion; 2]>,
     /// There is no elevator: who submits a request issues it, if the device has room.
     pub direct: bool,
-    /// Every kernel starts it with an `async_depth` of three quarters of `nr_requests`.
-    pub reduces_async_depth: bool,
     /// It turns write-back throttling off (`wbt_disable_default`).
     pub disables_wbt: bool,
 }
@@ -110,12 +106,10 @@ impl SchedulerFacts {
         block_layer: BlockLayer::MultiQueue,
         tunables: &[],
         successor: None,
-        is_outdone: false,
         alias: None,
         kernel_option: None,
         locks_zones: None,
         direct: false,
-        reduces_async_depth: false,
         disables_wbt: false,
     };
 }

@@ -27,6 +27,12 @@ const AS_DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
+/// How one is opened that is only passed through.
+const PASSING: OFlags = OFlags::PATH
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
 /// A directory that is held open: whatever happens to its name, this is the same one.
 #[derive(Debug)]
 pub struct Directory {
@@ -36,14 +42,10 @@ pub struct Directory {
 impl Directory {
     /// Opens a directory whose path has no links in it.
     pub fn open(path: &Path) -> io::Result<Directory> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let start = if path.is_absolute() { "/" } else { "." };
-        let start = openat(CWD, start, flags, Mode::empty())?;
-        let below = path.strip_prefix("/").unwrap_or(path);
-        let descriptor = match resolve(&start, below, AS_DIRECTORY, Mode::empty()) {
+        let descriptor = match open_without_links(path, AS_DIRECTORY) {
             // One that may not be read can still be written beneath.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                resolve(&start, below, flags | OFlags::NOFOLLOW, Mode::empty())?
+                open_without_links(path, PASSING)?
             }
             opened => opened?,
         };
@@ -277,8 +279,7 @@ impl Directory {
     }
 
     fn allow_all_to_owner(&self, name: &OsStr) -> io::Result<()> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let inner = openat(&self.descriptor, name, flags, Mode::empty())?;
+        let inner = openat(&self.descriptor, name, PASSING, Mode::empty())?;
         // A directory that cannot be read can be held, but not changed through the descriptor itself.
         let held = format!("/proc/self/fd/{}", inner.as_raw_fd());
         Ok(chmod(held, Mode::RWXU)?)
@@ -356,10 +357,14 @@ fn resolve(start: &OwnedFd, path: &Path, flags: OFlags, mode: Mode) -> io::Resul
 
 /// Whatever stands at a path that has no links in it, to be named but not read.
 pub(crate) fn hold_path(path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let root = openat(CWD, "/", flags | OFlags::DIRECTORY, Mode::empty())?;
+    open_without_links(path, OFlags::PATH | OFlags::CLOEXEC)
+}
+
+fn open_without_links(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+    let start = if path.is_absolute() { "/" } else { "." };
+    let start = openat(CWD, start, PASSING, Mode::empty())?;
     let below = path.strip_prefix("/").unwrap_or(path);
-    resolve(&root, below, flags, Mode::empty())
+    resolve(&start, below, flags, Mode::empty())
 }
 
 /// The same without `openat2`.
@@ -380,10 +385,9 @@ fn resolve_by_steps(
         }
     }
     let last = names.pop().unwrap_or(OsStr::new("."));
-    let passing = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut at = start.try_clone()?;
     for name in names {
-        at = openat(&at, name, passing, Mode::empty())?;
+        at = openat(&at, name, PASSING, Mode::empty())?;
     }
     Ok(openat(&at, last, flags | OFlags::NOFOLLOW, mode)?)
 }

@@ -10,13 +10,6 @@ use crate::visible::is_hidden;
 pub enum Remedy {
     /// An option besides, in the place of what was given of it: `--budget=95s`, `--yes`.
     With(String),
-    /// Another word in the place of one that was given.
-    Instead {
-        /// The argument as the user wrote it.
-        given: String,
-        /// What is meant.
-        meant: String,
-    },
     /// Without these options, each with whether it has a value.
     Without(Vec<(&'static str, bool)>),
     /// The same with the rights of root.
@@ -29,10 +22,6 @@ impl Remedy {
         let words = ours(given);
         let words = match self {
             Remedy::With(option) => with(&words, option),
-            Remedy::Instead { given, meant } => words
-                .into_iter()
-                .map(|word| if word == *given { meant.clone() } else { word })
-                .collect(),
             Remedy::Without(options) => options.iter().fold(words, |words, &(name, has_value)| {
                 without(&words, name, has_value)
             }),
@@ -173,16 +162,6 @@ mod tests {
             "--apply",
         ];
         assert_eq!(again(&remedy, &given), "iosched tune --resume r --apply");
-    }
-
-    #[test]
-    fn a_name_that_was_misspelt_is_the_only_word_that_changes() {
-        let remedy = Remedy::Instead {
-            given: "sad".into(),
-            meant: "sda".into(),
-        };
-        let given = ["iosched", "set", "sad", "bfq"];
-        assert_eq!(again(&remedy, &given), "iosched set sda bfq");
     }
 
     /// bash says what it takes each word for.

@@ -39,8 +39,6 @@ pub struct Report {
     pub not_in_force: Vec<PathBuf>,
     /// `elevator=` with a value that no disk listens to.
     pub dead_elevator: Vec<FileLine>,
-    /// What may keep a scheduler's module from being loaded at boot, in words.
-    pub modules_kept_out: Vec<String>,
     /// What [`advise`] says of each disk that has something else, by kernel name. It counts for no
     /// verdict.
     pub advised: BTreeMap<String, Vec<String>>,
@@ -139,12 +137,10 @@ pub fn check(host: &Host, policy: &Policy) -> Result<Report, Problem> {
         }
     }
     let dead_elevator = dead_elevator(host, &writers, &disks);
-    let modules_kept_out = from_policy::modules_kept_out(host, &all_wanted);
     let verdict = if found.iter().any(|disk| !disk.deviations.is_empty()) {
         Verdict::Bad
     } else if !not_in_force.is_empty()
         || !dead_elevator.is_empty()
-        || !modules_kept_out.is_empty()
         || (found.iter()).any(|disk| !disk.overridden.is_empty() || !disk.stale.is_empty())
     {
         Verdict::Warning
@@ -164,7 +160,6 @@ pub fn check(host: &Host, policy: &Policy) -> Result<Report, Problem> {
         disks: found,
         not_in_force,
         dead_elevator,
-        modules_kept_out,
         advised,
         advised_ratios,
     })

@@ -100,13 +100,12 @@ fn properties(bytes: &[u8]) {
 }
 
 /// Where other programs keep what they set.
-const PLACES: [&str; 12] = [
+const PLACES: [&str; 11] = [
     "etc/udev/rules.d/60-x.rules",
     "etc/rc.local",
     "etc/default/grub",
     "etc/tlp.conf",
     "etc/tuned/x/tuned.conf",
-    "etc/saptune/override/1",
     "etc/tmpfiles.d/x.conf",
     "etc/systemd/system/x.service",
     "etc/systemd/system/x.service.d/x.conf",
@@ -156,8 +155,7 @@ fn machine() -> (TempDir, Host, KnownDisk) {
     write("sys/block/sda/queue/rotational", "1\n");
     write("run/udev/data/b8:0", "E:ID_SERIAL=A-1\nE:ID_BUS=ata\n");
     write("etc/tuned/active_profile", "x\n");
-    write("etc/sysconfig/saptune", "NOTE_APPLY_ORDER=\"1\"\n");
-    for unit in ["x", "tlp", "saptune", "tuned"] {
+    for unit in ["x", "tlp", "tuned"] {
         write(&format!("usr/lib/systemd/system/{unit}.service"), "");
         write(
             &format!("etc/systemd/system/multi-user.target.wants/{unit}.service"),

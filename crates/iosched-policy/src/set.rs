@@ -7,9 +7,7 @@ use iosched_experiment::plan::disks_below;
 use iosched_machine::device::{self, Device, DeviceKind, Role};
 use iosched_machine::failure::{OrProblem, Problem, exit, problem};
 use iosched_machine::host::Host;
-use iosched_switch::journal::{
-    self, Journal, Leftover, OwnedResources, Parts, Resolution, SavedDisk, Undone,
-};
+use iosched_switch::journal::{self, Journal, Leftover, OwnedResources, Parts, SavedDisk, Undone};
 use iosched_switch::lock;
 use iosched_switch::{self as switch, Arm, Entered, QueueState, SwitchError};
 
@@ -165,21 +163,9 @@ impl Settled {
     /// A line for the user, and one for each thing that is still to be put back.
     pub fn notes(&self) -> Vec<String> {
         let command = &self.leftover.entry.command;
-        let failed = self.undone.iter().filter_map(|undone| match undone {
-            Undone::Failed { thing, cause } => Some(format!(
-                "{thing}: not put back: {cause}; `iosched restore` tries again"
-            )),
-            Undone::As(Resolution::NotMounted { directory, mount }) => Some(format!(
-                "{}: not removed: mount {} on {}, then run `iosched restore`",
-                directory.display(),
-                mount.source.display(),
-                mount.mount_point.display()
-            )),
-            Undone::As(Resolution::Away { device, label }) => Some(format!(
-                "{device}: the disk that may have our file system {label} is not there, or does not answer: attach it, then run `iosched restore`"
-            )),
-            _ => None,
-        });
+        let left = self.undone.iter().filter_map(Undone::left);
+        let failed =
+            left.map(|left| format!("not put back: {left}; `iosched restore` tries again"));
         let head = format!("put back what an interrupted run left: {command}");
         std::iter::once(head).chain(failed).collect()
     }

@@ -6,7 +6,6 @@ use iosched_facts::scheduler;
 use iosched_machine::failure::{Failure, Problem, Remediable, exit, problem};
 use rustix::io::Errno;
 
-use super::blk_mq::ToBlkMq;
 use super::names::{is_of_other_layer, is_single_queue, modern_name, predecessor};
 
 /// Why a state could not be set.
@@ -86,25 +85,14 @@ pub fn nothing_to_choose(device: &str, reason: &str) -> Problem {
         .hint("`iosched list` shows which devices have one")
 }
 
-/// The kernel does not offer it. `is_copied` of a tree where no module was loaded.
-pub(super) fn not_offered(
-    device: &str,
-    scheduler: &str,
-    offered: &[String],
-    to_blk_mq: ToBlkMq,
-    is_copied: bool,
-) -> SwitchError {
+/// That a device does not offer a scheduler, with what is known of the way to it.
+pub fn not_offered(device: &str, scheduler: &str, offered: &[String]) -> SwitchError {
     let message = format!(
         "cannot switch {device} to {scheduler}: this kernel does not offer it; {device} offers: {}",
         or_none(offered)
     );
-    let lacks = if is_copied {
-        lacks_module_in_tree
-    } else {
-        lacks_module
-    };
-    let way_out = way_out(scheduler, offered, to_blk_mq, lacks);
-    SwitchError::NotOffered(Problem::new(exit::NOT_OFFERED, message).hint(way_out))
+    let problem = Problem::new(exit::NOT_OFFERED, message);
+    SwitchError::NotOffered(problem.hint(way_out(scheduler, offered)))
 }
 
 /// Writes to this disk would lose their order.
@@ -197,72 +185,31 @@ fn values_of(device: &str) -> String {
     format!("`iosched list -v {device}` shows units and values")
 }
 
-/// That a scheduler's module lacks, which was asked for; and the option of the kernel that makes it.
-fn lacks_module(_: &str, option: &str) -> String {
-    format!("its module could not be loaded: is {option} in this kernel?")
-}
-
-/// The same of a copied tree: none was asked for.
-fn lacks_module_in_tree(scheduler: &str, option: &str) -> String {
-    format!(
-        "its module was not loaded when the tree was copied: where that kernel has {option}, load it there \
-         (`modprobe {scheduler}-iosched`) and copy the tree again"
-    )
-}
-
 /// Why a disk that offers these schedulers does not offer this one, and what does its work there.
-fn way_out(
-    scheduler: &str,
-    offered: &[String],
-    to_blk_mq: ToBlkMq,
-    lacks_module: fn(&str, &str) -> String,
-) -> String {
+fn way_out(scheduler: &str, offered: &[String]) -> String {
+    let choose = || "choose one of those it offers".to_owned();
     if is_single_queue(offered) {
-        let of_blk_mq = match to_blk_mq {
-            ToBlkMq::Parameter(module) => format!(
-                "the disk is on the single-queue path; {}.use_blk_mq=1 on the kernel's command line puts it and all its \
-                 driver's disks on blk-mq, which has {scheduler} since Linux 4.12",
-                module.name()
-            ),
-            ToBlkMq::Nothing => format!(
-                "{scheduler} is for disks on blk-mq, and this kernel has no parameter that puts this disk there"
-            ),
-            ToBlkMq::Unknown => {
+        let predecessor = predecessor(scheduler).map(|old| old.name);
+        return match predecessor.filter(|old| offered.iter().any(|name| name == old)) {
+            Some(old) => {
+                format!("the disk is on the single-queue path: take {old}, its predecessor")
+            }
+            None if is_of_other_layer(scheduler, offered) => {
                 format!("{scheduler} is for disks on blk-mq; this one is on the single-queue path")
             }
-        };
-        return match predecessor(scheduler) {
-            Some(old) if !old.is_outdone => {
-                let old = old.name;
-                format!("the disk is on the single-queue path, where {old} does that")
-            }
-            Some(old) if offered.iter().any(|name| name == old.name) => {
-                let old = old.name;
-                format!("{of_blk_mq}; {old}, from which {scheduler} descends, is offered")
-            }
-            _ if is_of_other_layer(scheduler, offered) => of_blk_mq,
-            _ => "choose one of those it offers".into(),
+            None => choose(),
         };
     }
     if let Some(modern) = modern_name(scheduler) {
-        let modern = if offered.iter().any(|name| name == modern) {
-            format!("write {modern}")
-        } else {
-            format!(
-                "that is {modern}: {}",
-                way_out(modern, offered, to_blk_mq, lacks_module)
-            )
-        };
         return format!(
-            "{scheduler} is for disks on the single-queue path, which Linux 5.0 removed (`iosched simulate` still has it); on \
-             blk-mq, where this one is, {modern}"
+            "{scheduler} is for disks on the single-queue path, which Linux 5.0 removed (`iosched simulate` still has it); \
+             on blk-mq its successor is {modern}"
         );
     }
     let option = scheduler::find(scheduler).and_then(|info| info.kernel_option);
-    option.map_or_else(
-        || "choose one of those it offers".into(),
-        |option| lacks_module(scheduler, option),
-    )
+    option.map_or_else(choose, |option| {
+        format!("its module is not loaded: is {option} in this kernel?")
+    })
 }
 
 /// Names in a row, or that there is none.
@@ -307,39 +254,6 @@ pub(super) fn io_error(device: &str, file: &str, error: io::Error) -> SwitchErro
             Problem::new(code, message)
                 .maybe_hint(is_busy.then_some(TRY_AGAIN))
                 .into()
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_old_name_on_blk_mq_is_answered_with_the_new_one() {
-        let offered = ["none", "mq-deadline", "bfq"].map(str::to_owned);
-        for (old, modern) in [
-            ("cfq", "bfq"),
-            ("deadline", "mq-deadline"),
-            ("noop", "none"),
-        ] {
-            let hint = |offered: &[String]| way_out(old, offered, ToBlkMq::Unknown, lacks_module);
-            let way = format!("where this one is, write {modern}");
-            assert!(hint(&offered).ends_with(&way), "{}", hint(&offered));
-            let way = format!("that is {modern}: ");
-            assert!(hint(&[]).contains(&way), "{}", hint(&[]));
-        }
-    }
-
-    #[test]
-    fn of_a_copied_tree_nobody_has_tried_to_load_a_module() {
-        for (is_copied, said) in [
-            (true, "was not loaded when the tree was copied"),
-            (false, "could not be loaded: is CONFIG_IOSCHED_BFQ"),
-        ] {
-            let offered = ["none".to_owned()];
-            let error = not_offered("sda", "bfq", &offered, ToBlkMq::Unknown, is_copied);
-            assert!(error.hint().unwrap().contains(said), "{:?}", error.hint());
         }
     }
 }

@@ -38,25 +38,9 @@ pub fn foresee(sysfs: &Sysfs, device: &str, arm: &Arm) -> Result<(), SwitchError
         let shown = shown_by(sysfs, device, &arm.scheduler, &place);
         let like = value::check_like(&shown.unwrap_or_default(), value);
         like.and_then(|()| value::check_is_kept(&arm.scheduler, tunable, value))
-            .and_then(|()| check_fits(arm, &place, value))
             .map_err(|cause| error::wrong_value(Some(device), tunable, value, &cause))?;
     }
     Ok(())
-}
-
-/// The asynchronous requests of a queue are some of its requests.
-fn check_fits(arm: &Arm, file: &str, value: &str) -> Result<(), String> {
-    let mut given = arm.tunables.iter();
-    let Some((_, most)) = given.find(|(name, _)| name == "nr_requests") else {
-        return Ok(());
-    };
-    let numbers = (value.parse::<u64>(), most.parse::<u64>());
-    match numbers {
-        (Ok(depth), Ok(most)) if file == "queue/async_depth" && depth > most => {
-            Err(format!("kernels make it nr_requests ({most}) at the most"))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Checks the tunables of an arm that is to be kept: by a number that every kernel raises, the disk would never be as
@@ -156,16 +140,10 @@ mod tests {
         ] {
             assert!(of(text).is_ok(), "{text}");
         }
-        for text in [
-            "none:async_depth=48",
-            "bfq:async_depth=0",
-            "mq-deadline:async_depth=65,nr_requests=64",
-        ] {
+        for text in ["none:async_depth=48", "bfq:async_depth=0"] {
             let error = of(text).unwrap_err();
             assert!(error.to_string().contains(" cannot be "), "{error}");
         }
-        // A scheduler's own is its own number.
-        assert!(foreseen("mq-deadline:async_depth=65,nr_requests=64").is_ok());
         let kept = check_can_be_kept(&Arm::parse("none:async_depth=48").unwrap());
         assert!(kept.is_err());
     }

@@ -8,8 +8,7 @@
 //! Modules in the order data passes:
 //!
 //! - `arm`: a scheduler with tunables, as it is written; `value`: what may be written to which
-//! - `names`, `offered`: the two generations of names, and what a device offers; `blk_mq`: the way there from the
-//!   single-queue path
+//! - `names`, `offered`: the two generations of names, and what a device offers
 //! - `foresee`: what setting an arm would lead to, nothing touched; `zones`: who keeps writes in order
 //! - `state`: a queue's state, and its way back; `served`, [`inside`]: the same inside an emulated disk
 //! - [`journal`]: what is changed, written down before; [`lock`]: one run per disk
@@ -19,7 +18,6 @@
 //! state (`served`). Never written: `write_cache` (loses data) and `rotational` (a lie).
 
 mod arm;
-mod blk_mq;
 mod error;
 mod foresee;
 pub mod inside;
@@ -38,14 +36,13 @@ use iosched_machine::sysfs::Sysfs;
 use serde::{Deserialize, Serialize};
 
 pub use self::arm::{Arm, Layer};
-pub use self::blk_mq::{Module, ToBlkMq};
-pub use self::error::{SwitchError, nothing_to_choose, unknown_tunable};
+pub use self::error::{SwitchError, not_offered, nothing_to_choose, unknown_tunable};
 pub use self::foresee::{check_can_be_kept, foresee};
 pub use self::names::{
     is_alias, is_of_other_layer, is_old_name, is_single_queue, modern_name, name_on, old_name,
     renamed,
 };
-pub use self::offered::{active, not_offered, offered, resolve};
+pub use self::offered::{active, offered, resolve};
 pub use self::state::{Difference, QueueState};
 pub use self::value::means;
 pub use self::zones::check_order;

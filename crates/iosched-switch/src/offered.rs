@@ -7,8 +7,7 @@ use iosched_machine::device::{NoChoice, Schedulers};
 use iosched_machine::sysfs::Sysfs;
 
 use super::arm::check_scheduler_name;
-use super::blk_mq::ToBlkMq;
-use super::error::{self, SwitchError};
+use super::error::{self, SwitchError, not_offered};
 use super::names::name_on;
 
 /// The scheduler that this device can really be given when `wanted` is asked: itself, or what
@@ -30,18 +29,7 @@ pub fn resolve(sysfs: &Sysfs, device: &str, wanted: &str) -> Result<String, Swit
     if offered.iter().any(|name| name == to_load) {
         return Ok(to_load.into());
     }
-    Err(not_offered(sysfs, device, wanted, &offered))
-}
-
-/// That a device does not offer a scheduler, with what is known of the way to it.
-pub fn not_offered(
-    sysfs: &Sysfs,
-    device: &str,
-    scheduler: &str,
-    offered: &[String],
-) -> SwitchError {
-    let (to_blk_mq, is_copied) = (ToBlkMq::of(sysfs, device), !is_of_this_kernel(sysfs));
-    error::not_offered(device, scheduler, offered, to_blk_mq, is_copied)
+    Err(not_offered(device, wanted, &offered))
 }
 
 /// False of a copied tree, whose modules are not this kernel's.

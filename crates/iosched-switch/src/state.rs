@@ -170,40 +170,6 @@ impl QueueState {
         effects
     }
 
-    /// The scheduler of this state, and nothing else.
-    #[must_use]
-    pub fn scheduler_alone(&self) -> QueueState {
-        QueueState {
-            nr_requests: None,
-            tunables: BTreeMap::new(),
-            settings: BTreeMap::new(),
-            ..self.clone()
-        }
-    }
-
-    /// True if a change of these values, with the same scheduler, to those of `other` may have been cut short here: each is
-    /// the old or the new one, or follows from another that changes.
-    pub fn is_between(&self, old: &QueueState, other: &QueueState) -> bool {
-        let (now, old, new) = (self.values(), old.values(), other.values());
-        let changes = |name: &str| old.get(name) != new.get(name);
-        now.iter().all(|(name, value)| {
-            let was = [&old, &new].map(|state| state.get(name));
-            was.contains(&Some(value))
-                || was == [None, None]
-                || causes_of(name).iter().any(|cause| changes(cause))
-        })
-    }
-
-    /// All values but the scheduler, by their names.
-    fn values(&self) -> BTreeMap<&str, &String> {
-        let requests = self.nr_requests.iter();
-        let requests = requests.map(|requests| ("nr_requests", requests));
-        let rest = self.tunables.iter().chain(&self.settings);
-        requests
-            .chain(rest.map(|(name, value)| (name.as_str(), value)))
-            .collect()
-    }
-
     /// The files in which `found` differs from this state.
     pub fn differences(&self, found: &QueueState) -> Vec<Difference> {
         let mut differences = Vec::new();
@@ -249,49 +215,9 @@ impl QueueState {
     }
 }
 
-/// The values from which the kernel makes this one, too, when they are written.
-fn causes_of(name: &str) -> Vec<String> {
-    let twin = match name.strip_suffix("_us") {
-        Some(coarse) => coarse.to_owned(),
-        None => format!("{name}_us"),
-    };
-    let other = match name {
-        "async_depth" => Some("nr_requests"),
-        "read_ahead_kb" => Some("max_sectors_kb"),
-        "slice_idle" | "slice_idle_us" => Some("strict_guarantees"),
-        _ => None,
-    };
-    other.map(str::to_owned).into_iter().chain([twin]).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_change_that_was_cut_short_is_told_from_what_somebody_chose() {
-        let state = |values: [&str; 4]| QueueState {
-            scheduler: "bfq".into(),
-            nr_requests: Some(values[0].into()),
-            tunables: [("slice_idle", values[1]), ("slice_idle_us", values[2])]
-                .map(|(name, value)| (name.into(), value.into()))
-                .into(),
-            settings: [("read_ahead_kb".into(), values[3].into())].into(),
-            ..QueueState::default()
-        };
-        let old = state(["64", "8", "8000", "128"]);
-        let new = state(["32", "0", "250", "256"]);
-        for (now, expected) in [
-            (["64", "8", "8000", "128"], true),
-            (["32", "8", "8000", "256"], true),
-            // As it is written in milliseconds.
-            (["32", "0", "0", "128"], true),
-            (["48", "8", "8000", "128"], false),
-            (["32", "0", "250", "512"], false),
-        ] {
-            assert_eq!(state(now).is_between(&old, &new), expected, "{now:?}");
-        }
-    }
 
     #[test]
     fn states_are_written_scheduler_depth_tunables_settings_throttling() {

@@ -1,10 +1,9 @@
 //! What the tests of several crates share: a mount namespace of their own ([`world!`]), loop devices, copied
 //! machines ([`machine_tree`]), what may be written ([`refusal_matrix`]), an account of [`memory`], older kernels
-//! ([`kernel`]), readers to be fuzzed ([`fuzz`]), [`fnmatch`], and one way to say that something is lacking.
+//! ([`kernel`]), readers to be fuzzed ([`fuzz`]), and one way to say that something is lacking.
 //!
 //! Only for tests: other crates have it as a dev-dependency, or with their features `fuzz` and `testing`.
 
-pub mod fnmatch;
 pub mod fuzz;
 pub mod kernel;
 pub mod loop_device;

@@ -291,22 +291,12 @@ fn measured(measured: Option<&Measured>) -> String {
 
 /// What other machines say, and how many they are.
 fn elsewhere_words(elsewhere: Option<&Elsewhere>) -> String {
-    let Some(Elsewhere {
-        known,
-        machines,
-        other_kernels,
-    }) = elsewhere
-    else {
+    let Some(Elsewhere { known, machines }) = elsewhere else {
         return "nothing is known of such disks".to_owned();
-    };
-    let others = if other_kernels.is_empty() {
-        String::new()
-    } else {
-        format!("; known under Linux {}", other_kernels.join(", "))
     };
     let Some(known) = known else {
         return format!(
-            "unknown: {} with this kernel series, and {LEAST_MACHINES} are needed{others}",
+            "unknown: {} with this kernel series, and {LEAST_MACHINES} are needed",
             machines_words(*machines)
         );
     };
@@ -359,7 +349,7 @@ fn elsewhere_words(elsewhere: Option<&Elsewhere>) -> String {
             arms.join(" or "),
         );
     }
-    text + &others
+    text
 }
 
 /// What the arms that other machines found good cost; none where that is nothing that is known.

@@ -183,9 +183,6 @@ fn tell(report: &Report, policy: &Policy, candidate: Option<&Path>, output: &Out
             file::PATH
         ));
     }
-    for words in &report.modules_kept_out {
-        output.line(&format!("warning: {words}"));
-    }
     for place in &report.dead_elevator {
         let line = if place.line > 0 {
             format!(":{}", place.line)

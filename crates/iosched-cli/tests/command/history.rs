@@ -3,8 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
-
 use crate::common::machine::Machine;
 use crate::common::tuning::MIB;
 use crate::common::{LoopDevice, can_use_loop_devices, iosched, run, text};
@@ -109,68 +107,4 @@ fn a_policy_whose_change_cannot_be_written_down_changes_nothing() {
         |room| assert_eq!(machine.etc(), before, "room for {room}"),
     );
     assert_ne!(machine.etc(), before);
-}
-
-/// The entries of the history, with their files.
-fn entries() -> Vec<(PathBuf, Value)> {
-    let files = fs::read_dir(Path::new(STATE).join("history"))
-        .unwrap()
-        .flatten();
-    let mut paths: Vec<PathBuf> = files.map(|file| file.path()).collect();
-    let is_whole = |path: &PathBuf| path.extension().is_some_and(|ends| ends == "json");
-    paths.retain(is_whole); // beside what a killed command was writing
-    paths.sort();
-    let read = |path: &PathBuf| serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
-    paths
-        .iter()
-        .map(|path| (path.clone(), read(path)))
-        .collect()
-}
-
-/// As an undo leaves it that is killed before it says that it is over.
-fn cut_the_last_undo_short() {
-    let mut entries = entries();
-    let (undo, change) = (entries.pop().unwrap(), entries.pop().unwrap());
-    for ((path, mut entry), status) in [(change, "done"), (undo, "undoing")] {
-        entry["status"] = status.into();
-        fs::write(path, entry.to_string()).unwrap();
-    }
-}
-
-#[test]
-fn what_is_set_after_an_undo_was_cut_short_stays() {
-    if !can_use_loop_devices() {
-        return;
-    }
-    let disk = LoopDevice::new(8 * MIB);
-    let before = disk.whole_queue();
-    for finish in ["restore", "undo"] {
-        assert_eq!(said(&["set", &disk.name, "bfq"]).0, 0);
-        let changed = disk.whole_queue();
-        assert_eq!(said(&["undo"]).0, 0);
-        cut_the_last_undo_short();
-        disk.write("scheduler", "kyber");
-        let chosen = disk.whole_queue();
-        let (code, words, errors) = said(&[finish, "--dry-run"]);
-        assert_eq!(code, 0, "{errors}");
-        let left_alone = "set by somebody else meanwhile (kyber), left alone";
-        assert!(words.contains(left_alone), "{words}");
-        let (code, words, errors) = said(&[finish]);
-        assert_eq!(code, 0, "{errors}");
-        assert!(words.contains(left_alone), "{words}");
-        assert_eq!(disk.whole_queue(), chosen);
-        assert_eq!(said(&["undo"]).0, 1, "it is over");
-
-        // What the undo had not come to, and what it had only begun, is put back.
-        disk.write("scheduler", "none");
-        assert_eq!(said(&["set", &disk.name, "bfq"]).0, 0);
-        assert_eq!(said(&["undo"]).0, 0);
-        for scheduler in ["bfq", "none"] {
-            cut_the_last_undo_short();
-            disk.write("scheduler", scheduler);
-            assert!(scheduler == "none" || disk.whole_queue() == changed);
-            assert_eq!(said(&[finish]).0, 0);
-            assert_eq!(disk.whole_queue(), before);
-        }
-    }
 }

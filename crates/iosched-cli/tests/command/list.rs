@@ -147,11 +147,11 @@ fn what_is_no_device_is_refused_with_its_cause_and_the_way_out() {
     insta::assert_snapshot!(said.join("\n"), @r#"
     "sdz" (3)
     error: there is no block device sdz
-    hint: did you mean sda or sdb or sdc?
+    hint: `iosched list --all` shows the devices of this machine
 
     "nvme0n2" (3)
     error: there is no block device nvme0n2
-    hint: did you mean nvme0n1 or nvme0n1p2?
+    hint: `iosched list --all` shows the devices of this machine
 
     "" (3)
     error: "" cannot be the name of a block device: it is empty
@@ -174,19 +174,19 @@ fn what_is_no_device_is_refused_with_its_cause_and_the_way_out() {
 
     "/tmp/x" (3)
     error: /tmp/x is on tmpfs (mounted on /tmp), which is not on a block device
-    hint: it is kept in memory; name a directory on a disk
+    hint: name a directory on a disk of this machine, or the disk
 
     "/var/lib/docker/overlay2/1f/merged/etc" (3)
     error: /var/lib/docker/overlay2/1f/merged/etc is on overlay (mounted on /var/lib/docker/overlay2/1f/merged), which is not on a block device
-    hint: name a directory of its upper layer, on the disk itself
+    hint: name a directory on a disk of this machine, or the disk
 
     "/net/backup/x" (3)
     error: /net/backup/x is on nfs4 (mounted on /net/backup), which is not on a block device
-    hint: its disks belong to another machine: run iosched there
+    hint: name a directory on a disk of this machine, or the disk
 
     "/proc" (3)
     error: /proc is on proc (mounted on /proc), which is not on a block device
-    hint: name a directory on a disk, or the disk
+    hint: name a directory on a disk of this machine, or the disk
     "#);
 }
 

@@ -64,7 +64,6 @@ pub static CFQ: SchedulerFacts = SchedulerFacts {
     summary: "time slices for each process by priority, with idling",
     block_layer: BlockLayer::SingleQueue,
     successor: Some("bfq"),
-    is_outdone: true,
     tunables: &[
         uint("back_seek_max", "KiB", 16 * 1024, 0).what(BACK_SEEK_MAX),
         uint("back_seek_penalty", "", 2, 1).what(BACK_SEEK_PENALTY),
@@ -134,7 +133,6 @@ pub static KYBER: SchedulerFacts = SchedulerFacts {
     name: "kyber",
     summary: "limits each kind of request so that reads and writes meet latency targets",
     kernel_option: Some("CONFIG_MQ_IOSCHED_KYBER"),
-    reduces_async_depth: true,
     tunables: &[
         TunableInfo::new("read_lat_nsec", "ns", 2_000_000, 0, i64::MAX)
             .what("reads are to take no longer: if they do, fewer others are let through"),
@@ -149,7 +147,6 @@ pub static BFQ: SchedulerFacts = SchedulerFacts {
     name: "bfq",
     summary: "shares of the disk for each process by weight, low latency for what is new or paced",
     kernel_option: Some("CONFIG_IOSCHED_BFQ"),
-    reduces_async_depth: true,
     disables_wbt: true,
     tunables: &[
         int("back_seek_max", "KiB", 16 * 1024, 0).what(BACK_SEEK_MAX),

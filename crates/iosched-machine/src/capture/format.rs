@@ -220,8 +220,6 @@ impl HeaderFormat {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     const EVENT: &str = "name: x\nID: 7\nformat:\n\
@@ -259,18 +257,5 @@ mod tests {
         assert!(HeaderFormat::parse("type_len : 5 bits\n").is_err());
         let huge = "name: x\nID: 1\nfield:int a;\toffset:99999999;\tsize:4;\tsigned:1;\n";
         assert!(EventFormat::parse(huge).is_err());
-    }
-
-    proptest! {
-        #[test]
-        fn no_text_and_no_record_make_it_panic(
-            text in "(field:(__data_loc )?[a-z\\[\\] ]{1,8};offset:[0-9]{1,4};size:[0-9]{1,2};signed:[01];\n){0,4}",
-            data in prop::collection::vec(any::<u8>(), 0..64),
-        ) {
-            let format = EventFormat::parse(&format!("name: x\nID: 1\n{text}"));
-            for (_, field) in format.map_or(Vec::new(), |format| format.fields) {
-                let _ = (field.number(&data), field.text(&data));
-            }
-        }
     }
 }

@@ -6,7 +6,7 @@
 //! kernel has in a second: what any usual kernel would show counts as the default.
 
 use iosched_facts::kernel::{
-    BlockLayer, KernelVersion, USUAL_HZ, USUAL_REQUESTS, usual_scheduler_tags, usual_throttling,
+    BlockLayer, USUAL_HZ, USUAL_REQUESTS, usual_scheduler_tags, usual_throttling,
 };
 use iosched_facts::scheduler::{self, SchedulerFacts, TunableInfo};
 use serde::Serialize;
@@ -38,10 +38,7 @@ pub fn attributes(host: &Host, device: &Device) -> Vec<Attribute> {
     };
     let context = Context {
         device,
-        kernel: host.kernel_version(),
         hardware_depth: dir.number("mq/0/nr_tags"),
-        nr_requests: dir.number("queue/nr_requests"),
-        best_size: dir.number("queue/optimal_io_size"),
     };
     let mut attributes = Vec::new();
     for directory in ["queue", "queue/iosched"] {
@@ -124,11 +121,7 @@ impl Known {
 /// What defaults depend on.
 struct Context<'a> {
     device: &'a Device,
-    kernel: Option<KernelVersion>,
     hardware_depth: Option<u64>,
-    nr_requests: Option<u64>,
-    /// `queue/optimal_io_size` in bytes; 0 where the disk names none.
-    best_size: Option<u64>,
 }
 
 impl Context<'_> {
@@ -136,8 +129,6 @@ impl Context<'_> {
     fn of_queue(&self, file: &str) -> Known {
         let known = match file {
             "nr_requests" => self.default_requests(),
-            ASYNC_DEPTH => self.default_async_depth(),
-            "read_ahead_kb" => self.default_read_ahead(),
             // What stands on other disks sets these after them.
             "iostats" | "rq_affinity" if self.schedules() => Known::value(1),
             "nomerges" if self.schedules() => Known::value(0),
@@ -167,45 +158,6 @@ impl Context<'_> {
     /// True for a disk with a queue of requests, false for md, LVM, crypt and their like.
     fn schedules(&self) -> bool {
         self.device.schedulers.choice().is_some()
-    }
-
-    /// 128 KiB, or twice what the disk calls its best size if that is more (the kernel's rule of the
-    /// 5.x and 6.x series up to 6.16; a newer one starts from the largest request).
-    fn default_read_ahead(&self) -> Known {
-        let is_known = self
-            .kernel
-            .is_some_and(|kernel| kernel < KernelVersion::new(6, 17));
-        if !self.schedules() || !is_known {
-            return Known::none();
-        }
-        let mut known = Known::value(128);
-        known.defaults.extend(
-            self.best_size
-                .map(|bytes| 2 * bytes / 1024)
-                .filter(|&twice| twice > 128)
-                .map(|twice| twice.to_string()),
-        );
-        known
-    }
-
-    /// As many as the scheduler holds; three quarters of these under bfq and kyber, and on older kernels under
-    /// others.
-    fn default_async_depth(&self) -> Known {
-        let Some(requests) = self.nr_requests else {
-            return Known::unit("requests");
-        };
-        let three_quarters = (requests * 3 / 4).to_string();
-        let defaults = if self.active_is(|info| info.reduces_async_depth) {
-            vec![three_quarters]
-        } else if self.active_is(|info| info.direct) {
-            vec![requests.to_string()]
-        } else {
-            vec![requests.to_string(), three_quarters]
-        };
-        Known {
-            unit: Some("requests"),
-            defaults,
-        }
     }
 
     /// By what the disk says of itself; bfq turns it off. The legacy path has it only where it was
@@ -238,7 +190,6 @@ impl Context<'_> {
         };
         let tunables = tunables_of(scheduler).unwrap_or_default();
         match tunables.iter().find(|tunable| tunable.name == file) {
-            Some(_) if file == ASYNC_DEPTH => self.default_async_depth(),
             Some(tunable) => of_tunable(tunable),
             None => Known::none(),
         }
@@ -290,58 +241,13 @@ const ASYNC_DEPTH: &str = "async_depth";
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{LoopDevice, machine};
-    use super::super::{Inventory, Schedulers, find};
+    use super::super::{Inventory, find};
     use super::*;
-
-    fn version(major: u16, minor: u16) -> Option<KernelVersion> {
-        Some(KernelVersion::new(major, minor))
-    }
 
     #[test]
     fn times_kept_in_ticks_have_a_default_for_every_usual_tick() {
         assert_eq!(Known::ticks(8).defaults, ["125", "123", "124", "120"]);
         assert_eq!(Known::ticks(125).defaults, ["8", "6", "10"]);
-    }
-
-    #[test]
-    fn read_ahead_follows_the_disks_best_size_and_is_unknown_on_new_kernels() {
-        let device = find(&machine("workstation"), "sda").unwrap();
-        let defaults = |kernel, best_size| {
-            let context = Context {
-                device: &device,
-                kernel,
-                hardware_depth: Some(32),
-                nr_requests: Some(64),
-                best_size,
-            };
-            context.of_queue("read_ahead_kb").defaults
-        };
-        assert_eq!(defaults(version(6, 12), Some(0)), ["128"]);
-        assert_eq!(defaults(version(6, 12), Some(1 << 20)), ["128", "2048"]);
-        assert_eq!(defaults(version(6, 17), Some(0)), [""; 0]);
-        assert_eq!(defaults(None, None), [""; 0]);
-    }
-
-    #[test]
-    fn the_depth_of_asynchronous_requests_follows_the_scheduler_that_is_active() {
-        let mut device = find(&machine("newest-7.0"), "vdb").unwrap();
-        for (schedulers, expected) in [
-            ("[none] mq-deadline kyber bfq", &["256"][..]),
-            ("none [mq-deadline] kyber bfq", &["256", "192"]),
-            ("none mq-deadline [kyber] bfq", &["192"]),
-            ("none mq-deadline kyber [bfq]", &["192"]),
-        ] {
-            device.schedulers = Schedulers::parse(schedulers);
-            let context = Context {
-                device: &device,
-                kernel: version(7, 0),
-                hardware_depth: Some(256),
-                nr_requests: Some(256),
-                best_size: None,
-            };
-            let known = context.of_queue("async_depth");
-            assert_eq!(known.defaults, expected, "{schedulers}");
-        }
     }
 
     #[test]
@@ -361,7 +267,6 @@ mod tests {
             differing,
             [
                 "legacy-4.4 sda queue/iosched/slice_idle",
-                "newest-7.0 vda queue/async_depth",
                 "workstation sda queue/nr_requests",
                 "workstation sda queue/iosched/fifo_batch",
             ]
@@ -387,7 +292,8 @@ mod tests {
                     "{scheduler}: {attribute:?}"
                 );
                 let known = ["none", "mq-deadline", "kyber", "bfq"].contains(&scheduler.as_str());
-                if known && attribute.path.starts_with("queue/iosched/") {
+                let has_default = !attribute.path.ends_with(ASYNC_DEPTH);
+                if known && has_default && attribute.path.starts_with("queue/iosched/") {
                     assert!(attribute.default.is_some(), "{scheduler}: {attribute:?}");
                 }
             }

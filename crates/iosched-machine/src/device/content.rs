@@ -1,9 +1,9 @@
 //! What is written on a device: partition tables, file systems, swap, members of arrays and pools; or data without a
 //! signature.
 //!
-//! For one question: would writing here destroy something? `wipefs --no-act` and `blkid -p` of util-linux know the
-//! formats. Each signature counts by itself, a leftover of an earlier life too. If neither program can be asked, nothing
-//! is known, which is an error. What has no signature may be data all the same: [`blocks`] reads samples.
+//! For one question: would writing here destroy something? `wipefs --no-act` of util-linux knows the formats. Each
+//! signature counts by itself, a leftover of an earlier life too. If it cannot be asked, nothing is known, which is an
+//! error. What has no signature may be data all the same: [`blocks`] reads samples.
 
 use std::fmt;
 use std::fs::File;
@@ -23,7 +23,7 @@ pub struct Signature {
     pub name: String,
     /// What sort of thing it is.
     pub class: SignatureClass,
-    /// Where it was found; absent if `wipefs` did not see it.
+    /// Where it was found; absent of some in older records.
     pub offset_bytes: Option<u64>,
     /// The name its owner gave it.
     pub label: Option<String>,
@@ -51,41 +51,13 @@ pub enum SignatureClass {
 
 impl SignatureClass {
     fn of(name: &str) -> SignatureClass {
-        const TABLES: [&str; 12] = [
-            "dos",
-            "gpt",
-            "mac",
-            "bsd",
-            "sgi",
-            "sun",
-            "aix",
-            "atari",
-            "ultrix",
-            "unixware",
-            "solaris_x86",
-            "PMBR",
-        ];
-        const MEMBERS: [&str; 10] = [
-            "crypto_LUKS",
-            "BitLocker",
-            "bcache",
-            "drbd",
-            "stratis",
-            "vdo",
-            "ubi",
-            "ceph_bluestore",
-            "oracleasm",
-            "several_signatures",
-        ];
         match name {
             "swap" | "swsuspend" => SignatureClass::Swap,
-            _ if TABLES.contains(&name) => SignatureClass::PartitionTable,
-            _ if MEMBERS.contains(&name)
-                || name.ends_with("_member")
-                || name.starts_with("DM_") =>
-            {
-                SignatureClass::Member
-            }
+            "dos" | "gpt" | "mac" | "bsd" | "sgi" | "sun" | "aix" | "atari" | "ultrix"
+            | "unixware" | "solaris_x86" => SignatureClass::PartitionTable,
+            "crypto_LUKS" | "BitLocker" | "bcache" | "drbd" | "stratis" | "vdo" | "ubi"
+            | "ceph_bluestore" | "oracleasm" => SignatureClass::Member,
+            _ if name.ends_with("_member") || name.starts_with("DM_") => SignatureClass::Member,
             _ => SignatureClass::FileSystem,
         }
     }
@@ -119,33 +91,16 @@ impl fmt::Display for Signature {
 /// The signatures on a block device or file, each kind once.
 ///
 /// # Errors
-/// It cannot be read, or nobody can be asked about it.
+/// It cannot be read, or `wipefs` cannot be asked about it.
 pub fn content(path: &Path) -> io::Result<Vec<Signature>> {
     let file = open(path)?;
-    let by_wipefs = ask("wipefs", &["-n", "-p", "--"], path, &[0])?;
-    let by_blkid = match ask("blkid", &["-p", "-o", "export", "--"], path, &[0, 2, 8]) {
-        Err(error) if by_wipefs.is_none() => return Err(error),
-        said => said.ok().flatten().filter(Said::is_of_util_linux),
-    };
-    if by_wipefs.is_none() && by_blkid.is_none() {
-        let cause = "neither wipefs nor blkid of util-linux is installed, which know what is on it";
-        return Err(io::Error::other(cause));
-    }
     let mut found: Vec<Signature> = Vec::new();
-    let lines = by_wipefs.iter().flat_map(|said| said.text.lines());
-    for mut signature in lines.filter_map(wipefs_line) {
+    for mut signature in wipefs(path)?.lines().filter_map(wipefs_line) {
         if let Some(offset) = signature.offset_bytes {
             signature.digest = Some(digest(&read_at(&file, offset / BLOCK * BLOCK)?));
         }
         if !found.iter().any(|known| known.name == signature.name) {
             found.push(signature);
-        }
-    }
-    for seen in by_blkid.iter().flat_map(Said::signatures) {
-        match found.iter_mut().find(|known| known.name == seen.name) {
-            Some(known) => known.uuid = seen.uuid.or(known.uuid.take()),
-            None if seen.name == "several_signatures" && by_wipefs.is_some() => {}
-            None => found.push(seen),
         }
     }
     found.sort_by_key(|signature| signature.offset_bytes);
@@ -162,74 +117,21 @@ pub(crate) fn label(path: &Path) -> io::Result<Option<String>> {
     })
 }
 
-/// What a program said that knows formats.
-struct Said {
-    text: String,
-    code: Option<i32>,
-}
-
-impl Said {
-    /// busybox's `blkid` ignores our options, prints lines that begin with the device, and never fails.
-    fn is_of_util_linux(&self) -> bool {
-        let is_key = |key: &str| {
-            key.bytes()
-                .all(|byte| byte.is_ascii_uppercase() || b"_0123456789".contains(&byte))
-        };
-        let is_pair = |line: &str| line.split_once('=').is_some_and(|(key, _)| is_key(key));
-        self.code != Some(0) || (!self.text.is_empty() && self.text.lines().all(is_pair))
-    }
-
-    /// What `blkid -o export` names.
-    fn signatures(&self) -> impl Iterator<Item = Signature> {
-        let value = |key: &str| {
-            let mut values = self.text.lines().filter_map(|line| line.split_once('='));
-            values
-                .find(|(name, _)| *name == key)
-                .map(|(_, value)| value.to_owned())
-        };
-        // Several that contradict one another, of which it names none.
-        let several = (self.code == Some(8)).then(|| "several_signatures".to_owned());
-        let named = [
-            (value("TYPE"), value("UUID")),
-            (value("PTTYPE"), value("PTUUID")),
-            (several, None),
-        ];
-        named
-            .into_iter()
-            .filter_map(|(name, uuid)| Some(signature(name?, None, uuid)))
-    }
-}
-
-fn signature(name: String, offset_bytes: Option<u64>, uuid: Option<String>) -> Signature {
-    // The table of the old kind that protects a GPT.
-    let name = if name == "PMBR" {
-        "dos".to_owned()
-    } else {
-        name
-    };
-    Signature {
-        class: SignatureClass::of(&name),
-        name,
-        offset_bytes,
-        label: None,
-        uuid,
-        digest: None,
-    }
-}
-
 /// A line of `wipefs -p`: offset, UUID, label, type. Labels may have commas, and have `\x20` for a blank.
 fn wipefs_line(line: &str) -> Option<Signature> {
     let (offset, rest) = line.strip_prefix("0x")?.split_once(',')?;
     let (uuid, rest) = rest.split_once(',')?;
     let (label, name) = rest.rsplit_once(',')?;
     let some = |text: String| (!text.is_empty()).then_some(text);
+    // The table of the old kind that protects a GPT.
+    let name = if name == "PMBR" { "dos" } else { name };
     Some(Signature {
+        name: name.to_owned(),
+        class: SignatureClass::of(name),
+        offset_bytes: Some(u64::from_str_radix(offset, 16).ok()?),
         label: some(unescape(label)),
-        ..signature(
-            name.to_owned(),
-            Some(u64::from_str_radix(offset, 16).ok()?),
-            some(uuid.to_owned()),
-        )
+        uuid: some(uuid.to_owned()),
+        digest: None,
     })
 }
 
@@ -251,27 +153,26 @@ fn unescape(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Asks a program; nothing if it is not installed.
+/// What `wipefs` of util-linux says, which knows the formats.
 ///
 /// # Errors
-/// It does not end with one of these codes: what it knows is not said.
-fn ask(program: &str, options: &[&str], path: &Path, codes: &[i32]) -> io::Result<Option<Said>> {
-    let mut command = Command::new(program);
-    let command = command.args(options).arg(path).stdin(Stdio::null());
-    let output = match command.env("PATH", SAFE_PATH).env("LC_ALL", "C").output() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+/// It is not installed or fails: what is there is not known.
+fn wipefs(path: &Path) -> io::Result<String> {
+    let mut command = Command::new("wipefs");
+    let command = command.args(["-n", "-p", "--"]).arg(path);
+    let command = command.env("PATH", SAFE_PATH).env("LC_ALL", "C");
+    let failed = |cause: String| io::Error::other(format!("wipefs of util-linux {cause}"));
+    let output = match command.stdin(Stdio::null()).output() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(failed("is not installed, which knows what is on it".into()));
+        }
         output => output?,
     };
-    let code = output.status.code();
-    if !code.is_some_and(|code| codes.contains(&code)) {
+    if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        return Err(io::Error::other(format!(
-            "{program} says {:?}",
-            said.trim()
-        )));
+        return Err(failed(format!("says {:?}", said.trim())));
     }
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    Ok(Some(Said { text, code }))
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// What the blocks that were read hold.
@@ -430,21 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_programs_print_is_read_and_busyboxs_blkid_says_nothing() {
-        let names = |text: &str, code| {
-            let said = Said {
-                text: text.to_owned(),
-                code: Some(code),
-            };
-            let names: Vec<String> = said.signatures().map(|found| found.name).collect();
-            (said.is_of_util_linux(), names.join(" "))
-        };
-        let gpt = "DEVNAME=/dev/sda\nPTUUID=1\nPTTYPE=gpt\n";
-        assert_eq!(names(gpt, 0), (true, "gpt".to_owned()));
-        assert_eq!(names("", 2), (true, String::new()));
-        assert_eq!(names("", 8), (true, "several_signatures".to_owned()));
-        assert!(!names("/dev/sda: TYPE=\"ext4\"\n", 0).0);
-        assert!(!names("", 0).0);
+    fn what_wipefs_prints_is_read() {
         let found = wipefs_line(r"0x10040,uuid,a,b\x20c,btrfs").unwrap();
         assert_eq!(found.to_string(), "btrfs file system \"a,b c\"");
         assert_eq!(

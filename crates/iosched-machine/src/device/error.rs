@@ -67,17 +67,8 @@ pub(super) fn no_block_device(path: &Path, mount_point: &Path, fs_type: &str) ->
         mount_point.display()
     );
     let hint = match fs_type {
-        "overlay" | "aufs" | "fuse.overlayfs" => {
-            "name a directory of its upper layer, on the disk itself"
-        }
-        "tmpfs" | "ramfs" | "devtmpfs" | "rootfs" => {
-            "it is kept in memory; name a directory on a disk"
-        }
         "zfs" => "ZFS does not tell the kernel its disks: name them (`zpool status` lists them)",
-        "nfs" | "nfs4" | "cifs" | "smb3" | "9p" | "ceph" | "virtiofs" | "afs" => {
-            "its disks belong to another machine: run iosched there"
-        }
-        _ => "name a directory on a disk, or the disk",
+        _ => "name a directory on a disk of this machine, or the disk",
     };
     no_device(message, hint)
 }

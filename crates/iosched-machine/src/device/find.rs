@@ -12,7 +12,6 @@ use serde::Serialize;
 
 use super::error;
 use super::mounts::MountTable;
-use super::near::near_names;
 use super::node::name_of_node;
 use super::{Device, DeviceNumber};
 use crate::failure::Problem;
@@ -180,8 +179,7 @@ fn check_name(host: &Host, target: &str) -> Result<String, Problem> {
     if is_kernel_name(target) && host.sysfs().has_device(target) {
         return Ok(target.to_owned());
     }
-    let is_misplaced =
-        !is_kernel_name(target) || (target.contains('/') && near_names(host, target).is_empty());
+    let is_misplaced = !is_kernel_name(target) || target.contains('/');
     Err(if is_misplaced {
         error::misplaced_slash(target)
     } else {

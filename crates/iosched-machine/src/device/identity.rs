@@ -123,18 +123,17 @@ impl Identity {
             ("world-wide name", &self.wwn, &now.wwn),
             ("device-mapper UUID", &self.dm_uuid, &now.dm_uuid),
         ];
-        for (what, then, now) in texts {
-            if let (Some(then), Some(now)) = (then, now)
-                && then != now
-            {
-                return Recognition::Another(format!("{what} {then} then, {now} now"));
-            }
-        }
+        let number = |number: Option<u64>| number.map(|number| number.to_string());
+        let size = |of: &Identity| Some(of.size_bytes.to_string());
         let numbers = [
-            ("size in bytes", Some(self.size_bytes), Some(now.size_bytes)),
-            ("first sector", self.start_sector, now.start_sector),
+            ("size in bytes", &size(self), &size(now)),
+            (
+                "first sector",
+                &number(self.start_sector),
+                &number(now.start_sector),
+            ),
         ];
-        for (what, then, now) in numbers {
+        for (what, then, now) in texts.into_iter().chain(numbers) {
             if let (Some(then), Some(now)) = (then, now)
                 && then != now
             {
@@ -603,48 +602,45 @@ mod tests {
     }
 
     #[test]
-    fn another_file_behind_a_loop_device_makes_it_another_disk() {
-        let on = |inode, created_ns, diskseq| Identity {
-            file: Some(BackingFile {
-                device: 1,
-                inode,
-                created_ns,
-                offset_bytes: None,
-                limit_bytes: None,
-            }),
+    fn another_file_or_another_part_of_it_makes_a_loop_device_another_disk() {
+        let file = BackingFile {
+            device: 1,
+            inode: 5,
+            created_ns: Some(1),
+            offset_bytes: Some(0),
+            limit_bytes: Some(0),
+        };
+        let on = |file: BackingFile, diskseq| Identity {
+            file: Some(file),
             diskseq: Some(diskseq),
             ..disk()
         };
-        let then = on(5, Some(1), 7);
-        assert_eq!(then.recognise(&on(5, Some(1), 9)), Recognition::Same);
-        for other in [on(6, Some(1), 7), on(5, Some(2), 7)] {
-            assert!(matches!(then.recognise(&other), Recognition::Another(_)));
-        }
-        let undated = on(5, None, 7);
-        assert_eq!(undated.recognise(&on(5, None, 9)), Recognition::Unknown);
-    }
-
-    #[test]
-    fn another_part_of_its_file_makes_a_loop_device_another_disk() {
-        let on = |offset_bytes, limit_bytes| Identity {
-            file: Some(BackingFile {
-                device: 1,
-                inode: 2,
-                created_ns: Some(3),
-                offset_bytes,
-                limit_bytes,
-            }),
-            diskseq: Some(7),
-            boot_id: Some("a boot".into()),
-            ..Identity::default()
+        let then = on(file, 7);
+        assert_eq!(then.recognise(&on(file, 9)), Recognition::Same);
+        let without_part = BackingFile {
+            offset_bytes: None,
+            limit_bytes: None,
+            ..file
         };
-        let whole = on(Some(0), Some(0));
-        assert_eq!(whole.recognise(&whole), Recognition::Same);
-        assert_eq!(on(None, None).recognise(&whole), Recognition::Same);
-        for part in [on(Some(512), Some(0)), on(Some(0), Some(512))] {
-            let recognition = whole.recognise(&part);
-            assert!(is_another(&recognition, "another part"), "{recognition:?}");
+        assert_eq!(then.recognise(&on(without_part, 9)), Recognition::Same);
+        let mut others = [file; 4];
+        others[0].inode = 6;
+        others[1].created_ns = Some(2);
+        others[2].offset_bytes = Some(512);
+        others[3].limit_bytes = Some(512);
+        for (other, what) in others
+            .into_iter()
+            .zip(["another file"; 2].into_iter().chain(["another part"; 2]))
+        {
+            let recognition = then.recognise(&on(other, 7));
+            assert!(is_another(&recognition, what), "{recognition:?}");
         }
+        let undated = BackingFile {
+            created_ns: None,
+            ..file
+        };
+        let recognition = on(undated, 7).recognise(&on(undated, 9));
+        assert_eq!(recognition, Recognition::Unknown);
     }
 
     #[test]

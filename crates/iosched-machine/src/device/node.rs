@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::DeviceNumber;
 use super::error;
-use super::near::longer_names;
+use super::near::near_names;
 use crate::failure::Problem;
 use crate::host::Host;
 
@@ -55,7 +55,7 @@ pub(super) fn name_of_node(host: &Host, path: &Path) -> Result<String, Problem> 
     if !meta.file_type().is_block_device() {
         // `/dev/nvme0` is the controller of `nvme0n1`.
         let is_character = meta.file_type().is_char_device();
-        let near = is_character.then(|| longer_names(host, &last));
+        let near = is_character.then(|| near_names(host, &last));
         let what = what_is(path).unwrap_or("file");
         return Err(error::not_block(path, what, &near.unwrap_or_default()));
     }

@@ -237,16 +237,5 @@ mod tests {
             prop_assert_eq!(Schedulers::parse(&written.to_string()), written.clone());
             prop_assert_eq!(Schedulers::parse(&format!("{written} \n")), written);
         }
-
-        #[test]
-        fn no_text_makes_the_parser_panic_and_what_it_takes_for_a_choice_round_trips(
-            text in prop_oneof![any::<String>(), "[a-z\\[\\] \n-]{0,40}"],
-        ) {
-            if let Schedulers::Choice(choice) = Schedulers::parse(&text) {
-                prop_assert!(choice.offered.contains(&choice.active));
-                let words: Vec<&str> = text.split_whitespace().collect();
-                prop_assert_eq!(choice.to_string(), words.join(" "));
-            }
-        }
     }
 }

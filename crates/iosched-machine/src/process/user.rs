@@ -1,13 +1,12 @@
 //! Users: who they are, and how files are touched with no more rights than theirs.
 //!
-//! `getent` and `id` ask wherever the system keeps its users (LDAP, systemd); where they are not installed, and only there,
-//! `/etc/passwd` and `/etc/group` are read. Nothing is asked of the C library, whose ways to find users are libraries that a
+//! `getent` and `id` ask wherever the system keeps its users (LDAP, systemd). Nothing is asked of the C library, whose ways to find users are libraries that a
 //! static program cannot load.
 
 use std::ffi::OsString;
 use std::io;
 use std::panic;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -19,8 +18,6 @@ use rustix::thread::{
     set_thread_groups,
 };
 use serde::{Deserialize, Serialize};
-
-use crate::lossy;
 
 /// Whose rights a child has, where they are not ours.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,13 +62,11 @@ impl User {
         let Some(mut user) = User::of(&line) else {
             return Ok(None);
         };
-        user.groups = match said_by("id", &["-G", "--", &user.name])? {
-            Some(said) => said
-                .split(' ')
-                .filter_map(|group| group.parse().ok())
-                .collect(),
-            None => groups_in(Path::new(ETC), &user),
-        };
+        let groups = said_by("id", &["-G", "--", &user.name])?;
+        user.groups = groups
+            .split(' ')
+            .filter_map(|group| group.parse().ok())
+            .collect();
         Ok(Some(user))
     }
 
@@ -115,8 +110,6 @@ impl User {
     }
 }
 
-const ETC: &str = "/etc";
-
 /// The name of a number in `passwd` or `group`, where it can be found out.
 pub fn name_of(database: &str, number: u32) -> Option<String> {
     let line = line_of(database, &number.to_string()).ok()??;
@@ -126,49 +119,19 @@ pub fn name_of(database: &str, number: u32) -> Option<String> {
 
 /// The line of `passwd` or `group` for a name or a number.
 fn line_of(database: &str, wanted: &str) -> io::Result<Option<String>> {
-    let said = said_by("getent", &[database, "--", wanted])?;
-    let line = said.or_else(|| line_in(Path::new(ETC), database, wanted));
-    Ok(line.filter(|line| !line.is_empty()))
+    let line = said_by("getent", &[database, "--", wanted])?;
+    Ok(Some(line).filter(|line| !line.is_empty()))
 }
 
-/// The same in the files.
-fn line_in(etc: &Path, database: &str, wanted: &str) -> Option<String> {
-    let text = lossy::read(etc.join(database)).ok()?;
-    let by = |field: usize| {
-        let is_it = |line: &&str| line.split(':').nth(field) == Some(wanted);
-        text.lines().find(is_it).map(str::to_owned)
-    };
-    by(0).or_else(|| by(2))
-}
-
-fn groups_in(etc: &Path, user: &User) -> Vec<u32> {
-    let text = lossy::read(etc.join("group")).unwrap_or_default();
-    let group = |line: &str| {
-        let fields: Vec<&str> = line.split(':').collect();
-        let is_member = fields.get(3)?.split(',').any(|member| member == user.name);
-        fields[2]
-            .parse()
-            .ok()
-            .filter(|&gid| is_member && gid != user.gid)
-    };
-    let others = text.lines().filter_map(group);
-    std::iter::once(user.gid).chain(others).collect()
-}
-
-/// What a program says, which is nothing if it did not find it; none if it is not installed.
-fn said_by(program: &str, arguments: &[&str]) -> io::Result<Option<String>> {
-    let output = match Command::new(program).args(arguments).output() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        output => output.map_err(|error| {
-            io::Error::new(error.kind(), format!("cannot run {program}: {error}"))
-        })?,
-    };
+/// What a program says, which is nothing if it did not find it.
+fn said_by(program: &str, arguments: &[&str]) -> io::Result<String> {
+    let output = Command::new(program).args(arguments).output();
+    let output = output
+        .map_err(|error| io::Error::new(error.kind(), format!("cannot run {program}: {error}")))?;
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    Ok(Some(if output.status.success() {
-        text
-    } else {
-        String::new()
-    }))
+    Ok(Some(text)
+        .filter(|_| output.status.success())
+        .unwrap_or_default())
 }
 
 /// Touches files with the rights of `user` and no others; with ours where there is none.
@@ -252,7 +215,7 @@ mod tests {
         assert!(root.groups.contains(&0));
         assert!(root.home.is_absolute() && root.shell.is_absolute());
         assert_eq!(User::find("iosched-no-such-user").unwrap(), None);
-        let line = line_in(Path::new(ETC), "passwd", "0").unwrap();
+        let line = line_of("passwd", "0").unwrap().unwrap();
         assert_eq!(User::of(&line).unwrap().name, "root");
     }
 
@@ -273,38 +236,6 @@ mod tests {
         let user: User = serde_json::from_str(r#"{"uid":1,"gid":2}"#).unwrap();
         assert_eq!((user.uid, user.gid, user.groups.len()), (1, 2, 0));
         assert_eq!(user.home, PathBuf::from("/"));
-    }
-
-    #[test]
-    fn a_program_that_is_there_and_does_not_start_is_not_one_that_is_not_installed() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-        assert_eq!(said_by(&path("absent"), &[]).unwrap(), None);
-        fs::write(path("getent"), "#!/bin/sh\n").unwrap(); // nobody may run it
-        let error = said_by(&path("getent"), &[]).err().unwrap();
-        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
-        assert!(error.to_string().contains("getent"), "{error}");
-    }
-
-    #[test]
-    fn a_user_is_found_in_files_by_name_and_number_with_all_groups() {
-        let etc = tempfile::tempdir().unwrap();
-        let passwd =
-            "root:x:0:0:root:/root:/bin/sh\nbench:x:1000:100:Bench,,,:/home/bench:/bin/dash\n";
-        fs::write(etc.path().join("passwd"), passwd).unwrap();
-        let group =
-            "root:x:0:\nusers:x:100:bench\ndisk:x:6:root,bench\nbenchers:x:7:benchmark\nodd\n";
-        fs::write(etc.path().join("group"), group).unwrap();
-        for wanted in ["bench", "1000"] {
-            let user = User::of(&line_in(etc.path(), "passwd", wanted).unwrap()).unwrap();
-            assert_eq!(
-                (user.name.as_str(), user.shell.to_str()),
-                ("bench", Some("/bin/dash"))
-            );
-            assert_eq!(groups_in(etc.path(), &user), [100, 6]);
-        }
-        assert_eq!(line_in(etc.path(), "passwd", "nobody"), None);
-        assert_eq!(line_in(etc.path(), "shadow", "0"), None);
     }
 
     #[test]

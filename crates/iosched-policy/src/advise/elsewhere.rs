@@ -1,5 +1,5 @@
 //! What other machines measured of drives that are alike: the narrowest of model, family and class of which enough is known
-//! on this kernel series. Kernels are not mixed: what is known of others is named, and not used.
+//! on this kernel series. Kernels are not mixed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,8 +20,6 @@ pub struct Elsewhere {
     pub known: Option<Known>,
     /// Machines that measured anything of such drives on this series.
     pub machines: usize,
-    /// Other series on which enough is known of such drives.
-    pub other_kernels: Vec<Text>,
 }
 
 /// What enough machines say.
@@ -208,7 +206,6 @@ impl<'a> Evidence<'a> {
         let mut elsewhere = Elsewhere {
             known: None,
             machines: 0,
-            other_kernels: Vec::new(),
         };
         let mut is_there = false;
         // Those of the narrowest group that compares schedulers at all, and of the narrowest that knows the active one.
@@ -219,9 +216,10 @@ impl<'a> Evidence<'a> {
             let questions = self.groups.questions().filter(is_of_drive);
             let questions: Vec<Question> = questions.cloned().collect();
             is_there |= !questions.is_empty();
-            let (here, others): (Vec<_>, Vec<_>) = questions
+            let here: Vec<Question> = questions
                 .into_iter()
-                .partition(|question| *question.kernel == *self.series);
+                .filter(|question| *question.kernel == *self.series)
+                .collect();
             let machines = here.iter().map(|question| self.groups.machines(question));
             elsewhere.machines = machines.max().unwrap_or(0).max(elsewhere.machines);
             if knowing.is_none() {
@@ -231,15 +229,6 @@ impl<'a> Evidence<'a> {
                     knowing = Some(found);
                 } else if narrowest.is_none() && !found.is_empty() {
                     narrowest = Some(found);
-                }
-            }
-            for question in others {
-                let is_known = self
-                    .groups
-                    .finding(&question)
-                    .is_some_and(|found| found.is_known());
-                if is_known && !elsewhere.other_kernels.contains(&question.kernel) {
-                    elsewhere.other_kernels.push(question.kernel);
                 }
             }
         }

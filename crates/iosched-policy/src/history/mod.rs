@@ -82,12 +82,6 @@ pub struct DiskChange {
     pub before: SavedDisk,
     /// Its state after; none until it is known.
     pub after: Option<QueueState>,
-    /// Of an undo: the state that it found, so that an undo that was cut short knows what somebody set since.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub found: Option<QueueState>,
-    /// Of an undo that changes the scheduler: the state with the new one, before any other value was written.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub switched: Option<QueueState>,
 }
 
 /// The history cannot be written: nothing was changed.
@@ -235,15 +229,12 @@ impl Turn {
     fn new_undo(&self, entry: &Entry, files: Vec<FileChange>) -> Result<Change, Problem> {
         let disks = entry.disks.iter().map(|disk| disk.before.clone());
         let why = Some(format!("takes back change {}", entry.id));
-        let mut undo = Entry {
+        let undo = Entry {
             status: Status::Undoing,
             takes_back: Some(entry.id),
             boot_id: entry.boot_id.clone(),
             ..new_entry(self.host(), why, files, disks.collect())?
         };
-        for disk in &mut undo.disks {
-            disk.find(self.host());
-        }
         Ok(Change::of(self.host(), undo))
     }
 
@@ -272,8 +263,6 @@ fn new_entry(
     let disks = disks.into_iter().map(|before| DiskChange {
         before,
         after: None,
-        found: None,
-        switched: None,
     });
     Ok(Entry {
         schema,
@@ -302,30 +291,6 @@ fn next_id(host: &Host) -> Result<u64, Problem> {
 
 fn file_of(host: &Host, id: u64) -> PathBuf {
     directory(host).join(format!("{id:06}.json"))
-}
-
-impl DiskChange {
-    /// Notes the state of the disk, if it is there.
-    fn find(&mut self, host: &Host) {
-        if host.is_live() && self.before.is_still_there(host).unwrap_or(false) {
-            self.found = QueueState::read(&host.sysfs(), &self.before.device).ok();
-        }
-    }
-
-    /// The state of the disk now, if that is neither what an undo found nor on the way to what it wanted: on the way, the
-    /// scheduler is the one wanted, and each value the one before or the one wanted. Then somebody chose it since.
-    fn set_since(&self, host: &Host) -> Option<QueueState> {
-        let found = self.found.as_ref()?;
-        let now = QueueState::read(&host.sysfs(), &self.before.device).ok()?;
-        let wanted = &self.before.state;
-        let has_scheduler = |state: &QueueState| state.deciding() == wanted.deciding();
-        // An undo that was cut short right after the switch may not have come to say what that left.
-        let old = [self.switched.as_ref(), Some(found)].into_iter().flatten();
-        let mut old = old.filter(|old| has_scheduler(old));
-        let is_on_the_way =
-            has_scheduler(&now) && old.next().is_none_or(|old| now.is_between(old, wanted));
-        (!is_on_the_way && now != *found).then_some(now)
-    }
 }
 
 impl Change {
@@ -381,40 +346,6 @@ mod tests {
         let change = turn.begin(None, vec![file.clone()], vec![]).unwrap();
         file.install(host).unwrap();
         change
-    }
-
-    #[test]
-    fn changes_are_taken_back_one_after_the_other() {
-        let (dir, host) = machine(&[]);
-        write(dir.path(), "etc/x", "0");
-        let turn = a_turn(&host);
-        change(&host, &turn, "1").done(vec![]).unwrap();
-        change(&host, &turn, "2").done(vec![]).unwrap();
-        let text = || fs::read_to_string(dir.path().join("etc/x")).unwrap();
-        assert_eq!(turn.undo().unwrap().entry.id, 2);
-        assert_eq!(text(), "1");
-        assert_eq!(turn.undo().unwrap().entry.id, 1);
-        assert_eq!(text(), "0");
-        assert!(
-            turn.undo()
-                .unwrap_err()
-                .message
-                .contains("no change to take back")
-        );
-        let statuses: Vec<Status> = entries(&host)
-            .unwrap()
-            .iter()
-            .map(|entry| entry.status)
-            .collect();
-        assert_eq!(
-            statuses,
-            [
-                Status::TakenBack,
-                Status::TakenBack,
-                Status::Undo,
-                Status::Undo
-            ]
-        );
     }
 
     #[test]

@@ -9,8 +9,7 @@ use std::path::PathBuf;
 use iosched_machine::durable::Prepared;
 use iosched_machine::failure::{Problem, exit, room_hint};
 use iosched_machine::host::Host;
-use iosched_switch::QueueState;
-use iosched_switch::journal::{self, Foreseen, Resolution, SavedDisk, Undone};
+use iosched_switch::journal::{self, Foreseen, SavedDisk, Undone};
 use iosched_switch::lock::{self, Lock};
 use serde::Serialize;
 
@@ -71,16 +70,7 @@ pub fn next_undo(host: &Host) -> Result<NextUndo, Problem> {
     check_nobody_puts_back(host, of_disks)?;
     let same_boot = of_disks.boot_id == journal::boot_id(host)?;
     let disks = of_disks.disks.iter().filter(|_| host.is_live());
-    let disks = disks.map(|disk| {
-        let foreseen = disk.before.foresee(host, same_boot);
-        match (foreseen, disk.set_since(host)) {
-            (Foreseen::Restored { device, .. }, Some(now)) => {
-                let scheduler = now.deciding();
-                Resolution::ChangedSince { device, scheduler }.into()
-            }
-            (foreseen, _) => foreseen,
-        }
-    });
+    let disks = disks.map(|disk| disk.before.foresee(host, same_boot));
     Ok(NextUndo {
         was_cut_short: undo.is_some(),
         files: changes.into_iter().map(|change| change.path).collect(),
@@ -203,7 +193,7 @@ impl Turn {
     }
 
     /// What comes after the files: programs are told, disks put back, and both entries say so.
-    fn end(&self, mut undo: Change, entry: Entry, ending: Ending) -> Result<TakenBack, Problem> {
+    fn end(&self, undo: Change, entry: Entry, ending: Ending) -> Result<TakenBack, Problem> {
         let host = self.host();
         // What was made for files that are gone: by an undo that was cut short, or because the change was, before it.
         let gone = undo
@@ -222,11 +212,13 @@ impl Turn {
             },
         )?;
         let same_boot = undo.entry.boot_id == journal::boot_id(host)?;
-        let disks = 0..undo.entry.disks.len();
-        let disks = disks.filter(|_| host.is_live());
-        let disks: Vec<Undone> = disks
-            .map(|disk| put_back(host, &mut undo, disk, same_boot))
-            .collect();
+        let disks = undo.entry.disks.iter().filter(|_| host.is_live());
+        // A write that fails once may not fail again.
+        let put_back = |disk: &DiskChange| match disk.before.undo(host, same_boot) {
+            undone if undone.is_settled() => undone,
+            _ => disk.before.undo(host, same_boot),
+        };
+        let disks: Vec<Undone> = disks.map(put_back).collect();
         let paths = undo.entry.files.iter().map(|change| change.path.clone());
         let files: Vec<PathBuf> = paths.collect();
         if disks.iter().all(Undone::is_settled) {
@@ -251,36 +243,6 @@ impl Turn {
             disks,
         })
     }
-}
-
-/// Puts a disk of an undo back, unless somebody set it since an undo of it was cut short. What it is on the way is noted
-/// where it can be: should this be cut short, the next one knows what is ours.
-fn put_back(host: &Host, undo: &mut Change, disk: usize, same_boot: bool) -> Undone {
-    let DiskChange { before, .. } = undo.entry.disks[disk].clone();
-    let is_same = same_boot && before.is_still_there(host).unwrap_or(false);
-    let set_since = undo.entry.disks[disk].set_since(host);
-    if let Some(now) = set_since.filter(|_| is_same) {
-        let scheduler = now.deciding();
-        let device = before.device;
-        return Resolution::ChangedSince { device, scheduler }.into();
-    }
-    let now = || QueueState::read(&host.sysfs(), &before.device).ok();
-    if now().is_some_and(|now| now.deciding() != before.state.deciding()) {
-        let scheduler = SavedDisk {
-            state: before.state.scheduler_alone(),
-            ..before.clone()
-        };
-        scheduler.undo(host, same_boot);
-        undo.entry.disks[disk].switched = now();
-        let _ = undo.save();
-    }
-    let undone = before.undo(host, same_boot);
-    if !undone.is_settled() {
-        // What it could not be given is tried again.
-        undo.entry.disks[disk].found = now();
-        let _ = undo.save();
-    }
-    undone
 }
 
 /// What was put back, for an error.

@@ -10,7 +10,7 @@
 
 use std::path::Path;
 
-use iosched_machine::device::{self, Device, NoChoice, Schedulers};
+use iosched_machine::device::{self, Device};
 use iosched_machine::failure::{OrProblem, Problem, exit};
 use iosched_machine::host::Host;
 use iosched_switch::journal::{SavedDisk, Undone};
@@ -376,27 +376,13 @@ fn check_elevator(host: &Host, device: &str, scheduler: &str) -> Result<String, 
     let device = device::find(host, device)?;
     let disks = matching::disks(host)?;
     let listens = |disk: &Device| switch::is_single_queue(disk.schedulers.offered());
-    let names = |are: bool| {
-        let of = disks.iter().map(|disk| &disk.device);
-        let names: Vec<&str> = of
-            .filter(|disk| listens(disk) == are)
-            .map(|disk| disk.name.as_str())
-            .collect();
-        names.join(", ")
-    };
-    let (listening, others) = (names(true), names(false));
-    let sysfs = host.sysfs();
+    let of = disks.iter().map(|disk| &disk.device);
+    let names: Vec<&str> = of
+        .filter(|disk| listens(disk))
+        .map(|disk| disk.name.as_str())
+        .collect();
+    let listening = names.join(", ");
     if listening.is_empty() {
-        // What cannot be read says nothing of the path.
-        for disk in std::iter::once(&device).chain(disks.iter().map(|disk| &disk.device)) {
-            let is_unreadable = matches!(
-                &disk.schedulers,
-                Schedulers::Nothing(NoChoice::Unreadable { .. } | NoChoice::NotUnderstood { .. })
-            );
-            if is_unreadable {
-                switch::offered(&sysfs, &disk.name).or_problem()?;
-            }
-        }
         let kernel = host.kernel_version();
         let kernel = kernel.map_or("of unknown version".into(), |version| version.to_string());
         let message = format!(
@@ -422,16 +408,11 @@ fn check_elevator(host: &Host, device: &str, scheduler: &str) -> Result<String, 
             return not_for(&disk.name);
         }
         if !offered.iter().any(|name| name == scheduler) {
-            return Err(switch::not_offered(&sysfs, &disk.name, scheduler, &offered)).or_problem();
+            return Err(switch::not_offered(&disk.name, scheduler, &offered)).or_problem();
         }
     }
-    let stay = if others.is_empty() {
-        String::new()
-    } else {
-        format!("; {others}: on blk-mq, as before")
-    };
     Ok(format!(
-        "elevator= is for all disks on the single-queue path, from the next boot on: {listening}{stay}"
+        "elevator= is for all disks on the single-queue path, from the next boot on: {listening}"
     ))
 }
 

@@ -90,46 +90,20 @@ pub(super) fn notes(
             command.join(" ")
         ));
     }
-    let are_out = |file: &FileChange| file.path == Path::new(rules::PATH) && file.after.is_none();
-    notes.extend(
-        made.iter()
-            .any(are_out)
-            .then(|| initramfs::may_have_rules(host))
-            .flatten(),
-    );
-    notes.extend(modules_kept_out(host, wanted));
     for disk in wanted {
         notes.extend(remarks(policy, disk));
     }
     notes
 }
 
-/// What may keep a scheduler's module from being loaded at boot, in words.
-pub(crate) fn modules_kept_out(host: &Host, wanted: &[WantedDisk]) -> Vec<String> {
-    let schedulers = wanted.iter().map(|disk| disk.arm.scheduler.as_str());
-    let all = modules_of(host, schedulers).into_iter();
-    let kept_out = all.filter_map(|module| {
-        let by = modules::kept_out_by(host, &module)?;
-        Some(format!(
-            "{by}: it may keep {module} from being loaded at boot, and its disks at the kernel's default"
-        ))
-    });
-    kept_out.collect()
-}
-
 /// What can be done where the root disk needs a module.
 fn root_notes(host: &Host, wanted: &[WantedDisk], options: DeployOptions) -> Vec<String> {
     let of_root = modules_of(host, schedulers_of_root(host, wanted));
     if options.initramfs && of_root.is_empty() {
-        let why = if schedulers_of_root(host, wanted).next().is_none() {
-            "no disk that a rule is for holds the root file system"
-        } else if modules::directory(host).is_none() {
-            "the modules of this kernel are not here (/lib/modules), so whether the root disk's scheduler is one is not \
-             known"
-        } else {
-            "no scheduler of the root disk is a module"
-        };
-        return vec![format!("nothing to put into the initramfs: {why}")];
+        return vec![
+            "nothing to put into the initramfs: no scheduler of the root disk is known as a module"
+                .into(),
+        ];
     }
     if options.initramfs || initramfs::Maker::of(host).is_none() {
         return Vec::new();
@@ -170,40 +144,4 @@ fn remarks(policy: &Policy, wanted: &WantedDisk) -> Vec<String> {
         ));
     }
     remarks
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::policy::matching;
-    use crate::system_config::testing::{Disk, machine, write};
-
-    const INTO_INITRAMFS: DeployOptions = DeployOptions {
-        udev_alone: true,
-        initramfs: true,
-    };
-
-    #[test]
-    fn that_nothing_goes_into_the_initramfs_has_its_reason() {
-        let policy = "[[rule]]\nname = 'a'\nmatch = { serial = 'S1' }\nscheduler = 'bfq'\n";
-        let policy = Policy::parse(policy, Path::new("p")).unwrap();
-        let disk = Disk::new("sda").property("ID_SERIAL", "S1");
-        let (dir, host) = machine(&[disk]);
-        let said = || {
-            let disks = matching::disks(&host).unwrap();
-            let wanted = wanted::wanted(&policy, &disks);
-            assert_eq!(wanted.len(), 1);
-            root_notes(&host, &wanted, INTO_INITRAMFS).remove(0)
-        };
-        assert!(said().ends_with("no disk that a rule is for holds the root file system"));
-        let mount = "21 1 8:0 / / rw - ext4 /dev/sda rw\n";
-        write(dir.path(), "proc/self/mountinfo", mount);
-        assert!(
-            said().contains("the modules of this kernel are not here"),
-            "{}",
-            said()
-        );
-        write(dir.path(), "lib/modules/6.12.0-test/modules.dep", "");
-        assert!(said().ends_with("no scheduler of the root disk is a module"));
-    }
 }

@@ -362,16 +362,4 @@ scheduler = "none"
             "{error}"
         );
     }
-
-    proptest::proptest! {
-        #[test]
-        fn no_text_makes_the_parser_panic(
-            cut in 0..GOOD.len(),
-            put in "[\\[\\]{}=\"a-z0-9\\n# é]{0,12}",
-            skip in 0..20usize,
-        ) {
-            let end = GOOD.len().min(cut + skip);
-            let _ = parse(&format!("{}{put}{}", &GOOD[..cut], &GOOD[end..]));
-        }
-    }
 }

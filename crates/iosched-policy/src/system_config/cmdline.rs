@@ -26,8 +26,8 @@ fn displayed<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Erro
     serializer.collect_str(&path.display())
 }
 
-/// Files that may carry a command line, of whatever boot loader. A name that ends in `/` is a directory whose files count.
-const FILES: [&str; 37] = [
+/// Files that may carry the command line of a kernel before 5.0. A name that ends in `/` is a directory whose files count.
+const FILES: [&str; 28] = [
     "/etc/default/grub",
     "/etc/default/grub.d/",
     "/etc/kernel/cmdline",
@@ -49,22 +49,13 @@ const FILES: [&str; 37] = [
     "/boot/firmware/cmdline.txt",
     "/boot/cmdline.txt",
     "/boot/armbianEnv.txt",
-    "/boot/orangepiEnv.txt",
     "/boot/uEnv.txt",
     "/etc/default/u-boot",
-    "/etc/default/limine",
-    "/boot/limine.conf",
-    "/boot/limine/limine.conf",
-    "/boot/EFI/limine/limine.conf",
-    "/boot/EFI/BOOT/limine.conf",
-    "/boot/refind_linux.conf",
     "/boot/extlinux/extlinux.conf",
     "/boot/extlinux.conf",
     "/boot/syslinux/syslinux.cfg",
     "/etc/lilo.conf",
     "/etc/zipl.conf",
-    "/etc/silo.conf",
-    "/etc/kernel/uki.conf",
 ];
 
 /// The files of this machine that may carry a command line, each once.

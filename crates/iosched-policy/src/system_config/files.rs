@@ -437,10 +437,9 @@ impl Found {
     fn check_names(&self, path: &Path) -> Result<(), Problem> {
         if self.names > 1 {
             let reason = format!("is one of {} names of one file (hard links)", self.names);
+            let path_shown = path.display();
             return Err(untouched(path, &reason).hint(format!(
-                "make it a file of its own, or find the others (find / -xdev -samefile {0}) and see whose they are: \
-                 cp -a {0} {0}.new && mv {0}.new {0}",
-                path.display()
+                "make it a file of its own: cp -a {path_shown} {path_shown}.new && mv {path_shown}.new {path_shown}"
             )));
         }
         Ok(())
@@ -512,32 +511,23 @@ fn link(host: &Host, directory: &impl AsFd, name: &str, path: &Path) -> Problem 
         return not_regular(path);
     };
     let target = PathBuf::from(target.to_string_lossy().into_owned());
-    let real = followed(host, path);
-    let at_end = real
-        .as_ref()
-        .and_then(|real| fs::symlink_metadata(host.path(real)).ok());
-    let (shown, real) = (path.display(), real.unwrap_or_else(|| target.clone()));
-    let real = real.display();
-    let hint = match at_end {
-        _ if target.starts_with("/nix/store") => {
-            "NixOS makes this file: put the rule into services.udev.extraRules".to_owned()
-        }
-        _ if target == Path::new("/dev/null") => {
-            format!("somebody has turned this file off; if it is to count again: rm {shown}")
-        }
-        // The file behind it may be another machine's, too, or in the hands of another program.
-        Some(end) if end.is_dir() => format!("make the change below {real} by hand"),
-        Some(_) => format!(
-            "make the change in {real} by hand, or put the file itself there: cp --remove-destination {real} {shown}"
-        ),
-        None => format!("it leads to {real}, which is not there: put that there, or rm {shown}"),
+    let real = followed(host, path).unwrap_or_else(|| target.clone());
+    // The file behind it may be another machine's, too, or in the hands of another program.
+    let hint = if target.starts_with("/nix/store") {
+        "NixOS makes this file: put the rule into services.udev.extraRules".to_owned()
+    } else if target == Path::new("/dev/null") {
+        format!(
+            "somebody has turned this file off; if it is to count again: rm {}",
+            path.display()
+        )
+    } else {
+        format!("make the change in {} by hand", real.display())
     };
     untouched(path, &format!("is a symbolic link to {}", target.display())).hint(hint)
 }
 
 fn not_regular(path: &Path) -> Problem {
-    let problem = untouched(path, "is no regular file");
-    problem.hint("look what put it there; a file of text belongs there")
+    untouched(path, "is no regular file").hint("look what put it there")
 }
 
 /// A file bears the name that ours has, and somebody else wrote it.

@@ -96,40 +96,25 @@ fn other_loader(host: &Host) -> Option<PathBuf> {
 
 /// That the parameter stands, or is to stand, in a file that nobody changes here.
 fn refused(host: &Host, path: &Path, value: Option<&str>) -> Problem {
-    let is_there = |path: &str| host.path(Path::new(path)).exists();
-    let (name, how) = match value {
-        Some(value) => (format!("{PARAMETER}{value}"), "put"),
-        None => (PARAMETER.to_owned(), "take"),
-    };
-    let old = cmdline::given_at_boot(host).unwrap_or_else(|| "VALUE".to_owned());
-    let way = if is_there("/run/ostree-booted") {
-        match value {
-            Some(_) => format!("rpm-ostree kargs --append-if-missing={name}"),
-            None => format!("rpm-ostree kargs --delete-if-present={PARAMETER}{old}"),
-        }
-    } else if is_there("/etc/kernelstub/configuration") {
-        let option = if value.is_some() { "-a" } else { "-d" };
-        format!("kernelstub {option} {PARAMETER}{}", value.unwrap_or(&old))
-    } else if is_there("/usr/sbin/grubby") || is_there("/sbin/grubby") {
-        match value {
-            Some(_) => format!("grubby --update-kernel=ALL --args={name}"),
-            None => "grubby --update-kernel=ALL --remove-args=elevator".to_owned(),
-        }
-    } else {
-        let place = if path == Path::new("/etc/NIXOS") {
-            "boot.kernelParams".to_owned()
-        } else {
-            path.display().to_string()
-        };
-        let preposition = if value.is_some() { "into" } else { "out of" };
-        format!(
-            "{how} {name} {preposition} {place} by hand, and run what your boot loader reads it with"
-        )
-    };
+    let has_grubby = || host.path(Path::new("/usr/sbin/grubby")).exists();
     let message = format!(
         "{}: the kernel's command line is changed by iosched only for GRUB, in {DEFAULT}",
         path.display()
     );
+    let then = "by hand, and run what your boot loader reads it with";
+    let way = match (path.to_str(), value) {
+        (Some("/run/ostree-booted"), Some(value)) => {
+            format!("rpm-ostree kargs --append-if-missing={PARAMETER}{value}")
+        }
+        (Some("/etc/NIXOS"), Some(value)) => {
+            format!("put {PARAMETER}{value} into boot.kernelParams {then}")
+        }
+        (_, Some(value)) if has_grubby() => {
+            format!("grubby --update-kernel=ALL --args={PARAMETER}{value}")
+        }
+        (_, Some(value)) => format!("put {PARAMETER}{value} into {} {then}", path.display()),
+        (_, None) => format!("take {PARAMETER} out of {} {then}", path.display()),
+    };
     Problem::new(exit::BAD_FILE, message).hint(way)
 }
 
@@ -200,46 +185,25 @@ impl<'a> Plain<'a> {
         is_plain.then_some(Plain { name, words })
     }
 
-    /// The line without the parameter, then with it at the end of what is for the kernel.
+    /// The line without the parameter, then with it at the end of what is for the kernel: what follows `--` is init's.
     fn with(&self, line: &str, value: Option<&str>) -> String {
-        let mut words = self.words.to_owned();
-        while let Some(at) = position(&words) {
-            let end = words[at..]
-                .find(' ')
-                .map_or(words.len(), |length| at + length);
-            let start = at.saturating_sub(1);
-            let end = if at == 0 {
-                (end + 1).min(words.len())
-            } else {
-                end
-            };
-            words.replace_range(start..end, "");
-        }
-        if let Some(value) = value {
-            let (kernel, init) = match words
-                .find("-- ")
-                .filter(|&at| at == 0 || words[..at].ends_with(' '))
-            {
-                Some(at) => (words[..at].trim_end(), format!(" {}", &words[at..])),
-                None => (words.as_str(), String::new()),
-            };
-            let blank = if kernel.is_empty() || kernel.ends_with(' ') {
-                ""
-            } else {
-                " "
-            };
-            words = format!("{kernel}{blank}{PARAMETER}{value}{init}");
+        let mut words: Vec<&str> = self.words.split(' ').collect();
+        words.retain(|word| !word.starts_with(PARAMETER));
+        let parameter = value.map(|value| format!("{PARAMETER}{value}"));
+        if let Some(parameter) = &parameter {
+            let at = words.iter().position(|word| *word == "--");
+            words.insert(at.unwrap_or(words.len()), parameter);
         }
         let (head, rest) = line.split_once('=').unwrap_or((line, ""));
         let end = &rest[rest.trim_end().len()..];
-        format!("{head}=\"{words}\"{end}")
+        format!("{head}=\"{}\"{end}", words.join(" ").trim())
     }
-}
 
-/// Where the parameter stands as a word of its own.
-fn position(words: &str) -> Option<usize> {
-    let mut found = words.match_indices(PARAMETER).map(|(at, _)| at);
-    found.find(|&at| at == 0 || words[..at].ends_with(' '))
+    /// What it gives the parameter.
+    fn value(&self) -> Option<&'a str> {
+        let mut words = self.words.split(' ');
+        words.find_map(|word| word.strip_prefix(PARAMETER))
+    }
 }
 
 /// What the user should know of these changes: what is run after them, and what else gives the parameter.
@@ -289,16 +253,11 @@ pub(crate) fn generator(host: &Host, change: &FileChange) -> Option<Vec<String>>
     };
     let path = change.path.to_str()?;
     if path == "/etc/update-extlinux.conf" {
-        return Some(vec![program(&[
-            "/sbin/update-extlinux",
-            "/usr/sbin/update-extlinux",
-        ])?]);
+        return Some(vec![program(&["/sbin/update-extlinux"])?]);
     }
     if path == "/etc/kernel/cmdline" {
-        return Some(vec![
-            program(&["/usr/bin/sdbootutil"])?,
-            "update-all-entries".into(),
-        ]);
+        let maker = program(&["/usr/bin/sdbootutil"])?;
+        return Some(vec![maker, "update-all-entries".into()]);
     }
     if path.contains("/loader/entries/") {
         return Some(vec![program(&["/usr/sbin/zipl", "/sbin/zipl"])?]);
@@ -328,9 +287,8 @@ pub(crate) fn generator(host: &Host, change: &FileChange) -> Option<Vec<String>>
         .lines()
         .filter(|line| !is_comment(line))
         .filter_map(Plain::of);
-    let value = plain.find_map(|plain| Some(plain.words[position(plain.words)?..].to_owned()));
-    let argument = match value.as_deref().and_then(|words| words.split(' ').next()) {
-        Some(word) => format!("--args={word}"),
+    let argument = match plain.find_map(|plain| plain.value()) {
+        Some(value) => format!("--args={PARAMETER}{value}"),
         None => "--remove-args=elevator".to_owned(),
     };
     Some(vec![grubby, "--update-kernel=ALL".into(), argument])

@@ -188,18 +188,6 @@ fn missing<'a>(text: &'a str, listed: &str) -> Option<&'a str> {
     })
 }
 
-/// That an initramfs may go on with rules that are taken out: some versions of dracut put those of `/etc` into the image,
-/// where they act before the root is mounted.
-pub(crate) fn may_have_rules(host: &Host) -> Option<String> {
-    let command = Maker::of(host)
-        .filter(|maker| *maker == Maker::Dracut)?
-        .command(host)?;
-    Some(format!(
-        "dracut may have put the rules into the initramfs, where they go on: `{}` makes it anew",
-        command.join(" ")
-    ))
-}
-
 /// True if this module is in the initramfs by an earlier wish.
 pub(crate) fn has(host: &Host, module: &str) -> bool {
     MAKERS.iter().any(|maker| {

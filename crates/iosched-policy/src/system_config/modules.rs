@@ -10,8 +10,6 @@ use std::path::{Path, PathBuf};
 use iosched_machine::host::Host;
 use iosched_machine::lossy;
 
-use super::files::{files_of, text_of};
-
 /// Where the modules to load at boot are named.
 pub(crate) const PATH: &str = "/etc/modules-load.d/iosched.conf";
 
@@ -59,52 +57,6 @@ pub(crate) fn of_scheduler(host: &Host, scheduler: &str) -> Option<String> {
         .then_some(alias)
 }
 
-/// Where modprobe's configuration is; of one name that in the first directory counts.
-const MODPROBE: [&str; 5] = [
-    "/etc/modprobe.d",
-    "/run/modprobe.d",
-    "/usr/local/lib/modprobe.d",
-    "/usr/lib/modprobe.d",
-    "/lib/modprobe.d",
-];
-
-/// What keeps a module from being loaded at boot (modprobe.d(5), the kernel's parameters), and where; nothing if
-/// nothing does.
-pub(crate) fn kept_out_by(host: &Host, module: &str) -> Option<String> {
-    let is_it = |name: &str| name.replace('-', "_") == module.replace('-', "_");
-    let command_line = lossy::read(host.proc("cmdline")).unwrap_or_default();
-    let mut parameters = command_line.split_whitespace();
-    let is_listed = |word: &&str| {
-        let list = ["module_blacklist=", "modprobe.blacklist="]
-            .iter()
-            .find_map(|name| word.strip_prefix(name));
-        list.is_some_and(|list| list.split(',').any(is_it))
-    };
-    if let Some(word) = parameters.find(is_listed) {
-        return Some(format!("the kernel's command line has {word}"));
-    }
-    files_of(host, &MODPROBE, ".conf").iter().find_map(|path| {
-        let text = text_of(host, path)?;
-        let mut lines = text.lines().enumerate();
-        let (index, line) = lines.find(|(_, line)| {
-            let mut words = line.split_whitespace();
-            match (words.next(), words.next().is_some_and(is_it)) {
-                (Some("blacklist"), true) => true,
-                (Some("install"), true) => words
-                    .next()
-                    .is_some_and(|by| by.ends_with("/true") || by.ends_with("/false")),
-                _ => false,
-            }
-        })?;
-        Some(format!(
-            "{}:{} has `{}`",
-            path.display(),
-            index + 1,
-            line.trim()
-        ))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,47 +83,5 @@ mod tests {
         );
         assert_eq!(of_scheduler(&host, "mq-deadline"), None);
         assert_eq!(of_scheduler(&host, "none"), None);
-    }
-
-    #[test]
-    fn what_keeps_a_module_out_is_found_where_modprobe_finds_it() {
-        let (dir, host) = machine(&[]);
-        let found = |module: &str| kept_out_by(&host, module);
-        for (text, by) in [
-            ("# blacklist bfq\nblacklist bfqx\n", None),
-            ("install bfq /sbin/modprobe -i bfq\n", None),
-            (
-                "\nblacklist bfq\n",
-                Some("/etc/modprobe.d/a.conf:2 has `blacklist bfq`"),
-            ),
-            (
-                " install  bfq /bin/true\n",
-                Some("/etc/modprobe.d/a.conf:1 has `install  bfq /bin/true`"),
-            ),
-        ] {
-            write(dir.path(), "etc/modprobe.d/a.conf", text);
-            assert_eq!(found("bfq").as_deref(), by, "{text}");
-        }
-        // A file of /etc stands in the place of one of that name in /usr.
-        write(
-            dir.path(),
-            "usr/lib/modprobe.d/a.conf",
-            "blacklist kyber-iosched\n",
-        );
-        assert_eq!(found("kyber_iosched"), None);
-        write(
-            dir.path(),
-            "usr/lib/modprobe.d/b.conf",
-            "blacklist kyber_iosched\n",
-        );
-        let by = found("kyber-iosched").unwrap();
-        assert!(by.starts_with("/usr/lib/modprobe.d/b.conf:1 has"), "{by}");
-        write(
-            dir.path(),
-            "proc/cmdline",
-            "ro module_blacklist=x,kyber_iosched\n",
-        );
-        let by = found("kyber-iosched").unwrap();
-        assert!(by.contains("command line has module_blacklist="), "{by}");
     }
 }

@@ -985,26 +985,13 @@ fn remove_directory(
         Ok(()) => Resolution::Removed { directory }.into(),
         Err(error) if is_of_others(&error) => Undone::Failed {
             thing: path.display().to_string(),
-            cause: match shut_out(path, user) {
-                Some((user, above)) => format!(
-                    "{user} may not enter {0} any more: let them in (chmod u+rwx {0}), then run iosched restore",
-                    above.display()
-                ),
-                None => format!(
-                    "{error}: it is not the load's to remove; remove or unmount it as root, then run iosched restore"
-                ),
-            },
+            cause: format!(
+                "{error}: it is not the load's to remove; let the load's user in, or remove or unmount it as root, then \
+                 run iosched restore"
+            ),
         },
         Err(error) => failed(error),
     })
-}
-
-/// The user who may not enter the directory above one of ours, and that directory.
-fn shut_out<'a>(path: &'a Path, user: Option<&'a User>) -> Option<(&'a str, &'a Path)> {
-    let (user, above) = (user?, path.parent()?);
-    let entered = as_user(Some(user), || above.join(".").metadata());
-    let is_kept_out = entered.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
-    is_kept_out.then_some((&*user.name, above))
 }
 
 /// Somebody else's file, or something mounted, that came into a directory of ours.
@@ -1107,6 +1094,12 @@ mod tests {
         Host::at(dir)
     }
 
+    /// A run that may change the disk, and makes nothing.
+    fn opened(host: &Host) -> Journal {
+        let nothing = OwnedResources::default();
+        Journal::open(host, &["sda".into()], &[], nothing, Parts::ButDatabases).unwrap()
+    }
+
     /// As SIGKILL leaves it: the file is there, and nobody has it locked.
     fn killed(mut journal: Journal) {
         journal.is_open = false;
@@ -1116,14 +1109,7 @@ mod tests {
     fn what_a_dead_run_changed_is_put_back_and_the_file_goes() {
         let dir = tempfile::tempdir().unwrap();
         let host = machine(dir.path());
-        let journal = Journal::open(
-            &host,
-            &["sda".into()],
-            &[],
-            OwnedResources::default(),
-            Parts::ButDatabases,
-        )
-        .unwrap();
+        let journal = opened(&host);
         host.sysfs().write("sda", "queue/nr_requests", "8").unwrap();
         let path = journal.path().to_owned();
         killed(journal);
@@ -1162,14 +1148,7 @@ mod tests {
         assert_eq!(requests(), "8");
         put_disks_back_of_dead_runs(&host, &devices);
         assert_eq!(requests(), "64");
-        let next = Journal::open(
-            &host,
-            &devices,
-            &[],
-            OwnedResources::default(),
-            Parts::ButDatabases,
-        )
-        .unwrap();
+        let next = opened(&host);
         assert_eq!(next.saved()[0].state, before);
         killed(next);
         // What else it left is still to be removed, and the disk is nobody's to put back any more.
@@ -1182,14 +1161,7 @@ mod tests {
     fn a_run_that_is_killed_while_it_tidies_up_leaves_the_disk_to_others() {
         let dir = tempfile::tempdir().unwrap();
         let host = machine(dir.path());
-        let mut journal = Journal::open(
-            &host,
-            &["sda".into()],
-            &[],
-            OwnedResources::default(),
-            Parts::ButDatabases,
-        )
-        .unwrap();
+        let mut journal = opened(&host);
         host.sysfs().write("sda", "queue/nr_requests", "8").unwrap();
         assert!(matches!(
             journal.undo_disks()[..],
@@ -1210,16 +1182,7 @@ mod tests {
     fn what_another_command_has_put_back_since_is_not_put_back_again() {
         let dir = tempfile::tempdir().unwrap();
         let host = machine(dir.path());
-        killed(
-            Journal::open(
-                &host,
-                &["sda".into()],
-                &[],
-                OwnedResources::default(),
-                Parts::ButDatabases,
-            )
-            .unwrap(),
-        );
+        killed(opened(&host));
         let read = leftovers(&host);
         leftovers(&host)[0].undo(&host, Parts::ButDatabases, &[]);
         host.sysfs().write("sda", "queue/nr_requests", "8").unwrap(); // and is to stay so
@@ -1250,24 +1213,10 @@ mod tests {
             fs::write(host.proc(&format!("{pid}/stat")), stat).unwrap();
         };
         is_alive(std::process::id(), 1);
-        let own = Journal::open(
-            &host,
-            &["sda".into()],
-            &[],
-            OwnedResources::default(),
-            Parts::ButDatabases,
-        )
-        .unwrap();
+        let own = opened(&host);
         assert_eq!(others(&host), Vec::<String>::new(), "we are not beside us");
         let other = |pid, start_ticks| {
-            let journal = Journal::open(
-                &host,
-                &["sda".into()],
-                &[],
-                OwnedResources::default(),
-                Parts::ButDatabases,
-            )
-            .unwrap();
+            let journal = opened(&host);
             let owner = Owner {
                 pid,
                 start_ticks,
@@ -1287,14 +1236,7 @@ mod tests {
     fn a_run_of_another_pid_namespace_is_alive_while_it_has_its_file_locked() {
         let dir = tempfile::tempdir().unwrap();
         let host = machine(dir.path());
-        let journal = Journal::open(
-            &host,
-            &["sda".into()],
-            &[],
-            OwnedResources::default(),
-            Parts::ButDatabases,
-        )
-        .unwrap();
+        let journal = opened(&host);
         let (path, mut entry) = (journal.path.clone(), journal.entry.clone());
         killed(journal);
         entry.owner.pid_namespace = Some(1);
@@ -1316,14 +1258,7 @@ mod tests {
         let us = host.proc(&std::process::id().to_string());
         fs::create_dir_all(&us).unwrap();
         fs::write(us.join("stat"), format!("1 (iosched) S 1 {fields} 5 9\n")).unwrap();
-        let journal = Journal::open(
-            &host,
-            &["sda".into()],
-            &[],
-            OwnedResources::default(),
-            Parts::ButDatabases,
-        )
-        .unwrap();
+        let journal = opened(&host);
         let path = journal.path.clone();
         let taker = Owner {
             pid: 4711,
@@ -1368,14 +1303,7 @@ mod tests {
         let giver = host.proc(&format!("{}/stat", std::process::id()));
         fs::create_dir_all(giver.parent().unwrap()).unwrap();
         let while_asked = |ask: &(dyn Fn(&Path, fs::File) -> bool + Sync)| {
-            let journal = Journal::open(
-                &host,
-                &["sda".into()],
-                &[],
-                OwnedResources::default(),
-                Parts::ButDatabases,
-            )
-            .unwrap();
+            let journal = opened(&host);
             let path = journal.path.clone();
             let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
             let fifo = rustix::fs::FileType::Fifo;
@@ -1410,16 +1338,7 @@ mod tests {
     fn another_disk_of_the_same_name_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let host = machine(dir.path());
-        killed(
-            Journal::open(
-                &host,
-                &["sda".into()],
-                &[],
-                OwnedResources::default(),
-                Parts::ButDatabases,
-            )
-            .unwrap(),
-        );
+        killed(opened(&host));
         host.sysfs().write("sda", "diskseq", "8").unwrap();
         host.sysfs().write("sda", "queue/nr_requests", "8").unwrap();
         let undone = leftovers(&host)[0].undo(&host, Parts::ButDatabases, &[]);
@@ -1539,14 +1458,7 @@ mod tests {
     fn an_entry_that_is_cut_short_or_of_a_newer_version_is_named_and_stays() {
         let dir = tempfile::tempdir().unwrap();
         let host = machine(dir.path());
-        let journal = Journal::open(
-            &host,
-            &["sda".into()],
-            &[],
-            OwnedResources::default(),
-            Parts::ButDatabases,
-        )
-        .unwrap();
+        let journal = opened(&host);
         let path = journal.path().to_owned();
         killed(journal);
         let whole = fs::read_to_string(&path).unwrap();
@@ -1582,14 +1494,7 @@ mod tests {
     fn a_file_that_does_not_go_is_an_error_when_the_change_is_to_stay() {
         let dir = tempfile::tempdir().unwrap();
         let host = machine(dir.path());
-        let journal = Journal::open(
-            &host,
-            &["sda".into()],
-            &[],
-            OwnedResources::default(),
-            Parts::ButDatabases,
-        )
-        .unwrap();
+        let journal = opened(&host);
         let path = journal.path().to_owned();
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();

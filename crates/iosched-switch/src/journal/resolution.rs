@@ -21,13 +21,6 @@ pub enum Resolution {
         /// Kernel name.
         device: String,
     },
-    /// Somebody set the disk since an undo was cut short: it is left as they want it.
-    ChangedSince {
-        /// Kernel name.
-        device: String,
-        /// The scheduler that is active.
-        scheduler: String,
-    },
     /// A directory of ours is removed.
     Removed {
         /// Where it is, or was.

@@ -106,11 +106,9 @@ impl Undone {
         match self {
             Undone::Restored { device, .. }
             | Undone::RestoredExcept { device, .. }
-            | Undone::As(
-                Resolution::Gone { device }
-                | Resolution::Rebooted { device }
-                | Resolution::ChangedSince { device, .. },
-            ) => Some(device),
+            | Undone::As(Resolution::Gone { device } | Resolution::Rebooted { device }) => {
+                Some(device)
+            }
             _ => None,
         }
     }

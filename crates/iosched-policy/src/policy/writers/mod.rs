@@ -97,12 +97,6 @@ pub enum WriterKind {
     CloudInit,
     /// TLP.
     Tlp,
-    /// saptune.
-    Saptune,
-    /// sapconf.
-    Sapconf,
-    /// A cloud's agent in the guest.
-    GuestAgent,
     /// TuneD.
     Tuned,
 }
@@ -132,9 +126,6 @@ impl fmt::Display for WriterKind {
             WriterKind::SleepHook => "sleep hook",
             WriterKind::CloudInit => "cloud-init",
             WriterKind::Tlp => "TLP",
-            WriterKind::Saptune => "saptune",
-            WriterKind::Sapconf => "sapconf",
-            WriterKind::GuestAgent => "guest agent",
             WriterKind::Tuned => "TuneD",
         })
     }
@@ -282,17 +273,8 @@ pub(crate) fn culprit<'a>(writers: &'a [Writer], target: &str, found: &str) -> O
 impl Writer {
     /// True if its line has the name of a scheduler: then that is what it writes.
     fn names_a_scheduler(&self) -> bool {
-        let infos = [
-            "none",
-            "mq-deadline",
-            "kyber",
-            "bfq",
-            "noop",
-            "deadline",
-            "cfq",
-            "adios",
-        ];
-        infos.iter().any(|name| self.has(name))
+        let mut names = "none mq-deadline kyber bfq noop deadline cfq adios".split(' ');
+        names.any(|name| self.has(name))
     }
 }
 

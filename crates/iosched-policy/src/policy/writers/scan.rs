@@ -166,10 +166,6 @@ const PLACES: &[(WriterKind, Counts, &[&str])] = &[
             "/etc/systemd/system-sleep/*",
             "/usr/lib/systemd/system-sleep/*",
             "/lib/systemd/system-sleep/*",
-            "/etc/pm/sleep.d/*",
-            "/etc/pm/power.d/*",
-            "/usr/lib/pm-utils/sleep.d/*",
-            "/usr/lib/pm-utils/power.d/*",
         ],
     ),
     (
@@ -187,30 +183,13 @@ const PLACES: &[(WriterKind, Counts, &[&str])] = &[
         Counts::Service(&["tlp", "tlp-init"]),
         &["/etc/tlp.conf", "/etc/tlp.d/*.conf", "/etc/default/tlp"],
     ),
-    (
-        WriterKind::Saptune,
-        Counts::Service(&["saptune"]),
-        &[
-            "/etc/saptune/override/*",
-            "/etc/saptune/extra/*",
-            "/var/lib/saptune/working/notes/*",
-            "/usr/share/saptune/notes/*",
-        ],
-    ),
-    (
-        WriterKind::Sapconf,
-        Counts::Service(&["sapconf"]),
-        &["/etc/sysconfig/sapconf"],
-    ),
 ];
 
 /// The keys by which programs are told a scheduler.
-const KEYS: [(WriterKind, &str); 6] = [
+const KEYS: [(WriterKind, &str); 4] = [
     (WriterKind::KernelConfig, "CONFIG_DEFAULT_IOSCHED"),
     (WriterKind::Tlp, "DISK_IOSCHED"),
     (WriterKind::Tlp, "DISK_IOSCHED+"),
-    (WriterKind::Saptune, "IO_SCHEDULER"),
-    (WriterKind::Sapconf, "IO_SCHEDULER"),
     (WriterKind::Tuned, "elevator"),
 ];
 
@@ -323,7 +302,6 @@ fn lines_at(
         Counts::OwnService => started.has(&name),
         Counts::Service(names) => names.iter().any(|name| started.has(name)),
     };
-    let is_enabled = is_enabled && (kind != WriterKind::Saptune || is_applied_note(host, &name));
     let may_run = !matches!(counts, Counts::Executable) || is_executable(host, path);
     let inactive = match (is_enabled, may_run) {
         (false, _) => Some("not enabled"),
@@ -331,14 +309,6 @@ fn lines_at(
         (true, true) => None,
     };
     Source { kind, inactive }.file(host, path, 0)
-}
-
-/// True of a note that saptune applies.
-fn is_applied_note(host: &Host, name: &str) -> bool {
-    let settings = text_of(host, Path::new("/etc/sysconfig/saptune")).unwrap_or_default();
-    settings
-        .split(|c: char| c.is_whitespace() || c == '"')
-        .any(|word| word == name)
 }
 
 /// The default of the running kernel, if it has one: those before 5.0 do.
@@ -384,18 +354,6 @@ fn units(host: &Host, started: &Started) -> Vec<FoundLine> {
             inactive: (!is_enabled).then_some("not enabled"),
         };
         found.extend(source.file(host, &file, 0));
-        if name == "google-guest-agent.service" && started.has_unit(name) {
-            // The agent, which has no setting for it, gives every disk `none` as it starts.
-            found.push(FoundLine {
-                kind: WriterKind::GuestAgent,
-                file,
-                line: 0,
-                text: "sets none".into(),
-                target: SCHEDULER.into(),
-                disks: None,
-                inactive: None,
-            });
-        }
     }
     found
 }
@@ -962,36 +920,6 @@ mod tests {
                 "CONFIG_IOSCHED_CFQ=y\nCONFIG_DEFAULT_IOSCHED=\"cfq\"\n",
             )],
             "boot/config-6.12.0-test:2 scheduler",
-        ),
-        (
-            "saptune",
-            &[
-                (
-                    "etc/systemd/system/multi-user.target.wants/saptune.service",
-                    "",
-                ),
-                ("etc/sysconfig/saptune", "NOTE_APPLY_ORDER=\"1656250\"\n"),
-                (
-                    "usr/share/saptune/notes/1656250",
-                    "[block]\nIO_SCHEDULER=noop, none\n",
-                ),
-                ("usr/share/saptune/notes/2", "IO_SCHEDULER=bfq\n"),
-            ],
-            "usr/share/saptune/notes/1656250:2 scheduler, usr/share/saptune/notes/2:1 scheduler [not enabled]",
-        ),
-        (
-            "Google's agent",
-            &[
-                (
-                    "etc/systemd/system/multi-user.target.wants/google-guest-agent.service",
-                    "",
-                ),
-                (
-                    "usr/lib/systemd/system/google-guest-agent.service",
-                    "[Service]\nExecStart=/usr/bin/agent\n",
-                ),
-            ],
-            "usr/lib/systemd/system/google-guest-agent.service:0 scheduler",
         ),
     ];
 
