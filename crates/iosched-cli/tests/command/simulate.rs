@@ -180,17 +180,19 @@ fn recordings_below_a_folder_are_followed_though_one_is_damaged() {
     assert_eq!(output.status.code(), Some(1));
 }
 
+#[track_caller]
+fn fails(arguments: &[&str], code: i32, message: &str) {
+    let output = answer(arguments);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
+    assert!(stderr.contains(message), "{arguments:?}: {stderr}");
+    assert_eq!(stderr.matches("error:").count(), 1, "{stderr}");
+}
+
 #[test]
-fn what_cannot_be_done_is_said_with_its_reason_and_code() {
+fn what_cannot_be_simulated_is_said_with_its_reason_and_code() {
     let dir = tempfile::tempdir().unwrap();
     let load = load(&dir, "[a]\nrw=read\nverify=md5\n");
-    let fails = |arguments: &[&str], code: i32, message: &str| {
-        let output = answer(arguments);
-        let stderr = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
-        assert!(stderr.contains(message), "{arguments:?}: {stderr}");
-        assert_eq!(stderr.matches("error:").count(), 1, "{stderr}");
-    };
     fails(
         &["simulate", "--load", &load],
         2,
@@ -238,6 +240,12 @@ fn what_cannot_be_done_is_said_with_its_reason_and_code() {
     let runs = all["runs"].as_array().unwrap().iter();
     let names: Vec<&str> = runs.map(|run| run["scheduler"].as_str().unwrap()).collect();
     assert_eq!(names, ["none", "mq-deadline", "kyber", "bfq"]);
+}
+
+#[test]
+fn what_cannot_be_followed_is_said_with_its_reason_and_code() {
+    let dir = tempfile::tempdir().unwrap();
+    let load = load(&dir, "[a]\nrw=read\nverify=md5\n");
     fails(
         &["conform", "--scheduler", "noop", &load],
         2,
