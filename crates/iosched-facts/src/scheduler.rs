@@ -73,7 +73,6 @@ impl TunableInfo {
 
 /// What is known of a scheduler.
 #[derive(Debug, Clone, Copy)]
-#[expect(clippy::struct_excessive_bools, reason = "facts, one by one")]
 pub struct SchedulerFacts {
     /// Its name in the kernel.
     pub name: &'static str,
