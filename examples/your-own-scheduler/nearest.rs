@@ -239,9 +239,9 @@ mod tests {
     fn what_waited_too_long_is_next_however_far_away_it_is() {
         let mut queue = Queue::new("nearest:expire=100");
         queue.read(&[9000]);
-        queue.now = queue.now + Nanos::from_millis(60);
+        queue.now += Nanos::from_millis(60);
         queue.read(&[10]);
-        queue.now = queue.now + Nanos::from_millis(60);
+        queue.now += Nanos::from_millis(60);
         assert_eq!(queue.order(), [9000, 10]);
     }
 }

@@ -132,7 +132,7 @@ fn unclear(failure: &Problem) -> Failed {
         .as_mut()
         .filter(|hint| hint.contains("--scheduler"))
     {
-        *hint = "say which: scheduler=\"mq-deadline\"".to_owned();
+        "say which: scheduler=\"mq-deadline\"".clone_into(hint);
     }
     failed
 }

@@ -600,9 +600,10 @@ fn check_empty(at: &Path, directory: &Path) -> Result<(), Problem> {
     // What a run left that was cut short before it had a record.
     let is_remains = |name: &OsStr| name == LOCK || is_unfinished(name);
     if entries.any(|entry| entry.is_ok_and(|entry| !is_remains(&entry.file_name()))) {
-        let going_on = match directory.join(FILE).is_file() {
-            true => format!(", or go on with: {}", resume(directory)),
-            false => String::new(),
+        let going_on = if directory.join(FILE).is_file() {
+            format!(", or go on with: {}", resume(directory))
+        } else {
+            String::new()
         };
         let message = format!("the results directory {} is not empty", directory.display());
         return Err(bad(message).hint(format!("name a new directory with --out{going_on}")));

@@ -331,7 +331,7 @@ impl OwnFileSystem {
                 Recognition::Same if self.is_on(&node) => return Bearer::Known(node),
                 Recognition::Same => is_here |= is_readable(&node),
                 Recognition::Unknown if self.is_on(&node) => {
-                    doubtful = Some(Bearer::Doubtful(node))
+                    doubtful = Some(Bearer::Doubtful(node));
                 }
                 // One of its name that nothing tells from it is taken for it, unless it came later in the same boot.
                 Recognition::Unknown => {

@@ -472,7 +472,7 @@ fn show(args: &ShowArgs, output: &Output) -> Outcome {
         });
     } else {
         told::findings(findings.into_iter(), output.width(), |text| {
-            output.text(text)
+            output.text(text);
         });
     }
     Ok(exit::OK)

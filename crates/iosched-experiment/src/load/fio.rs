@@ -349,7 +349,7 @@ fn read_accounts(stdout: &str) -> Result<Vec<FioOutput>, LoadError> {
     while let Some(start) = start_of_json(rest) {
         let mut read = serde_json::Deserializer::from_str(&rest[start..]).into_iter::<FioOutput>();
         let Some(account) = read.next() else { break };
-        let account = account.map_err(|error| unreadable(error))?;
+        let account = account.map_err(unreadable)?;
         if account.jobs.is_empty() {
             return Err(unreadable("it names no job"));
         }

@@ -192,14 +192,16 @@ pub(super) fn writes_to_file(what: &str, path: &Path) -> PlanError {
 /// fio would read the path otherwise than it is written.
 fn odd_path(path: &Path) -> PlanError {
     let message = format!(
-        "fio cannot be given the path {path:?}: it has one of ; # $ \" or a control character"
+        "fio cannot be given the path {:?}: it has one of ; # $ \" or a control character",
+        path.to_string_lossy()
     );
-    let hint = match path.is_dir() {
-        true => format!(
+    let hint = if path.is_dir() {
+        format!(
             "give the directory a second, plainer name: mount --bind {} /mnt",
             quoted_path(path)
-        ),
-        false => "give it a plainer name".into(),
+        )
+    } else {
+        "give it a plainer name".into()
     };
     Problem::usage(message).hint(hint).into()
 }

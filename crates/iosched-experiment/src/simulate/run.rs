@@ -587,7 +587,6 @@ impl Plan {
             processors: wanted.processors,
             wbt_lat: wanted.wbt_lat,
             flushes_alone: wanted.emulated,
-            ..MultiQueueSettings::default()
         };
         let scheduler = build(&self.specs[index], &kernel, &self.initial)?;
         let disk = wanted.disk.build(&wanted.options)?;

@@ -4,8 +4,8 @@
 //!
 //! - [`find()`](find::find), [`Target`]: a name, a path, a partition, a directory → a [`Device`]
 //! - [`Schedulers`]: what a device offers, or why there is nothing to choose
-//! - [`stack()`](stack::stack): down to the disks whose scheduler matters
-//! - [`users()`](users::users): the mounts and swap that depend on a device, through the whole stack upwards
+//! - [`stack()`]: down to the disks whose scheduler matters
+//! - [`users()`]: the mounts and swap that depend on a device, through the whole stack upwards
 //! - [`content()`](content::content): what is written on a device (file systems, members of arrays, tables)
 //! - [`openers()`](openers::openers): the processes that have it open
 //! - `refusals`: every reason not to write to it

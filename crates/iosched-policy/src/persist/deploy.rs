@@ -484,12 +484,11 @@ mod tests {
         /// With a udev of its own.
         fn with_udev() -> Option<Bench> {
             let mut bench = Bench::new()?;
-            match Command::new("/lib/systemd/systemd-udevd").spawn() {
-                Ok(child) => bench.udev = Some(child),
-                Err(_) => {
-                    iosched_testing::lacks("systemd-udevd");
-                    return None;
-                }
+            if let Ok(child) = Command::new("/lib/systemd/systemd-udevd").spawn() {
+                bench.udev = Some(child);
+            } else {
+                iosched_testing::lacks("systemd-udevd");
+                return None;
             }
             assert!(iosched_testing::wait_until(|| Path::new(
                 "/run/udev/control"

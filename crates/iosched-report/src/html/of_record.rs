@@ -52,7 +52,6 @@ fn page(record: &Record, analysis: &Analysis) -> Page {
             .collect(),
         sections: sections(record, analysis),
         folded: folded(record, analysis),
-        ..Page::default()
     };
     capitalise(&mut page.headline);
     page

@@ -65,7 +65,7 @@ pub struct HostTimes {
     pub after_flush: Nanos,
     /// From a completion until a process that waits in the kernel for a tag tries to take it. It has
     /// no way back from its program to go, so that it comes before the process that waited for what
-    /// completed; where it does not ([`MultiQueueSettings::tag_steal`]), as long after that.
+    /// completed.
     pub tag_wakeup: Nanos,
     /// From the wish that a worker run the queue to its doing so.
     pub worker: Nanos,

@@ -23,7 +23,7 @@ pub(super) fn fixed_by_record(
             "--resume takes the plan from the record; --rounds and --budget may be larger; for anything \
              else start a new run",
         ),
-        remedy: goes_on_without.then(|| Remedy::Without(options)),
+        remedy: goes_on_without.then_some(Remedy::Without(options)),
     }
 }
 

@@ -171,7 +171,7 @@ impl Desktop {
         let program = self.program.as_ref();
         let program = program.expect("it was copied while the load was prepared");
         program.forget(at.user()).map_err(LoadError::files)?;
-        Ok(start::time(program, at, tick)?)
+        start::time(program, at, tick)
     }
 
     /// All starts of a trial, spread over its time; none if something beside them ended.
@@ -245,7 +245,7 @@ impl Desktop {
 
 /// Where what goes on beside the starts runs, and with whose file rights.
 struct Threads<'scope, 'env> {
-    threads: &'scope Scope<'scope, 'env>,
+    scope: &'scope Scope<'scope, 'env>,
     user: Option<&'scope User>,
     /// Goes with the last that has begun.
     begins: Sender<()>,
@@ -253,10 +253,10 @@ struct Threads<'scope, 'env> {
 }
 
 impl<'scope, 'env> Threads<'scope, 'env> {
-    fn new(threads: &'scope Scope<'scope, 'env>, user: Option<&'scope User>) -> Self {
+    fn new(scope: &'scope Scope<'scope, 'env>, user: Option<&'scope User>) -> Self {
         let (begins, begun) = channel();
         Threads {
-            threads,
+            scope,
             user,
             begins,
             begun,
@@ -274,8 +274,8 @@ impl<'scope, 'env> Threads<'scope, 'env> {
             drop(begins);
             work()
         };
-        let thread = Builder::new().spawn_scoped(self.threads, move || as_user(user, work));
-        Ok(thread.map_err(LoadError::files)?)
+        let thread = Builder::new().spawn_scoped(self.scope, move || as_user(user, work));
+        thread.map_err(LoadError::files)
     }
 
     /// Waits until everything runs, or has failed to: on a busy machine a thread begins late.
@@ -420,7 +420,7 @@ impl Load for Desktop {
                 .iter()
                 .try_for_each(|name| write_file(&directory, name, self.settings.size))
         });
-        Ok(written.map_err(LoadError::files)?)
+        written.map_err(LoadError::files)
     }
 
     fn reset(&mut self, at: &Workplace<'_>, _trial: &TrialInfo) -> Result<(), LoadError> {
@@ -430,14 +430,14 @@ impl Load for Desktop {
             copy.set_len(0)?;
             copy.sync_all()
         });
-        Ok(reset.map_err(LoadError::files)?)
+        reset.map_err(LoadError::files)
     }
 
     /// Also where we may not empty the whole page cache.
     fn start(&mut self, at: &Workplace<'_>, _trial: &TrialInfo) -> Result<(), LoadError> {
         let files = Files::open(&at.directory_of(NAME), &self.settings, at);
         let forgotten = files.and_then(|files| files.forget());
-        Ok(forgotten.map_err(LoadError::files)?)
+        forgotten.map_err(LoadError::files)
     }
 
     fn run(

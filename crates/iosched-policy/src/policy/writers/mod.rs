@@ -1,8 +1,8 @@
 //! Who else sets a disk's queue: what udev's rules do to it, and every line elsewhere that may.
 //!
 //! Only udev can be followed without running anything: its rules say for which disk they are and what they write
-//! ([`udev`]), and [`queue`] says what becomes of each write. Everything else is searched for lines that name a file of
-//! a queue ([`scan`]): such a line *may* set the disk, later in the boot than udev.
+//! (`udev`), and `queue` says what becomes of each write. Everything else is searched for lines that name a file of
+//! a queue (`scan`): such a line *may* set the disk, later in the boot than udev.
 
 pub(crate) mod queue;
 pub(crate) mod rule_text;

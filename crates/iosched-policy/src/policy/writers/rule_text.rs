@@ -69,9 +69,9 @@ impl Token {
             "RUN" => self.operator.assigns(),
             "LABEL" | "GOTO" => !has_attribute && self.operator == Operator::Assign,
             "GROUP" | "IMPORT" | "MODE" | "NAME" | "OPTIONS" | "OWNER" | "PROGRAM" | "SYMLINK"
-            | "TAG" => true,
+            | "TAG"
             // Of udev before 174, which old kernels have.
-            "BUS" | "ID" | "SYSFS" | "WAIT_FOR" | "WAIT_FOR_SYSFS" => true,
+            | "BUS" | "ID" | "SYSFS" | "WAIT_FOR" | "WAIT_FOR_SYSFS" => true,
             _ => false,
         }
     }
