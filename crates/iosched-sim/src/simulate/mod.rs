@@ -1,7 +1,7 @@
 //! A load, a scheduler and a disk, from event to event in virtual time.
 //!
 //! - `process`: processes submit accesses and wait for them, as their jobs say (`source`: by chance `generated`,
-//!   one by one `replayed`, or a video that is `playing`); what comes by itself is in `arrivals`
+//!   or one by one `replayed`); what comes by itself is in `arrivals`
 //! - `writeback`: writes through the page cache (`page_cache`), and syncs
 //! - the [block layer](crate::block_layer): how a bio gets from there to the disk; a completion may cost
 //!   time on `processors`
@@ -24,7 +24,6 @@ mod host;
 mod lines;
 mod outcome;
 mod page_cache;
-mod playing;
 mod process;
 mod processors;
 mod replayed;

@@ -72,8 +72,6 @@ pub struct ProcessOutcome {
     pub write: Flow,
     /// How long its syncs took, and how many there were.
     pub syncs: Latencies,
-    /// Of a video: part of the frames that were there when they were to be shown, 0 to 1.
-    pub frames_in_time: Option<f64>,
 }
 
 impl ProcessOutcome {

@@ -317,7 +317,6 @@ impl Process {
         let began = self.began.unwrap_or(Time::ZERO);
         let end = self.ended.map_or(now, |_| self.last_completion);
         ProcessOutcome {
-            frames_in_time: self.source.frames_in_time(now),
             elapsed: end.saturating_since(began),
             name: self.job.name,
             read: self.read,

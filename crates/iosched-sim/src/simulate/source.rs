@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::generated::Generated;
-use super::playing::Player;
 use super::replayed::Replayed;
 use crate::units::{Nanos, Time};
 use crate::workload::replay::{Arrival, Replay, Step};
@@ -14,8 +13,6 @@ pub(super) enum Source {
     Generated(Box<Generated>),
     /// The steps of a closed loop.
     Replayed(Replayed),
-    /// The frames of a video.
-    Playing(Box<Player>),
     /// Accesses arrive at their times ([`super::arrivals`]), until that is over.
     Arriving { over: bool },
     /// None of its own: the flusher.
@@ -27,7 +24,6 @@ impl Source {
     pub(super) fn begin(&mut self, now: Time) {
         match self {
             Source::Generated(generated) => generated.begin(now),
-            Source::Playing(player) => player.begin(now),
             Source::Replayed(_) | Source::Arriving { .. } | Source::Idle => {}
         }
     }
@@ -35,7 +31,7 @@ impl Source {
     /// True if something may be to come.
     pub(super) fn has_more(&self) -> bool {
         match self {
-            Source::Generated(_) | Source::Playing(_) => true,
+            Source::Generated(_) => true,
             Source::Replayed(replayed) => replayed.has_more(),
             Source::Arriving { over } => !over,
             Source::Idle => false,
@@ -47,7 +43,6 @@ impl Source {
         match self {
             Source::Generated(generated) => generated.due(now, job, in_flight),
             Source::Replayed(replayed) => replayed.due(now, in_flight),
-            Source::Playing(player) => player.due(now, in_flight),
             Source::Arriving { .. } | Source::Idle => None,
         }
     }
@@ -56,7 +51,6 @@ impl Source {
         match self {
             Source::Generated(generated) => generated.next(job),
             Source::Replayed(replayed) => replayed.take(),
-            Source::Playing(player) => player.next(job),
             Source::Arriving { .. } | Source::Idle => unreachable!("it has none by itself"),
         }
     }
@@ -67,22 +61,8 @@ impl Source {
         match self {
             Source::Generated(generated) => Some(generated.answered(noticed, job, in_flight)),
             Source::Replayed(replayed) => replayed.answered(noticed, in_flight),
-            Source::Playing(player) => {
-                player.arrived(noticed);
-                Some(Nanos::ZERO)
-            }
             Source::Arriving { over } => (*over && in_flight == 0).then_some(Nanos::ZERO),
             Source::Idle => None,
-        }
-    }
-}
-
-impl Source {
-    /// Of a video: part of its frames that were there in time until now.
-    pub(super) fn frames_in_time(&self, now: Time) -> Option<f64> {
-        match self {
-            Source::Playing(player) => Some(player.frames_in_time(now)),
-            _ => None,
         }
     }
 }
@@ -95,7 +75,6 @@ pub(super) fn sources(jobs: &[Job], seed: u64, replay: Option<Replay>) -> (Vec<S
     match replay {
         None => {
             let source = |job: &Job| match &job.steps {
-                None if job.plays => Source::Playing(Box::default()),
                 None => Source::Generated(Box::new(Generated::new(job, seed))),
                 Some(steps) => Source::Replayed(Replayed::new(one_by_one(steps, job.background))),
             };

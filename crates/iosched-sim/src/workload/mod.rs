@@ -6,14 +6,12 @@
 
 mod distribution;
 pub mod fio_job;
-mod playback;
 pub mod recorded;
 pub mod replay;
 mod sizes;
 mod stream;
 
 pub use distribution::Distribution;
-pub use playback::{FRAME_BYTES, Playback};
 pub use sizes::Sizes;
 pub(crate) use stream::Stream;
 
@@ -161,8 +159,6 @@ pub struct Job {
     /// Its accesses one by one, where order, places and lengths are not left to chance. One that goes on beside
     /// others begins again with the first.
     pub steps: Option<Arc<[Step]>>,
-    /// It plays its part of the disk as a video, frame by frame ([`Playback`]).
-    pub plays: bool,
     /// It ends with the last process that does not.
     pub background: bool,
     /// It ends after this much data, if it is not bound by time alone.
@@ -198,7 +194,6 @@ impl Default for Job {
             delay: Nanos::ZERO,
             after: None,
             steps: None,
-            plays: false,
             background: false,
             amount: None,
             runtime: None,
