@@ -520,7 +520,7 @@ mod tests {
             (vec![flow(u64::MAX, 1.0)], "read.bytes is 1.8"),
             (vec![flow(1, f64::INFINITY)], "null"),
             // Each could be, and all of them together not.
-            (vec![flow(1, 1e18); 20], "throughput_bytes_per_s is 2e19"),
+            (vec![flow(1, 1e18); 20], "bytes_per_s is 2e19"),
         ] {
             let error = checked(&with(jobs)).unwrap_err();
             assert!(error.contains(words), "{error}");

@@ -46,11 +46,6 @@ pub(crate) const FILES: &[(&str, Takes, &str)] = &[
         Made,
         "evidence add --yes EXAMPLE --to FIFO",
     ),
-    (
-        "evidence show html",
-        Written,
-        "evidence show EVIDENCE --html FIFO",
-    ),
     ("manual directory", Made, "manual FIFO"),
     ("persist policy", Read, "persist --yes --policy FIFO"),
     ("report html", Written, "report EXAMPLE --html FIFO"),
