@@ -533,7 +533,7 @@ def test_a_sweep_keeps_no_names_of_tasks(tmp_path, monkeypatch):
 
         def cat_file(self, _):
             self.asked += 1
-            if self.asked % 3 == 2:
+            if self.asked % 2 == 0:
                 raise FileNotFoundError
             return there
 
