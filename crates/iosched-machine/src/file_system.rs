@@ -309,8 +309,13 @@ impl OwnFileSystem {
                 return Err(not_undone(kernel_name(&node), self.left(&node, cause)));
             }
         };
-        self.check_unused(&node)
-            .map_err(|cause| not_undone(kernel_name(&node), self.left(&node, &cause)))?;
+        if let Err(cause) = self.check_unused(&node) {
+            // Nobody keeps anything on a disk whose content ends with its server.
+            if self.goes_with_server {
+                return Ok(Removal::Unmounted(self.device.clone()));
+            }
+            return Err(not_undone(kernel_name(&node), self.left(&node, &cause)));
+        }
         erase_signatures(&node).map_err(|cause| not_undone(kernel_name(&node), cause))?;
         Ok(Removal::Done(kernel_name(&node)))
     }

@@ -301,21 +301,25 @@ fn a_disk_made_for_the_run_is_gone_afterwards() {
     let states = states(&out);
     assert_eq!(states["served/mq-deadline"]["served"], "mq-deadline");
 
-    let out = dir.path().join("files");
-    let load = "documents-create:threads=2,documents=200";
-    let args = [
-        "--emulate",
-        "null",
-        "--size",
-        "512M",
-        "--arms",
-        "noop,deadline",
-        "--load",
-        load,
-    ];
-    let output = tune(&args, &out);
-    assert!(output.status.success(), "{}", stderr(&output));
-    assert_eq!(record(&out)[0]["plan"]["target"]["file_system"], "ext4");
+    for (name, load) in [
+        ("files", "documents-create:threads=2,documents=200"),
+        ("left", "command: sh: echo x >left"),
+    ] {
+        let out = dir.path().join(name);
+        let args = [
+            "--emulate",
+            "null",
+            "--size",
+            "512M",
+            "--arms",
+            "noop,deadline",
+            "--load",
+            load,
+        ];
+        let output = tune(&args, &out);
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert_eq!(record(&out)[0]["plan"]["target"]["file_system"], "ext4");
+    }
     assert_eq!(disks(), "");
 }
 

@@ -324,6 +324,18 @@ impl Load for CommandLoad {
         Ok(Vec::new())
     }
 
+    /// Unless it works on the target by its name.
+    fn wants_directory(&self) -> bool {
+        let CommandSettings {
+            line,
+            setup,
+            prepare,
+            ..
+        } = &self.settings;
+        let mut lines = std::iter::once(line).chain(setup).chain(prepare);
+        !lines.any(|line| line.contains(TARGET))
+    }
+
     fn lacks(&self, objective: Objective) -> Option<&'static str> {
         match objective {
             Objective::NumberHigher | Objective::NumberLower => {
@@ -435,6 +447,16 @@ mod tests {
     fn the_load_is_named_after_its_program() {
         assert_eq!(settings("/usr/bin/make -j2", "time").name(), "make");
         assert_eq!(settings(" sh: make | tail", "time").name(), "sh");
+    }
+
+    #[test]
+    fn a_command_wants_a_directory_unless_it_names_the_target() {
+        let wants =
+            |settings: &CommandSettings| CommandLoad::new(settings).unwrap().wants_directory();
+        let mut settings = settings("sh: cd $IOSCHED_SCRATCH && make", "time");
+        assert!(wants(&settings));
+        settings.prepare = Some("sh: dd if=$IOSCHED_TARGET of=/dev/null".into());
+        assert!(!wants(&settings));
     }
 
     #[test]

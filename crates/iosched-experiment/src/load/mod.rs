@@ -303,6 +303,11 @@ pub(crate) trait Load {
         false
     }
 
+    /// True if it is given a directory where the disk is the run's own.
+    fn wants_directory(&self) -> bool {
+        self.needs_directory()
+    }
+
     /// True if running it changes what it will find the next time, so that it has to be run until
     /// it is steady. A load that restores its data does not drift.
     fn drifts(&self) -> bool {

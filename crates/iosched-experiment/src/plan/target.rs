@@ -29,7 +29,7 @@ pub(super) fn check(
     }
     let writer = writer(loads, wanted.precondition);
     let needs_directory = loads.iter().find(|load| load.open().needs_directory());
-    if let Some(kind) = own_file_system(wanted, needs_directory.is_some()) {
+    if let Some(kind) = own_file_system(wanted, loads) {
         return check_file_system(wanted, host, found, loads, kind);
     }
     if let Some(load) = needs_directory
@@ -116,10 +116,14 @@ pub(super) fn check_again(
     check_room(path, file_size, loads)
 }
 
-/// The file system that is made for the run: the one that is asked for, or ext4 where a load needs a
-/// directory and the disk is one that this run made.
-fn own_file_system(wanted: &PlanRequest, needs_directory: bool) -> Option<FileSystemKind> {
-    let of_itself = wanted.is_our_own && needs_directory;
+/// The file system that is made for the run: the one that is asked for, or ext4 where a load wants a
+/// directory and the disk is one that this run made. What `--precondition` fills stays raw if it can.
+fn own_file_system(wanted: &PlanRequest, loads: &[PlannedLoad]) -> Option<FileSystemKind> {
+    let of_itself = wanted.is_our_own
+        && loads
+            .iter()
+            .map(PlannedLoad::open)
+            .any(|load| load.needs_directory() || load.wants_directory() && !wanted.precondition);
     wanted.mkfs.or(of_itself.then_some(FileSystemKind::ALL[0]))
 }
 
