@@ -9,6 +9,7 @@ use iosched_machine::device;
 use iosched_machine::failure::{Problem, exit};
 use iosched_machine::host::Host;
 use iosched_policy::check::{self, DiskReport, Memory, Overridden, Report, Verdict};
+use iosched_policy::persist::deploy::{DeployOptions, Deployment, Request};
 use iosched_policy::policy::file::{self, Policy};
 use iosched_policy::policy::matching;
 use iosched_policy::policy::writers::{Effect, Writer, Writers};
@@ -85,6 +86,11 @@ pub(crate) fn run(args: &CheckArgs, output: &Output) -> Outcome {
         output.text(&metrics(&report));
     } else if args.textfile.is_none() {
         tell(&report, &policy, args.policy.as_deref(), output);
+        if let Some(file) = args.policy.as_deref()
+            && !report.not_in_force.is_empty()
+        {
+            tell_how_to_enforce(&host, file, output);
+        }
     }
     Ok(match report.verdict {
         Verdict::Good => 0,
@@ -176,13 +182,6 @@ fn tell(report: &Report, policy: &Policy, candidate: Option<&Path>, output: &Out
             }
         });
     }
-    if let Some(file) = candidate.filter(|_| !report.not_in_force.is_empty()) {
-        let file = quoted_path(file);
-        output.line(&format!(
-            "to bring it into force: cp {file} {} && iosched apply",
-            file::PATH
-        ));
-    }
     for place in &report.dead_elevator {
         let line = if place.line > 0 {
             format!(":{}", place.line)
@@ -194,6 +193,28 @@ fn tell(report: &Report, policy: &Policy, candidate: Option<&Path>, output: &Out
              Linux has since 5.0, ignores it",
             place.file.display()
         ));
+    }
+}
+
+/// Says what would bring a policy file into force, or what is in the way.
+fn tell_how_to_enforce(host: &Host, path: &Path, output: &Output) {
+    let planned = read_policy(path).and_then(|text| {
+        let plan = Deployment::plan(host, Request::Text(&text), DeployOptions::default())?;
+        plan.foresee(host)
+    });
+    let name = quoted_path(path);
+    match planned {
+        // Who may not look can still be told.
+        Err(problem) if problem.code != exit::NOT_PERMITTED => {
+            output.line(&format!("{name} cannot be brought into force: {problem}"));
+            if let Some(hint) = problem.hint {
+                output.line(&format!("hint: {hint}"));
+            }
+        }
+        _ => output.line(&format!(
+            "to bring it into force: cp {name} {} && iosched apply",
+            file::PATH
+        )),
     }
 }
 

@@ -128,6 +128,15 @@ fn nobody_is_accused_who_is_switched_off_or_writes_something_else() {
     assert_eq!(code, 2);
     assert!(stdout.contains("the kernel's own default"), "{stdout}");
     assert!(stdout.contains("run `iosched apply`"), "{stdout}");
+    // What cannot be brought into force is not recommended.
+    for (scheduler, word) in [("bfq", "iosched apply"), ("nosuch", "cannot be brought")] {
+        let candidate = machine.path("candidate.toml");
+        fs::write(&candidate, POLICY.replace("bfq", scheduler)).unwrap();
+        let (_, stdout, _) = machine.run("check", &[candidate.to_str().unwrap()]);
+        let is_advised = stdout.contains("cp ");
+        assert_eq!(is_advised, scheduler == "bfq", "{stdout}");
+        assert!(stdout.contains(word), "{stdout}");
+    }
 
     let machine = with_disk(Some("cachyos"), "kyber");
     assert_eq!(machine.run("apply", &["--yes"]).0, 0);
