@@ -44,7 +44,11 @@ fn failed(path: &Path, cause: &io::Error) -> Problem {
     let parent = parent.unwrap_or(Path::new(".")).display();
     let hint = match cause.kind() {
         io::ErrorKind::NotFound => Some(format!("make the directory {parent} first")),
-        io::ErrorKind::NotADirectory => Some(format!("{parent} is no directory: name one")),
+        io::ErrorKind::NotADirectory => {
+            let mut way = path.ancestors();
+            let file = way.find(|above| above.exists()).unwrap_or(path).display();
+            Some(format!("{file} is no directory: name one"))
+        }
         io::ErrorKind::IsADirectory => Some("name a file in it".into()),
         io::ErrorKind::Other => {
             Some("name a new file or a regular one; `-` is standard output".into())
@@ -96,11 +100,15 @@ mod tests {
     fn where_no_file_can_be_the_way_there_is_named() {
         for (path, named) in [
             ("/dev/null/page.html", "/dev/null is no directory"),
+            ("/dev/null/a/page.html", "/dev/null is no directory"),
             ("/nonexistent/page.html", "make the directory /nonexistent"),
         ] {
             let error = write(Path::new(path), b"").unwrap_err();
             let hint = error.hint.unwrap();
             assert!(hint.contains(named), "{hint}");
         }
+        let error = directory(Path::new("/dev/null")).unwrap_err();
+        let hint = error.hint.unwrap();
+        assert!(hint.contains("/dev/null is no directory"), "{hint}");
     }
 }

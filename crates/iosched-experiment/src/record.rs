@@ -193,7 +193,11 @@ fn bad(message: String) -> Problem {
 }
 
 fn not_a_record(path: &Path) -> Problem {
-    bad(format!("{} holds no record", path.display()))
+    let cause = match path.exists() {
+        true => " holds no record",
+        false => ": there is no such directory",
+    };
+    bad(format!("{}{cause}", path.display()))
         .hint("a record is the directory that `iosched tune` wrote (it has record.jsonl)")
 }
 

@@ -364,9 +364,12 @@ fn print(report: &Report, output: &Output) {
         output.line(&format!("cleared what the emulated disk {id} left"));
     }
     for (id, why) in left {
-        output.line(&format!(
-            "what the emulated disk {id} left: not put back: {why}"
-        ));
+        let what = if id.contains(' ') {
+            format!("the emulated disks ({id})") // no disk's id
+        } else {
+            format!("what the emulated disk {id} left")
+        };
+        output.line(&format!("{what}: not put back: {why}"));
     }
     for name in instances {
         output.line(&format!("removed the tracing instance {name}"));

@@ -85,7 +85,10 @@ fn what_cannot_be_done_is_said_with_the_way_out() {
     for (args, words) in [
         (vec![path(&other)], "holds no record"),
         (vec![path(&example), path(&other)], "holds no record"),
-        (vec!["/proc/nonexistent/record"], "holds no record"),
+        (
+            vec!["/proc/nonexistent/record"],
+            "there is no such directory",
+        ),
         (
             vec![path(&example), "--html", "/proc/nonexistent/page.html"],
             "cannot write",

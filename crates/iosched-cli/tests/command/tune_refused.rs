@@ -210,7 +210,11 @@ fn bad_input_gets_one_clear_error_and_its_exit_code() {
         (vec![name, "--rounds", "1"], 2, "--rounds"),
         (vec![name, "--out", &full], 12, "is not empty"),
         (vec!["--resume", &newer], 12, "schema 99"),
-        (vec!["--resume", "/no/record/here"], 12, "holds no record"),
+        (
+            vec!["--resume", "/no/record/here"],
+            12,
+            "there is no such directory",
+        ),
     ] {
         let output = iosched()
             .arg("tune")

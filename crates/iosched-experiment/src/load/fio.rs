@@ -37,6 +37,11 @@ pub(super) const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 /// fio did not run to its end.
 fn child_error(error: ChildError) -> LoadError {
     let is_missing = matches!(error, ChildError::Missing { .. });
+    if is_missing && let Some(named) = PROGRAM.get() {
+        let message = format!("--fio {}: there is no such file", named.display());
+        let hint = "name the program fio; without --fio the one on PATH is run";
+        return LoadError::Run(Problem::new(exit::MISSING, message).hint(hint));
+    }
     let error = LoadError::from(error);
     if !is_missing {
         return error;
