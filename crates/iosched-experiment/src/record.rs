@@ -193,9 +193,10 @@ fn bad(message: String) -> Problem {
 }
 
 fn not_a_record(path: &Path) -> Problem {
-    let cause = match path.exists() {
-        true => " holds no record",
-        false => ": there is no such directory",
+    let cause = if path.exists() {
+        " holds no record"
+    } else {
+        ": there is no such directory"
     };
     bad(format!("{}{cause}", path.display()))
         .hint("a record is the directory that `iosched tune` wrote (it has record.jsonl)")
