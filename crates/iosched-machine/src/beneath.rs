@@ -28,7 +28,7 @@ const AS_DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC);
 
 /// How one is opened that is only passed through.
-const PASSING: OFlags = OFlags::PATH
+pub(crate) const PASSING: OFlags = OFlags::PATH
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
@@ -47,6 +47,16 @@ impl Directory {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 open_without_links(path, PASSING)?
             }
+            opened => opened?,
+        };
+        Ok(Directory { descriptor })
+    }
+
+    /// The directory that a descriptor holds, which may only pass through it.
+    pub(crate) fn hold(passed: OwnedFd) -> io::Result<Directory> {
+        let descriptor = match openat(&passed, ".", AS_DIRECTORY, Mode::empty()) {
+            // One that may not be read can still be written beneath.
+            Err(Errno::ACCESS) => passed,
             opened => opened?,
         };
         Ok(Directory { descriptor })

@@ -95,19 +95,20 @@ pub(crate) fn check_device(path: &Path) -> Result<(), WayError> {
         return Ok(());
     }
     let trusted = Trusted::of(None);
-    // Above what a directory of somebody else leads back to may stand anything.
-    if path.components().any(|part| part == Component::ParentDir) {
-        let above = std::path::absolute(path).map_err(|source| unusable(path, source))?;
-        above
-            .ancestors()
-            .skip(1)
-            .try_for_each(|at| check_one(at, trusted))?;
-    }
+    check_written(path, trusted)?;
     check_links(path, trusted)?;
     let node = path
         .canonicalize()
         .map_err(|source| unusable(path, source))?;
     check_way(node.parent().unwrap_or(&node), trusted)
+}
+
+/// Refuses a path, as it was written, on which somebody else may rename: he could swap what stands there at any moment, so
+/// that a look at its links says nothing. Of all that is his, the uppermost stands where he may not.
+pub fn check_written(path: &Path, trusted: Trusted) -> Result<(), WayError> {
+    let above = std::path::absolute(path).map_err(|source| unusable(path, source))?;
+    let mut above = above.ancestors().skip(1);
+    above.try_for_each(|at| check_one(at, trusted))
 }
 
 /// Refuses a path without links on which somebody else may rename: the directories above, and what stands at its end.

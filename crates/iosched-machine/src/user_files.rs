@@ -9,15 +9,19 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, fchown};
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 use rand::Rng;
-use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat, renameat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, readlinkat, renameat};
+use rustix::io::Errno;
 
-use crate::beneath::Directory;
-use crate::path_trust::{self, Trusted, WayError};
+use crate::beneath::{Directory, PASSING};
+use crate::durable;
+use crate::process;
+use crate::regular_file::held_path;
 
 pub use crate::regular_file::open_to_read;
 
@@ -26,17 +30,7 @@ pub use crate::regular_file::open_to_read;
 /// # Errors
 /// It cannot be entered, or the way is [led elsewhere](is_led_elsewhere).
 pub fn directory(path: &Path) -> io::Result<Directory> {
-    let path = if path.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        path
-    };
-    if rustix::process::geteuid().is_root() {
-        let checked = path_trust::check_links(path, Trusted::of(None));
-        checked.map_err(|error| led_elsewhere(path, error))?;
-    }
-    // A link that somebody has put on the way since then is refused.
-    Directory::open(&path.canonicalize()?)
+    walk_to(path, false)
 }
 
 /// The same; directories that are lacking are made, writable for their owner alone.
@@ -44,15 +38,7 @@ pub fn directory(path: &Path) -> io::Result<Directory> {
 /// # Errors
 /// Those of [`directory`], or one cannot be made.
 pub fn make_directory(path: &Path) -> io::Result<Directory> {
-    let above = match directory(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => path.parent(),
-        opened => return opened,
-    };
-    let name = path.file_name().ok_or(io::ErrorKind::NotFound)?;
-    let above = make_directory(above.ok_or(io::ErrorKind::NotFound)?)?;
-    let made = above.make(name)?;
-    above.sync()?;
-    Ok(made)
+    walk_to(path, true)
 }
 
 /// Makes a file that must not be there yet.
@@ -230,21 +216,98 @@ fn split(path: &Path) -> io::Result<(Directory, &OsStr)> {
 #[error("{0}")]
 struct LedElsewhere(String);
 
-fn led_elsewhere(path: &Path, error: WayError) -> io::Error {
-    match error {
-        WayError::Unusable { source, .. } => source,
-        WayError::Danger { at, danger } => {
-            let (who, at, path) = (danger.who(), at.display(), path.display());
-            let cause =
-                format!("{who} may change {at} on the way to {path}: root does not follow it");
-            io::Error::new(io::ErrorKind::PermissionDenied, LedElsewhere(cause))
+/// True of the error that says that another user can replace a link on the way.
+pub fn is_led_elsewhere(error: &io::Error) -> bool {
+    matches!(error.get_ref(), Some(cause) if cause.is::<LedElsewhere>())
+}
+
+/// Goes to a directory step by step. Each step begins in the directory that the one before opened, and a link is looked at
+/// through the descriptor by which it is followed: what is swapped meanwhile leads nowhere.
+fn walk_to(path: &Path, makes: bool) -> io::Result<Directory> {
+    /// As many as Linux follows (`MAXSYMLINKS`).
+    const MOST_LINKS: usize = 40;
+    let start = |path: &Path| {
+        let start = if path.is_absolute() { "/" } else { "." };
+        openat(CWD, start, PASSING, Mode::empty())
+    };
+    let mut at = start(path)?;
+    let mut steps = steps_of(path);
+    let mut links = 0;
+    while let Some(step) = steps.pop() {
+        match openat(&at, &step, PASSING, Mode::empty()) {
+            Ok(next) => at = next,
+            Err(Errno::NOENT) if makes => {
+                match mkdirat(&at, &step, Mode::from_raw_mode(0o755)) {
+                    Ok(()) => durable::sync_directory(&held_path(&at))?,
+                    Err(Errno::EXIST) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                at = openat(&at, &step, PASSING, Mode::empty())?;
+            }
+            // A link is no directory.
+            Err(Errno::NOTDIR | Errno::LOOP) => {
+                links += 1;
+                if links > MOST_LINKS {
+                    return Err(Errno::LOOP.into());
+                }
+                let leads_to = follow(path, &at, &step)?;
+                if leads_to.is_absolute() {
+                    at = start(&leads_to)?;
+                }
+                steps.extend(steps_of(&leads_to));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Directory::hold(at)
+}
+
+/// Where a link leads, if nobody but root and who called `sudo` can replace it.
+fn follow(path: &Path, at: &OwnedFd, step: &OsStr) -> io::Result<PathBuf> {
+    let link = openat(
+        at,
+        step,
+        PASSING.difference(OFlags::DIRECTORY),
+        Mode::empty(),
+    )?;
+    let status = fstat(&link)?;
+    if FileType::from_raw_mode(status.st_mode) != FileType::Symlink {
+        return Err(Errno::NOTDIR.into());
+    }
+    if rustix::process::geteuid().is_root()
+        && let Some(who) = who_can_replace(&status, &fstat(at)?)
+    {
+        let (path, link) = (path.display(), Path::new(step).display());
+        let cause = format!(
+            "{who} can replace the link {link} on the way to {path}: root does not follow it"
+        );
+        let error = LedElsewhere(cause);
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, error));
+    }
+    let leads_to = readlinkat(&link, "", Vec::new())?;
+    Ok(OsStr::from_bytes(leads_to.as_bytes()).into())
+}
+
+/// Who but root, if anybody, can replace a link that stands in this directory.
+fn who_can_replace(link: &Stat, above: &Stat) -> Option<String> {
+    let is_sticky = above.st_mode & 0o1000 != 0;
+    match (link.st_uid, above.st_uid) {
+        (0, 0) => (above.st_mode & 0o022 != 0 && !is_sticky).then(|| "others".to_owned()),
+        (0, owner) | (owner, _) => {
+            let name = process::name_of("passwd", owner);
+            Some(name.unwrap_or_else(|| format!("user {owner}")))
         }
     }
 }
 
-/// True of the error that says that another user can replace a link on the way.
-pub fn is_led_elsewhere(error: &io::Error) -> bool {
-    matches!(error.get_ref(), Some(cause) if cause.is::<LedElsewhere>())
+/// The steps of a path, the last one first.
+fn steps_of(path: &Path) -> Vec<OsString> {
+    let steps = path.components().rev().filter_map(|step| match step {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        Component::CurDir | Component::RootDir | Component::Prefix(_) => None,
+    });
+    steps.collect()
 }
 
 #[cfg(test)]

@@ -38,7 +38,9 @@ pub(super) fn check_links(path: &Path, user: Option<&User>) -> Result<(), RunErr
     let Some(trusted) = trusted(user) else {
         return Ok(());
     };
-    path_trust::check_links(path, trusted).map_err(|error| refusal(path, user, error))
+    let checked = path_trust::check_written(path, trusted)
+        .and_then(|()| path_trust::check_links(path, trusted));
+    checked.map_err(|error| refusal(path, user, error))
 }
 
 /// Nothing where we are not root.
