@@ -112,12 +112,13 @@ fn is_none_of(share: &f64) -> bool {
     *share == 0.0
 }
 
-/// Up to what a trial counts: shares, 0 to 1.
+/// Up to what a trial counts: shares, 0 to 1. By default only what others do on the disk voids a trial: processors, the
+/// hypervisor and memory are told of, and void none unless the user says up to what he tolerates them.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Tolerance {
     /// Of the disk's time, for the I/O of other programs.
     pub io: f64,
-    /// Of the machine's processors, for other programs; by default they are told of, and no trial is void for them.
+    /// Of the machine's processors, for other programs.
     pub cpu: f64,
     /// Of the machine's processors, for what the hypervisor gives to others.
     pub steal: f64,
@@ -130,8 +131,8 @@ impl Default for Tolerance {
         Tolerance {
             io: 0.02,
             cpu: 1.0,
-            steal: 0.1,
-            memory: 0.1,
+            steal: 1.0,
+            memory: 1.0,
         }
     }
 }

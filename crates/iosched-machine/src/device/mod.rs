@@ -163,10 +163,13 @@ impl Device {
         } else {
             usize::from(schedulers.choice().is_some())
         };
-        let number = dir
-            .text("dev")
-            .and_then(|text| DeviceNumber::parse(&text))
-            .unwrap_or_default();
+        // Without it the disk would be taken for another, which no rule is for.
+        let number = match dir.try_bytes("dev") {
+            Ok(text) => DeviceNumber::parse(String::from_utf8_lossy(&text).trim()),
+            Err(error) if is_of_attribute(&error) => None,
+            Err(error) => return Err(error),
+        };
+        let number = number.unwrap_or_default();
         let partitions = if whole {
             partitions(&name, &entries)
         } else {

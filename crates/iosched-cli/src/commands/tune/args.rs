@@ -134,8 +134,8 @@ pub(crate) struct TuneArgs {
     #[arg(long = "require", value_name = "REQUIREMENT", value_parser = parse_requirement)]
     pub(super) requirements: Vec<Requirement>,
 
-    /// Up to which share of what others do a trial counts: io (of the disk's time) 2%, steal and memory 10%; cpu (of the
-    /// processors) is told, and voids no trial unless given: io=5%, cpu=20%, steal=off
+    /// Up to which share of what others do a trial counts: io (of the disk's time) is 2%; cpu and steal (of the
+    /// processors) and memory (waiting for it) void no trial unless given: io=5%, cpu=20%, io=off
     #[arg(long = "tolerate", value_name = "WHAT=SHARE", value_delimiter = ',', value_parser = parse_tolerance)]
     pub(super) tolerate: Vec<Tolerated>,
 
