@@ -97,9 +97,7 @@ impl Follower {
     /// Reads a line.
     pub fn line(&mut self, text: &str) -> Result<(), ReadError> {
         match self.reader.read(text)? {
-            None
-            | Some(Line::Remark(Remark::Other | Remark::Kyber { .. } | Remark::Dirtied { .. })) => {
-            }
+            None | Some(Line::Remark(Remark::Other | Remark::Kyber { .. })) => {}
             Some(Line::Remark(Remark::Queue(queue))) if queue.multi_queue => {
                 return Err(self.multi_queue());
             }

@@ -119,7 +119,6 @@ pub fn trial(slot: Slot, throughput: f64) -> Entry {
         metrics,
         counted_s: None,
         runtime_s: None,
-        interference: None,
         beside: Vec::new(),
     }))
 }

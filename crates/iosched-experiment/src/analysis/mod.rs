@@ -3,7 +3,6 @@
 mod caveat;
 mod choice;
 mod control;
-mod disturbed;
 mod rank;
 mod summary;
 
@@ -16,7 +15,6 @@ use serde::Serialize;
 pub use self::caveat::Caveat;
 pub use self::choice::{RESOLUTION, SideEffect};
 pub use self::control::Control;
-pub use self::disturbed::Disturbed;
 pub use self::rank::Rank;
 pub use self::rank::undecided_yet;
 pub use self::summary::{ArmSummary, OrderSummary, SplitSummary, Worker};
@@ -40,8 +38,6 @@ pub enum Conclusion {
     Equal,
     /// It is not known which is best, or there was nothing to compare.
     Undecided,
-    /// Others interfered with what decides.
-    Disturbed,
 }
 
 impl Conclusion {
@@ -75,9 +71,6 @@ pub struct Analysis {
     pub overall: Option<Contest>,
     /// What the run came to.
     pub conclusion: Conclusion,
-    /// Why there is no answer, where others interfered.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub disturbed: Option<Disturbed>,
     /// Index of the arm to use, if there is one answer.
     pub choice: Option<usize>,
     /// Why the run ended; none while it has not.
@@ -168,8 +161,7 @@ impl Analysis {
             }
         }
         let decisive = overall.as_ref().unwrap_or(&loads[0].contest);
-        let disturbed = disturbed::disturbed(plan, record);
-        let choice = choose(plan, record, &loads, decisive).filter(|_| disturbed.is_none());
+        let choice = choose(plan, record, &loads, decisive);
         Analysis {
             side_effects: choice
                 .and_then(|choice| Some((choice, held_against(decisive, choice, plan.baseline)?)))
@@ -185,11 +177,7 @@ impl Analysis {
             rounds,
             trials: record.trials().count(),
             void_trials: record.void_trials().count(),
-            conclusion: match disturbed {
-                Some(_) => Conclusion::Disturbed,
-                None => Conclusion::of(&decisive.verdict),
-            },
-            disturbed,
+            conclusion: Conclusion::of(&decisive.verdict),
             choice,
             loads,
             overall,
