@@ -89,7 +89,8 @@ Exit codes:
   7  the kernel rejected a setting    15  the device does not support the switch
                                      16  a file of the system is unusable
                                      130  interrupted (everything was put back)
-tune and report, with --exit-code: 0 a winner, 20 equal, 21 undecided";
+tune and report, with --exit-code: 0 a winner, 20 equal, 21 undecided,
+22 disturbed";
 
 #[cfg(test)]
 #[path = "../tests/command/common/options.rs"]

@@ -164,6 +164,9 @@ fn line_of(event: &RunEvent<'_>) -> Option<String> {
                 "note: a load moved {directory}, in which it worked, to {now}: it is not removed"
             )
         }
+        RunEvent::NotWatched { reason } => {
+            format!("note: whose I/O reaches the disk is not told apart: {reason}")
+        }
         RunEvent::NoSplit { reason } => {
             format!("note: time in the queue and at the disk is not recorded apart: {reason}")
         }

@@ -97,7 +97,9 @@ impl Follower {
     /// Reads a line.
     pub fn line(&mut self, text: &str) -> Result<(), ReadError> {
         match self.reader.read(text)? {
-            None | Some(Line::Remark(Remark::Other | Remark::Kyber { .. })) => {}
+            None
+            | Some(Line::Remark(Remark::Other | Remark::Kyber { .. } | Remark::Dirtied { .. })) => {
+            }
             Some(Line::Remark(Remark::Queue(queue))) if queue.multi_queue => {
                 return Err(self.multi_queue());
             }

@@ -56,6 +56,11 @@ pub enum RunEvent<'a> {
         /// Where it is.
         now: &'a str,
     },
+    /// The I/O of other programs is not told apart from the load's.
+    NotWatched {
+        /// The cause, as a clause of the message.
+        reason: &'a str,
+    },
     /// Where requests spend their time is not recorded, or no longer.
     NoSplit {
         /// The cause, as a clause of the message.

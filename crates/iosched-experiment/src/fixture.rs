@@ -119,6 +119,7 @@ pub fn trial(slot: Slot, throughput: f64) -> Entry {
         metrics,
         counted_s: None,
         runtime_s: None,
+        interference: None,
         beside: Vec::new(),
     }))
 }

@@ -7,6 +7,7 @@
 //! - [`emulated`]: the scheduler inside an emulated disk, for who asks of its queue
 //! - [`schedule`], [`run`], [`event`]: which trial is next, the trial loop, what it says meanwhile
 //! - [`measure`], [`split`], `course`, [`metrics`], [`trial`], [`record`]: what was measured, kept on disk
+//! - [`interference`]: what else happened meanwhile, and whether the trial counts
 //! - [`analysis`]: from the record to the answer
 //! - [`simulate`]: schedulers and disks in virtual time, with files and threads around them
 //! - [`calibrate`]: do the answers keep what they promise? Whole tunes over simulated trials
@@ -22,6 +23,7 @@ pub mod fixture;
 #[cfg(any(test, feature = "fuzz"))]
 #[doc(hidden)]
 pub mod fuzz;
+pub mod interference;
 pub mod load;
 pub mod measure;
 pub mod metrics;

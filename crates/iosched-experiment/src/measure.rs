@@ -9,7 +9,6 @@ use std::io;
 
 use iosched_machine::diskstats::{self, DiskCounters};
 use iosched_machine::host::Host;
-use iosched_machine::lossy;
 use iosched_machine::pressure::Pressure;
 use serde::{Deserialize, Serialize};
 
@@ -150,58 +149,8 @@ fn busy_from_schedstat(text: &str) -> Option<u64> {
     (sum > 0).then_some(sum)
 }
 
-/// CPU time outside of the kernel, at one moment: of the whole machine, and of what is ours of it. What the kernel
-/// does for the load is nobody's process, so its time is left out on both sides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct UserTime {
-    machine: u64,
-    ours: u64,
-}
-
-impl UserTime {
-    /// Reads it; ours are this process with the children that it has waited for, and these (the servers of emulated
-    /// disks). None where one of them cannot be read.
-    pub(crate) fn read(host: &Host, servers: &[i32]) -> Option<UserTime> {
-        let machine = user_from_stat(&fs::read_to_string(host.proc("stat")).ok()?)?;
-        let of = |process: String| {
-            let stat = lossy::read(host.proc(&format!("{process}/stat"))).ok()?;
-            user_of_process(&stat)
-        };
-        let servers = servers.iter().map(ToString::to_string);
-        let ours: Option<u64> = std::iter::once("self".to_owned())
-            .chain(servers)
-            .map(of)
-            .sum();
-        Some(UserTime {
-            machine,
-            ours: ours?,
-        })
-    }
-
-    /// What others used since then.
-    pub(crate) fn others_since(&self, before: &UserTime) -> u64 {
-        let machine = self.machine.saturating_sub(before.machine);
-        machine.saturating_sub(self.ours.saturating_sub(before.ours))
-    }
-}
-
 /// One of `USER_HZ`, ns: 100 on every architecture that Linux still runs on.
 const TICK_NS: u64 = 10_000_000;
-
-/// `user` (1st) and `nice` (2nd) of the first line, which hold the time of guests.
-fn user_from_stat(text: &str) -> Option<u64> {
-    let line = text.lines().find(|line| line.starts_with("cpu "))?;
-    let fields = line.split_ascii_whitespace().skip(1).take(2);
-    let ticks: Option<u64> = fields.map(|field| field.parse::<u64>().ok()).sum();
-    Some(ticks? * TICK_NS)
-}
-
-/// `utime` (14th) and `cutime` (16th). The command (2nd) may hold anything, so count from its closing parenthesis.
-fn user_of_process(stat: &str) -> Option<u64> {
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
-    let ticks = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-    Some((ticks(14)? + ticks(16)?) * TICK_NS)
-}
 
 /// All but idle (4th) and iowait (5th) of the first line.
 fn busy_from_stat(text: &str) -> Option<u64> {
@@ -256,29 +205,6 @@ mod tests {
             busy_from_stat("cpu  1 2 3 400 500 6 7 8 9 10\n"),
             Some(19 * 10_000_000)
         );
-    }
-
-    #[test]
-    fn what_others_use_is_what_neither_we_nor_the_servers_of_our_disks_use() {
-        let directory = tempfile::tempdir().unwrap();
-        let host = Host::at(directory.path());
-        let at = |machine: u64, ours: [u64; 2], server: u64| {
-            for process in ["self", "77"] {
-                fs::create_dir_all(host.proc(process)).unwrap();
-            }
-            fs::write(host.proc("stat"), format!("cpu  {machine} 10 9 9 9\n")).unwrap();
-            let process = |user: u64, children: u64| {
-                let before = "S 1 1 1 0 -1 0 0 0 0 0";
-                format!("7 (a) b) {before} {user} 5 {children} 5 20 0\n")
-            };
-            fs::write(host.proc("self/stat"), process(ours[0], ours[1])).unwrap();
-            fs::write(host.proc("77/stat"), process(server, 0)).unwrap();
-            UserTime::read(&host, &[77]).unwrap()
-        };
-        let before = at(1000, [10, 100], 50);
-        let after = at(1100, [20, 130], 55);
-        assert_eq!(after.others_since(&before), (100 - 10 - 30 - 5) * TICK_NS);
-        assert_eq!(UserTime::read(&host, &[78]), None);
     }
 
     #[test]

@@ -170,6 +170,8 @@ pub enum StopReason {
     TimeSpent,
     /// A decision within the budget has become too unlikely to go on.
     Hopeless,
+    /// Others used what the loads were to have, again and again.
+    Disturbed,
 }
 
 /// A record in memory.

@@ -6,6 +6,7 @@ use iosched_stats::fairness;
 use iosched_switch::QueueState;
 use serde::{Deserialize, Serialize};
 
+use crate::interference::{Disturbance, Interference};
 use crate::load::Outcome;
 use crate::measure::Measured;
 use crate::metrics::count;
@@ -50,6 +51,9 @@ pub struct Trial {
     /// Its run time, s, where that was chosen as the run went on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime_s: Option<f64>,
+    /// What others did meanwhile; none where nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interference: Option<Interference>,
     /// Commands of other runs that were alive when the load ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<String>,
@@ -105,6 +109,8 @@ pub enum VoidReason {
         /// What stood there after the load.
         found: String,
     },
+    /// Others used what the load was to have.
+    Disturbed(Disturbance),
     /// The load failed.
     LoadFailed {
         /// Its words.
@@ -132,6 +138,7 @@ impl std::fmt::Display for VoidReason {
                 "another process changed {file} of {device} during the trial: {expected} was set, \
                  {found} was found"
             ),
+            VoidReason::Disturbed(disturbance) => write!(f, "{disturbance}"),
             VoidReason::LoadFailed { message } => write!(f, "the load failed: {message}"),
             VoidReason::BadMetric { objective, found } => {
                 write!(

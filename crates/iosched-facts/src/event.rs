@@ -199,6 +199,13 @@ pub enum Remark {
         /// On the clock of the events.
         time: Time,
     },
+    /// A page of a file became dirty: what is written of it later, by the kernel, is this process's.
+    Dirtied {
+        /// The number of the process in the events.
+        process: ProcessId,
+        /// On the clock of the events.
+        time: Time,
+    },
     /// What was recorded: the first line.
     Queue(Queue),
     /// The recorded kyber said something, as its timer went off.

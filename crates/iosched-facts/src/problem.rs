@@ -43,6 +43,8 @@ pub mod exit {
     pub const EQUAL: u8 = 20;
     /// With `--exit-code`: it is not known which is best.
     pub const UNDECIDED: u8 = 21;
+    /// With `--exit-code`: other programs interfered with what decides.
+    pub const DISTURBED: u8 = 22;
     /// Interrupted by a signal: everything was put back.
     pub const INTERRUPTED: u8 = 130;
 }

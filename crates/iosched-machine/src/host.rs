@@ -2,7 +2,6 @@
 //!
 //! On a live machine that is `/`. Tests, and `iosched list --root DIR`, hand in a copied tree.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -66,14 +65,6 @@ impl Host {
     /// The only way to `/sys`.
     pub fn sysfs(&self) -> Sysfs {
         self.sysfs.clone()
-    }
-
-    /// Drops what the page cache holds of files, and the kernel's memory of their names; what is dirty stays.
-    ///
-    /// # Errors
-    /// Only root may.
-    pub fn drop_page_cache(&self) -> io::Result<()> {
-        fs::write(self.proc("sys/vm/drop_caches"), "3")
     }
 
     /// A file below `/proc`, for example `mounts`.

@@ -20,6 +20,11 @@ impl Pressure {
     pub fn read(host: &Host) -> Option<Pressure> {
         parse(&lossy::read(host.proc("pressure/io")).ok()?)
     }
+
+    /// The same of memory.
+    pub fn of_memory(host: &Host) -> Option<Pressure> {
+        parse(&lossy::read(host.proc("pressure/memory")).ok()?)
+    }
 }
 
 pub(crate) fn parse(text: &str) -> Option<Pressure> {

@@ -24,12 +24,13 @@ mod output;
 mod owner;
 pub(crate) mod patience;
 mod pidfd;
+pub mod processors;
 mod remains;
 mod stop;
 mod table;
 mod user;
 
-pub use child::{ChildError, Daemon, Finished, Scope, run, signal_until_ended};
+pub use child::{ChildError, Daemon, Finished, Scope, do_patiently, run, signal_until_ended};
 pub use confine::{SAFE_PATH, close_inherited};
 pub use owner::{Owner, OwnerState};
 pub use patience::{ask_patiently, hurry_on};

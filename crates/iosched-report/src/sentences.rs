@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use iosched_experiment::analysis::{
-    Analysis, Caveat, Confound, Control, LoadAnalysis, undecided_yet,
+    Analysis, Caveat, Confound, Control, Disturbed, LoadAnalysis, undecided_yet,
 };
 use iosched_experiment::objective::Objective;
 use iosched_experiment::plan::{MOST_ROUNDS, Plan, Requirement, Target};
@@ -53,6 +53,44 @@ fn left_by_what_is_wider_now(analysis: &Analysis, contest: &Contest, plan: &Plan
         _ => None,
     })
     .collect()
+}
+
+/// Why others keep a record from having an answer.
+fn disturbed_sentence(analysis: &Analysis, disturbed: &Disturbed) -> String {
+    match disturbed {
+        Disturbed::Trials { void, last } => format!(
+            "{} did not count; in the last {last}",
+            count(*void, "trial")
+        ),
+        Disturbed::Arms {
+            load,
+            what,
+            more,
+            less,
+            difference,
+            by,
+        } => {
+            let who = match by.as_slice() {
+                [] => "other programs".to_owned(),
+                names => enumerate(names.iter().map(String::as_str)),
+            };
+            let did = match *what {
+                "io" => "I/O on this disk",
+                _ => "use of the processors",
+            };
+            let of = match *what {
+                "io" => "the disk's own",
+                _ => "the machine's",
+            };
+            format!(
+                "the {did} by {who} was more under {} than under {} in {}, by {} of {of}",
+                analysis.arms[*more],
+                analysis.arms[*less],
+                analysis.loads[*load].name,
+                percent(*difference)
+            )
+        }
+    }
 }
 
 fn nobody_meets_the_requirements(contest: &Contest) -> bool {
@@ -300,6 +338,10 @@ pub(super) fn choice(analysis: &Analysis, plan: &Plan) -> String {
         Some(active) => format!("keep {} (it was active)", analysis.arms[active]),
         None => "leave the disk as it is".to_owned(),
     };
+    if let Some(disturbed) = &analysis.disturbed {
+        let why = disturbed_sentence(analysis, disturbed);
+        return format!("Answer: disturbed{whose}: {why}; {stays}.\n");
+    }
     if analysis.trials == 0 {
         let yet = if analysis.is_running { " yet" } else { "" };
         return format!("Answer: nothing was measured{yet}{whose}; {stays}.\n");
@@ -515,7 +557,7 @@ pub(super) fn notes(record: &Record, analysis: &Analysis) -> Vec<String> {
     }
     let is_as_planned = |stop| match stop {
         StopReason::Decided => true,
-        StopReason::TimeSpent => false,
+        StopReason::TimeSpent | StopReason::Disturbed => false,
         StopReason::RoundsSpent | StopReason::Hopeless => plan.rules.fixed_rounds.is_some(),
     };
     if let Some(stop) = analysis.stop.filter(|&stop| !is_as_planned(stop)) {
@@ -559,7 +601,7 @@ fn may_go_on(plan: &Plan, analysis: &Analysis, stop: StopReason) -> bool {
     }
     match stop {
         StopReason::Decided => false,
-        StopReason::TimeSpent => true,
+        StopReason::TimeSpent | StopReason::Disturbed => true,
         StopReason::RoundsSpent | StopReason::Hopeless => plan.rules.fixed_rounds.is_none(),
     }
 }

@@ -11,6 +11,7 @@ pub fn stop_reason(stop: StopReason) -> &'static str {
         StopReason::Decided => "the answer is known",
         StopReason::RoundsSpent => "its rounds are spent",
         StopReason::TimeSpent => "its time is spent",
+        StopReason::Disturbed => "others disturbed one trial too often",
         StopReason::Hopeless => "a decision within its budget had become too unlikely",
     }
 }

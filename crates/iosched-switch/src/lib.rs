@@ -217,7 +217,7 @@ fn write_tunables(sysfs: &Sysfs, device: &str, arm: &Arm) -> Result<Vec<Adjusted
 
 /// True of a file below `queue/iosched/` that can be set; schedulers show statistics there, too. What takes several lines
 /// is no value but an account, though it can be written: adios shows there what it has learned of the disk.
-fn is_tunable(sysfs: &Sysfs, device: &str, name: &str) -> bool {
+pub fn is_tunable(sysfs: &Sysfs, device: &str, name: &str) -> bool {
     let file = format!("queue/iosched/{name}");
     let is_account = || {
         let shown = sysfs.read_if_present(device, &file);

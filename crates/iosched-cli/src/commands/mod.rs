@@ -39,6 +39,7 @@ fn answer_code(analysis: &Analysis) -> u8 {
         Conclusion::Winner => exit::OK,
         Conclusion::Equal => exit::EQUAL,
         Conclusion::Undecided => exit::UNDECIDED,
+        Conclusion::Disturbed => exit::DISTURBED,
     }
 }
 

@@ -49,7 +49,7 @@ pub(crate) struct ReportArgs {
     #[arg(long, group = "form")]
     csv: bool,
 
-    /// Tell by the exit code what the record says: 0 a winner, 20 equal, 21 undecided (of several records the worst)
+    /// Tell by the exit code what the record says: 0 a winner, 20 equal, 21 undecided, 22 disturbed (of several records the worst)
     #[arg(long)]
     exit_code: bool,
 }

@@ -3,6 +3,9 @@
 use std::fs;
 use std::process::Stdio;
 
+use iosched_machine::capture::ForeignIo;
+use iosched_machine::host::Host;
+
 use crate::common::tuning::{fio_runs_on, signal, small_disk, start};
 use crate::common::{
     can_emulate, has_fio, iosched, iosched_process, processes_with, run, stand_in, wait_until,
@@ -52,6 +55,79 @@ fn a_trial_whose_scheduler_was_changed_by_another_is_void_and_repeated() {
     let text = fs::read_to_string(out.join("record.jsonl")).unwrap();
     assert_eq!(text.matches("\"type\":\"trial\"").count(), 4);
     assert_eq!(text.matches("\"type\":\"void\"").count(), 1);
+}
+
+/// Reads a disk while a scheduler is in force on it, until its input ends.
+const NEIGHBOUR: &str = r#"
+disk=$1 scheduler=$2
+(while read -r _; do :; done; kill $$) <&0 &
+while :; do
+    if grep -qF "[$scheduler]" /sys/block/"$disk"/queue/scheduler; then
+        dd if=/dev/"$disk" of=/dev/null bs=1M count=16 iflag=direct 2>/dev/null
+    else
+        sleep 0.05
+    fi
+done
+"#;
+
+#[test]
+fn a_neighbour_that_reads_while_one_arm_runs_is_named_and_nobody_wins() {
+    let Some(disk) = small_disk() else {
+        return;
+    };
+    let disks = std::slice::from_ref(&disk.name);
+    if ForeignIo::open(&Host::live(), disks, &[]).is_err() {
+        return; // an older kernel, or a container
+    }
+    let before = disk.whole_queue();
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("r");
+    let mut neighbour = std::process::Command::new("bash")
+        .args(["-c", NEIGHBOUR, "neighbour", &disk.name, "mq-deadline"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let arguments = ["--arms", "none,mq-deadline", "--fixed-rounds", "2"];
+    let output = iosched_process()
+        .args(["tune", &disk.name, "--runtime", "500ms", "--exit-code"])
+        .args(arguments)
+        .arg("--out")
+        .arg(&out)
+        .output()
+        .unwrap();
+    drop(neighbour.stdin.take());
+    neighbour.wait().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(22), "{said}");
+    let answer = said
+        .lines()
+        .find(|line| line.starts_with("Answer:"))
+        .unwrap();
+    assert!(answer.contains("disturbed: "), "{said}");
+    assert!(
+        said.contains("dd (") && said.contains("of the disk's time"),
+        "{said}"
+    );
+    assert_eq!(disk.whole_queue(), before);
+    let text = fs::read_to_string(out.join("record.jsonl")).unwrap();
+    // What it had begun before a switch may reach into the other arm's trial.
+    assert!(text.matches("\"kind\":\"disturbed\"").count() >= 5);
+    // Who says that it does not matter has trials that count.
+    let output = iosched_process()
+        .args([
+            "tune",
+            &disk.name,
+            "--runtime",
+            "200ms",
+            "--tolerate",
+            "io=off",
+        ])
+        .args(arguments)
+        .arg("--out")
+        .arg(dir.path().join("tolerated"))
+        .output()
+        .unwrap();
+    assert!(output.status.success());
 }
 
 #[test]

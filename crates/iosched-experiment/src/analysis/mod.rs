@@ -3,6 +3,7 @@
 mod caveat;
 mod choice;
 mod control;
+mod disturbed;
 mod rank;
 mod summary;
 
@@ -15,6 +16,7 @@ use serde::Serialize;
 pub use self::caveat::Caveat;
 pub use self::choice::{RESOLUTION, SideEffect};
 pub use self::control::Control;
+pub use self::disturbed::Disturbed;
 pub use self::rank::Rank;
 pub use self::rank::undecided_yet;
 pub use self::summary::{ArmSummary, OrderSummary, SplitSummary, Worker};
@@ -38,6 +40,8 @@ pub enum Conclusion {
     Equal,
     /// It is not known which is best, or there was nothing to compare.
     Undecided,
+    /// Others interfered with what decides.
+    Disturbed,
 }
 
 impl Conclusion {
@@ -71,6 +75,9 @@ pub struct Analysis {
     pub overall: Option<Contest>,
     /// What the run came to.
     pub conclusion: Conclusion,
+    /// Why there is no answer, where others interfered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disturbed: Option<Disturbed>,
     /// Index of the arm to use, if there is one answer.
     pub choice: Option<usize>,
     /// Why the run ended; none while it has not.
@@ -161,7 +168,8 @@ impl Analysis {
             }
         }
         let decisive = overall.as_ref().unwrap_or(&loads[0].contest);
-        let choice = choose(plan, record, &loads, decisive);
+        let disturbed = disturbed::disturbed(plan, record);
+        let choice = choose(plan, record, &loads, decisive).filter(|_| disturbed.is_none());
         Analysis {
             side_effects: choice
                 .and_then(|choice| Some((choice, held_against(decisive, choice, plan.baseline)?)))
@@ -177,7 +185,11 @@ impl Analysis {
             rounds,
             trials: record.trials().count(),
             void_trials: record.void_trials().count(),
-            conclusion: Conclusion::of(&decisive.verdict),
+            conclusion: match disturbed {
+                Some(_) => Conclusion::Disturbed,
+                None => Conclusion::of(&decisive.verdict),
+            },
+            disturbed,
             choice,
             loads,
             overall,

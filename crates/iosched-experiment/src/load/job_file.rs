@@ -34,6 +34,10 @@ impl Load for FioLoad {
         self.file.writes()
     }
 
+    fn is_cold(&self) -> bool {
+        self.file.is_cached()
+    }
+
     fn takes_ramp(&self) -> bool {
         true
     }

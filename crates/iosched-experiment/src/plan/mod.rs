@@ -18,6 +18,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
+use crate::interference::Tolerance;
 use crate::load::fio_job::{JobTarget, TrialSettings};
 use crate::load::simulated::SimulatedDisk;
 use crate::load::{Load, LoadError, Spec};
@@ -79,6 +80,9 @@ pub struct Rules {
     /// What an arm must keep to be allowed to win: `throughput >= 0.95` of the baseline's.
     #[serde(default)]
     pub requirements: Vec<Requirement>,
+    /// Up to what a trial counts that others disturb.
+    #[serde(default)]
+    pub tolerance: Tolerance,
 }
 
 /// A condition on the ratio of another metric to the baseline's.
@@ -106,6 +110,7 @@ impl Default for Rules {
             max_rounds: DEFAULT_MAX_ROUNDS,
             time_budget_s: None,
             requirements: Vec::new(),
+            tolerance: Tolerance::default(),
         }
     }
 }

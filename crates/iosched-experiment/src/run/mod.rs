@@ -20,6 +20,7 @@ use rand::Rng;
 
 use crate::analysis::Analysis;
 use crate::event::{Observer, RunEvent};
+use crate::interference::Watch;
 use crate::load::fio_job::JobTarget;
 use crate::load::{Load, LoadError, Workplace, undo_outside};
 use crate::plan::{Plan, PlannedLoad, Target};
@@ -45,6 +46,9 @@ pub use permission::may_go_on;
 
 /// How often a void trial is repeated before its arm leaves the load.
 pub(crate) const MOST_VOID: usize = 3;
+
+/// How often a trial that others disturbed is repeated before the run ends: that is no fault of the arm.
+const MOST_DISTURBED: usize = 5;
 
 /// What a run may be told besides its plan.
 pub struct RunOptions<'a> {
@@ -133,6 +137,7 @@ pub fn run(
         place: site.place(),
         baseline,
         servers: servers(host, &plan),
+        watch: None,
         split: None,
         mark: Instant::now(),
     };
@@ -257,6 +262,8 @@ struct Runner<'a> {
     baseline: Vec<QueueState>,
     /// The processes that serve the disks, where they are emulated.
     servers: Vec<i32>,
+    /// Looks on at what others do, where a load uses a disk.
+    watch: Option<Watch>,
     /// Records where requests spend their time, where that is wanted and possible.
     split: Option<SplitWatch>,
     /// When the last trial was saved and told: what passes from there is ours.
@@ -265,7 +272,9 @@ struct Runner<'a> {
 
 impl Runner<'_> {
     fn all_trials(&mut self) -> Result<StopReason, RunError> {
+        self.open_watch();
         self.prepare_loads()?;
+        self.tell_what_is_dropped();
         self.tell_what_is_not_counted();
         self.open_split();
         self.rehearse()?;
@@ -277,7 +286,11 @@ impl Runner<'_> {
         self.mark = Instant::now();
         loop {
             match self.progress.next() {
-                Next::Trial(slot) => self.one_slot(slot)?,
+                Next::Trial(slot) => {
+                    if let Some(stop) = self.one_slot(slot)? {
+                        return self.finish(stop, true);
+                    }
+                }
                 Next::Done(stop) => return self.finish(stop, false),
             }
         }
@@ -300,6 +313,13 @@ impl Runner<'_> {
             self.stop.ask();
         }
         undone
+    }
+
+    fn tell_what_is_dropped(&mut self) {
+        if !self.plan.disks.is_empty() && self.loads.iter().any(|load| load.is_cold()) {
+            let what = "the whole machine's page cache is dropped before each trial of a load that reads through it";
+            self.observer.event(&RunEvent::Preparing { what });
+        }
     }
 
     fn tell_what_is_not_counted(&mut self) {
@@ -348,8 +368,9 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Runs the trial of a slot, again and again until it counts or its arm leaves.
-    fn one_slot(&mut self, slot: Slot) -> Result<(), RunError> {
+    /// Runs the trial of a slot, which comes again until it counts or its arm leaves; says why the run ends, if it does
+    /// with this trial.
+    fn one_slot(&mut self, slot: Slot) -> Result<Option<StopReason>, RunError> {
         self.check_stop()?;
         let label = self.plan.arm_label(slot.arm);
         let load = self.plan.loads[slot.load].name.clone();
@@ -386,18 +407,20 @@ impl Runner<'_> {
                     });
                 }
             }
-            TrialEnd::Void(reason) => self.void(
-                &VoidTrial {
-                    slot,
-                    sequence,
-                    reason,
-                    elapsed_s: self.mark.elapsed().as_secs_f64(),
-                },
-                &label,
-                &load,
-            )?,
+            TrialEnd::Void(reason) => {
+                return self.void(
+                    &VoidTrial {
+                        slot,
+                        sequence,
+                        reason,
+                        elapsed_s: self.mark.elapsed().as_secs_f64(),
+                    },
+                    &label,
+                    &load,
+                );
+            }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// The record keeps the words of a load that ends the run.
@@ -417,15 +440,24 @@ impl Runner<'_> {
         }))
     }
 
-    fn void(&mut self, void: &VoidTrial, label: &str, load: &str) -> Result<(), RunError> {
+    fn void(
+        &mut self,
+        void: &VoidTrial,
+        label: &str,
+        load: &str,
+    ) -> Result<Option<StopReason>, RunError> {
         let slot = void.slot;
-        let before = self
-            .recorder
-            .record()
-            .void_trials()
-            .filter(|v| v.slot == slot)
-            .count();
-        let is_repeated = before + 1 < MOST_VOID;
+        let is_disturbed = |reason: &VoidReason| matches!(reason, VoidReason::Disturbed(_));
+        let alike = |other: &&VoidTrial| {
+            other.slot == slot && is_disturbed(&other.reason) == is_disturbed(&void.reason)
+        };
+        let before = self.recorder.record().void_trials().filter(alike).count();
+        let most = if is_disturbed(&void.reason) {
+            MOST_DISTURBED
+        } else {
+            MOST_VOID
+        };
+        let is_repeated = before + 1 < most;
         self.save(Entry::Void(void.clone()))?;
         self.observer.event(&RunEvent::TrialVoid {
             arm: label,
@@ -440,7 +472,10 @@ impl Runner<'_> {
             self.check_target()?;
         }
         if is_repeated {
-            return Ok(());
+            return Ok(None);
+        }
+        if is_disturbed(&void.reason) {
+            return Ok(Some(StopReason::Disturbed));
         }
         self.save(Entry::ArmLeft {
             load: slot.load,
@@ -463,7 +498,7 @@ impl Runner<'_> {
                 cause: reason,
             });
         }
-        Ok(())
+        Ok(None)
     }
 
     /// After a load failed: is what it ran on still there and working?

@@ -8,6 +8,7 @@ use iosched_switch as switch;
 
 use super::{RunError, Runner, workplace};
 use crate::event::RunEvent;
+use crate::interference::Watch;
 use crate::load::fio;
 use crate::load::fio_job::{JobFile, TrialSettings};
 use crate::plan::STEADY_SHARE;
@@ -32,6 +33,19 @@ impl Runner<'_> {
             })?;
         }
         Ok(())
+    }
+
+    /// Looks on at what others do from now on: what is started after this is known to be the load's.
+    pub(super) fn open_watch(&mut self) {
+        if self.plan.disks.is_empty() {
+            return;
+        }
+        let (watch, why_not) = Watch::open(self.host, &self.plan.disks, &self.servers);
+        self.watch = Some(watch);
+        if let Some(error) = why_not {
+            let reason = &error.to_string();
+            self.observer.event(&RunEvent::NotWatched { reason });
+        }
     }
 
     /// Gets ready to record where requests spend their time. A run without that is as good.

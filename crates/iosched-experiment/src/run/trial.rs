@@ -1,19 +1,21 @@
 //! One trial: from the load's data and the arm to the numbers.
 
 use std::io;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use iosched_machine::clock::unix_time;
-use iosched_machine::failure::Problem;
-use iosched_machine::failure::in_a_message;
-use iosched_machine::host::Host;
+use iosched_machine::failure::{Problem, exit, in_a_message};
+use iosched_machine::process::{self, Stop};
 use iosched_switch::{self as switch, QueueState, SwitchError};
 
 use super::{RunError, Runner, workplace};
 use crate::course::CourseWatch;
 use crate::event::RunEvent;
+use crate::interference::{Change, Disturbance, Interference};
+use crate::load::fio_job::JobTarget;
 use crate::load::{LoadError, Outcome, TrialInfo};
-use crate::measure::{self, Counters, Measured, UserTime};
+use crate::measure::{self, Counters, Measured};
 use crate::split::Split;
 use crate::trial::{Metrics, Phases, Slot, Trial, VoidReason};
 use iosched_switch::journal;
@@ -31,6 +33,8 @@ pub(super) enum TrialEnd {
 pub(super) struct Run {
     outcome: Outcome,
     measured: Measured,
+    interference: Option<Interference>,
+    change: Option<Change>,
     started_unix_s: f64,
     elapsed: Duration,
 }
@@ -64,6 +68,17 @@ impl Runner<'_> {
         if let Some(reason) = self.changed_state(&states)? {
             return Ok(TrialEnd::Void(reason));
         }
+        if let Some(change) = run.change {
+            return Ok(TrialEnd::Void(VoidReason::StateChanged {
+                device: change.device,
+                file: change.file,
+                expected: change.before,
+                found: change.found,
+            }));
+        }
+        if let Some(disturbance) = self.disturbance(&run) {
+            return Ok(TrialEnd::Void(VoidReason::Disturbed(disturbance)));
+        }
         let metrics = run.metrics();
         if let Some(reason) = self.plan.bad_metric(slot, &metrics) {
             return Ok(TrialEnd::Void(reason));
@@ -87,6 +102,7 @@ impl Runner<'_> {
             metrics,
             counted_s: run.outcome.counted.map(|counted| counted.as_secs_f64()),
             runtime_s: None,
+            interference: run.interference,
             beside: journal::others(self.host),
         })))
     }
@@ -123,8 +139,15 @@ impl Runner<'_> {
         let at = workplace(self.options, &self.scope, self.stop, &self.place);
         let trial = self.trial_info(slot);
         let load = &mut self.loads[slot.load];
-        if load.is_cold() && !self.plan.disks.is_empty() {
-            drop_caches(self.host);
+        if !self.plan.disks.is_empty() {
+            let is_done = write_back(&self.place, load.is_cold(), self.stop);
+            if self.stop.is_wanted() {
+                return Err(LoadError::Stopped);
+            }
+            if !is_done {
+                let message = "what is dirty on the target could not be written back in time";
+                return Err(LoadError::Trial(Problem::new(exit::FAILURE, message)));
+            }
         }
         load.start(&at, &trial)
     }
@@ -133,7 +156,7 @@ impl Runner<'_> {
     pub(super) fn run_load(&mut self, slot: Slot) -> Result<Run, RunError> {
         let at = workplace(self.options, &self.scope, self.stop, &self.place);
         let trial = self.trial_info(slot);
-        let used_before = UserTime::read(self.host, &self.servers);
+        let mut watched = self.watch.as_mut().map(|watch| watch.begin(self.host));
         let before = self.counters()?;
         let started_unix_s = unix_time();
         let started = Instant::now();
@@ -142,6 +165,7 @@ impl Runner<'_> {
         let (host, disks) = (self.host, &self.plan.disks);
         let mut next_tick = Duration::ZERO;
         let mut split = self.split.as_mut();
+        let mut watch = self.watch.as_mut();
         let mut recorded = split
             .as_mut()
             .map_or(Ok(()), |split| split.begin(slot.load));
@@ -161,6 +185,9 @@ impl Runner<'_> {
             observer.event(&RunEvent::Tick {
                 elapsed_s: elapsed.as_secs_f64(),
             });
+            if let Some((watch, before)) = watch.as_mut().zip(watched.as_mut()) {
+                watch.tick(host, before);
+            }
             if let Some(split) = &mut split
                 && recorded.is_ok()
             {
@@ -169,10 +196,16 @@ impl Runner<'_> {
         });
         let elapsed = started.elapsed();
         let after = self.counters();
-        let used = UserTime::read(self.host, &self.servers);
-        let others = used
-            .zip(used_before)
-            .map(|(now, then)| now.others_since(&then));
+        let counted = after.map(|after| after.since(&before, nanos(elapsed)));
+        let seen = self.watch.as_mut().zip(watched).map(|(watch, before)| {
+            let none = Measured::default();
+            let counted = counted.as_ref().unwrap_or(&none);
+            watch.end(self.host, before, counted, nanos(elapsed))
+        });
+        let (interference, others, change) = match seen {
+            Some((interference, others, change)) => (Some(interference), Some(others), change),
+            None => (None, None, None),
+        };
         let split = self.end_split(recorded);
         let is_timed = self.plan.loads[slot.load].spec.runs_for_a_time();
         let mut outcome = outcome?;
@@ -182,12 +215,14 @@ impl Runner<'_> {
                 split,
                 others_cpu_ns: others,
                 course: course.end().filter(|_| is_timed),
-                ..after?.since(&before, nanos(elapsed))
+                ..counted?
             },
         };
         let run = Run {
             outcome,
             measured,
+            interference,
+            change,
             started_unix_s,
             elapsed,
         };
@@ -211,6 +246,16 @@ impl Runner<'_> {
                 self.observer.event(&RunEvent::NoSplit { reason });
             })
             .ok()
+    }
+
+    /// What the trial of a load does not count for, if others did too much meanwhile.
+    fn disturbance(&self, run: &Run) -> Option<Disturbance> {
+        run.interference.as_ref()?.beyond(
+            &self.plan.rules.tolerance,
+            run.measured.others_cpu_ns,
+            nanos(run.elapsed),
+            self.recorder.record().header.machine.cpus,
+        )
     }
 
     fn counters(&self) -> Result<Counters, RunError> {
@@ -252,11 +297,27 @@ fn void(error: LoadError) -> Result<TrialEnd, RunError> {
     }
 }
 
-/// Writes back what is dirty and drops the page cache, so that no trial lives on the one before.
-/// Without the right to (not root, a container) trials still compare, since loads use `O_DIRECT`.
-fn drop_caches(host: &Host) {
-    rustix::fs::sync();
-    let _ = host.drop_page_cache();
+/// How long what is dirty on the target may take to be written back: a trial cannot begin before.
+const WRITTEN_BACK_WITHIN: Duration = Duration::from_secs(120);
+
+/// Writes back what is dirty on the target, and drops the page cache for a load that needs it cold, so that no trial lives
+/// on the one before. Other file systems are not waited for: one whose server is gone never answers. Without the right to
+/// drop it (not root, a container) trials still compare, since most loads use `O_DIRECT`.
+fn write_back(place: &JobTarget, is_cold: bool, stop: &Stop) -> bool {
+    let (sync, path) = match place {
+        JobTarget::Path(path) => ("sync --", path),
+        JobTarget::Directory { directory, .. } => ("sync -f --", directory),
+    };
+    let drop = if is_cold {
+        "; echo 3 2>&- >/proc/sys/vm/drop_caches || :"
+    } else {
+        ""
+    };
+    let mut command = Command::new("/bin/sh");
+    let script = format!("{sync} \"$1\"{drop}");
+    command.args(["-c", &script, "sh", path]);
+    command.env("PATH", process::SAFE_PATH);
+    process::do_patiently(command, WRITTEN_BACK_WITHIN, stop)
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -30,6 +30,9 @@ pub(super) const KYBER_EVENTS: [&str; 2] = ["kyber_latency", "kyber_adjust"];
 /// The event of a process that ends.
 pub(super) const EXIT_EVENT: &str = "sched_process_exit";
 
+/// The event of a page of a file that becomes dirty: from 5.18, and before.
+pub(super) const DIRTY_EVENTS: [&str; 2] = ["writeback_dirty_folio", "writeback_dirty_page"];
+
 /// Reads the records of one tracing instance.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Decoder {
@@ -65,6 +68,7 @@ enum Fields {
         numerator: Field,
     },
     Exit,
+    Dirtied,
 }
 
 impl Decoder {
@@ -99,6 +103,7 @@ impl Decoder {
                 numerator: format.field("numerator")?,
             },
             (None, EXIT_EVENT) => Fields::Exit,
+            (None, name) if DIRTY_EVENTS.contains(&name) => Fields::Dirtied,
             _ => return Ok(()),
         };
         let pid = format.field("common_pid")?;
@@ -165,10 +170,13 @@ impl Decoder {
                     .and_then(statement)
                     .map(|statement| said(time, statement))
             }
-            Fields::Exit => {
-                let ended = u32::try_from(kind.pid.number(data)? & 0xffff_ffff).ok()?;
-                let process = ProcessId(ended);
-                Some(Line::Remark(Remark::Exit { process, time }))
+            Fields::Exit | Fields::Dirtied => {
+                let process = u32::try_from(kind.pid.number(data)? & 0xffff_ffff).ok()?;
+                let process = ProcessId(process);
+                Some(Line::Remark(match kind.fields {
+                    Fields::Exit => Remark::Exit { process, time },
+                    _ => Remark::Dirtied { process, time },
+                }))
             }
         }
     }

@@ -7,6 +7,7 @@
 //!  event        records -> events, as recordings give them   pure
 //!  format       where the kernel says that the fields are    pure
 //!  waits        events -> queue and service time of requests  pure
+//!  foreign      who else submits I/O to a disk, while a load has it
 //! ```
 //!
 //! No package is needed and no other user of tracing is disturbed; it works under lockdown, where
@@ -30,6 +31,7 @@
 //! ```
 
 pub(crate) mod event;
+mod foreign;
 pub(crate) mod format;
 pub(crate) mod page;
 mod recorder;
@@ -39,6 +41,7 @@ mod waits;
 use std::io;
 use std::path::Path;
 
+pub use self::foreign::{ForeignIo, Submitter};
 pub use self::recorder::{Losses, Recorder};
 pub use self::waits::{Took, Waits};
 use crate::failure::{Problem, exit};
@@ -56,6 +59,8 @@ pub enum Events {
     Requests,
     /// Who submits which bio, and with which priority requests are issued.
     Asked,
+    /// Who submits which bio, and who makes pages of files dirty.
+    Submitted,
     /// Ends of processes, of all that there are.
     Exits,
     /// Latencies that kyber found, and depths that it set. Nothing where there is no kyber.

@@ -9,7 +9,7 @@ use iosched_facts::units::{Nanos, Time};
 use rustix::fs::OFlags;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::event::{BLOCK_EVENTS, Decoder, EXIT_EVENT, INDISPENSABLE, KYBER_EVENTS};
+use super::event::{BLOCK_EVENTS, DIRTY_EVENTS, Decoder, EXIT_EVENT, INDISPENSABLE, KYBER_EVENTS};
 use super::format::{HeaderFormat, PageFormat};
 use super::page::Page;
 use super::tracefs::{Instance, Tracefs};
@@ -43,7 +43,8 @@ pub struct Recorder {
     /// Before the instance, which cannot go while they are open.
     processors: Vec<Processor>,
     instance: Instance,
-    device: DeviceNumber,
+    /// The one that is followed; several with [`Recorder::of_others`].
+    devices: Vec<DeviceNumber>,
     /// Of the events, as folders below `events`.
     names: Vec<String>,
     decoder: Decoder,
@@ -67,12 +68,33 @@ struct Processor {
 impl Recorder {
     /// Records what happens on the disk of this [number](super::device_number).
     pub fn start(device: DeviceNumber, events: &[Events]) -> Result<Recorder, Problem> {
+        Recorder::open(vec![device], events, None)
+    }
+
+    /// Records, from [`Recorder::resume`] on, what all tasks but these, and what these start from now on, submit to the
+    /// devices. The number of each is the one that it has where the kernel's own are.
+    pub(super) fn of_others(devices: Vec<DeviceNumber>, own: &[i32]) -> Result<Recorder, Problem> {
+        let mut recorder = Recorder::open(devices, &[Events::Submitted], Some(own))?;
+        recorder.pause(&mut Vec::new())?;
+        Ok(recorder)
+    }
+
+    fn open(
+        devices: Vec<DeviceNumber>,
+        events: &[Events],
+        own: Option<&[i32]>,
+    ) -> Result<Recorder, Problem> {
         let host = Host::live();
         let tracefs = Tracefs::open()?;
         tracefs.sweep(&host);
         let instance = tracefs.make_instance(&host)?;
         instance.write("tracing_on", "0")?;
         instance.write("trace_clock", clock(&instance.read("trace_clock")?))?;
+        if let Some(own) = own {
+            let own: Vec<String> = own.iter().map(ToString::to_string).collect();
+            instance.write("options/event-fork", "1")?;
+            instance.write("set_event_notrace_pid", &own.join(" "))?;
+        }
         let mut decoder = match events {
             [Events::Requests] => Decoder::nameless(),
             _ => Decoder::default(),
@@ -82,14 +104,19 @@ impl Recorder {
             let format = tracefs.read(&format!("events/{event}/format"))?;
             let name = event.rsplit('/').next().unwrap_or(event);
             decoder.learn(name, &format).map_err(not_understood)?;
-            if is_of_disk(event) {
-                instance.write(&format!("events/{event}/filter"), &filter(device, 0))?;
+            let filter = match name {
+                name if DIRTY_EVENTS.contains(&name) => filter_of_dirty(&devices),
+                _ if is_of_disk(event) => filter(&devices, 0),
+                _ => String::new(),
+            };
+            if !filter.is_empty() {
+                instance.write(&format!("events/{event}/filter"), &filter)?;
             }
             instance.write(&format!("events/{event}/enable"), "1")?;
         }
         let numbers = processors(&instance)?;
         let each = match events {
-            [Events::Asked, ..] => *BUFFER_KIB.start(), // read with each request
+            [Events::Asked | Events::Submitted, ..] => *BUFFER_KIB.start(), // read with each request
             _ => BUFFERS_KIB / numbers.len().max(1),
         };
         let each = each.clamp(*BUFFER_KIB.start(), *BUFFER_KIB.end());
@@ -106,7 +133,7 @@ impl Recorder {
         Ok(Recorder {
             processors,
             instance,
-            device,
+            devices,
             names,
             decoder,
             page_format,
@@ -157,7 +184,8 @@ impl Recorder {
     pub fn sample(&mut self, halvings: u32) -> Result<(), Problem> {
         for event in self.names.iter().filter(|event| is_of_disk(event)) {
             let file = format!("events/{event}/filter");
-            self.instance.write(&file, &filter(self.device, halvings))?;
+            self.instance
+                .write(&file, &filter(&self.devices, halvings))?;
         }
         Ok(())
     }
@@ -244,8 +272,9 @@ impl Recorder {
 const STRETCH: u32 = 7;
 
 /// What the kernel asks of an event before it keeps it.
-fn filter(device: DeviceNumber, halvings: u32) -> String {
-    let device = format!("dev == {}", device.0);
+fn filter(devices: &[DeviceNumber], halvings: u32) -> String {
+    let devices = devices.iter().map(|device| format!("dev == {}", device.0));
+    let device = devices.collect::<Vec<_>>().join(" || ");
     match halvings {
         0 => device,
         _ => format!(
@@ -253,6 +282,14 @@ fn filter(device: DeviceNumber, halvings: u32) -> String {
             ((1_u64 << halvings) - 1) << STRETCH
         ),
     }
+}
+
+/// The same of pages that become dirty: the event names the disk by its number, as text.
+fn filter_of_dirty(devices: &[DeviceNumber]) -> String {
+    let names = devices
+        .iter()
+        .map(|DeviceNumber(number)| format!("name == \"{}:{}\"", number >> 20, number & 0xf_ffff));
+    names.collect::<Vec<_>>().join(" || ")
 }
 
 /// The events to be switched on, as folders below `events`. Those that every kernel has are named
@@ -276,6 +313,11 @@ fn wanted(tracefs: &Tracefs, events: &[Events]) -> Vec<String> {
             }
             Events::Asked => {
                 names.extend(["block/block_bio_queue", "block/block_rq_issue"].map(str::to_owned));
+            }
+            Events::Submitted => {
+                let dirty = DIRTY_EVENTS.iter().map(|name| format!("writeback/{name}"));
+                names.push("block/block_bio_queue".to_owned());
+                names.extend(dirty.filter(|name| tracefs.has_event(name)));
             }
             Events::Exits => {
                 let exit = format!("sched/{EXIT_EVENT}");
@@ -344,7 +386,9 @@ fn lost_by(stats: &str) -> u64 {
 fn time_of(line: &Line) -> Time {
     match line {
         Line::Event(event) => event.time,
-        Line::Remark(Remark::Kyber { time, .. } | Remark::Exit { time, .. }) => *time,
+        Line::Remark(
+            Remark::Kyber { time, .. } | Remark::Exit { time, .. } | Remark::Dirtied { time, .. },
+        ) => *time,
         Line::Remark(_) => Time::ZERO,
     }
 }

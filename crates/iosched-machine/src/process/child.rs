@@ -294,6 +294,29 @@ pub fn run(
     Scope::default().run(command, limit, stop, tick)
 }
 
+/// Does something that the kernel may never finish (a disk that does not answer) in a child, which is left behind then: a
+/// thread that waits in the kernel would keep this process from ending, whatever signal it gets. True if the child ended in
+/// time, and well.
+pub fn do_patiently(mut command: Command, limit: Duration, stop: &Stop) -> bool {
+    let [input, output, errors] = std::array::from_fn(|_| Stdio::null());
+    command.stdin(input).stdout(output).stderr(errors);
+    let (Ok(mut child), begun) = (command.spawn(), Instant::now()) else {
+        return false;
+    };
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return status.success(),
+            Ok(None) if begun.elapsed() < limit && !stop.is_wanted() => {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            _ => {
+                let _ = child.kill();
+                return false;
+            }
+        }
+    }
+}
+
 fn not_started(command: &Command, source: io::Error) -> ChildError {
     ChildError::Start {
         program: command.get_program().to_string_lossy().into_owned(),

@@ -34,7 +34,11 @@ pub struct ProcessStat {
     /// Its threads, with those that have ended and are still there.
     pub(super) threads: u32,
     /// `PF_*` of the kernel's `linux/sched.h`.
-    pub(super) flags: u64,
+    pub(crate) flags: u64,
+    /// Processor time outside of the kernel, with that of the children that it has waited for, in clock ticks.
+    pub(super) user_ticks: u64,
+    /// The same inside of the kernel.
+    pub(super) system_ticks: u64,
 }
 
 impl ProcessStat {
@@ -49,16 +53,27 @@ impl ProcessStat {
         ProcessStat::parse(&String::from_utf8_lossy(&text))
     }
 
-    /// Fields 3, 4, 9, 20 and 22. The command (field 2) may hold anything, so count from its closing parenthesis.
+    /// Fields 3, 4, 9, 14 to 17, 20 and 22. The command (field 2) may hold anything, so count from its closing parenthesis.
     fn parse(stat: &str) -> Option<ProcessStat> {
         let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
         let state = fields.next()?;
+        let parent = fields.next()?.parse().ok()?;
+        let flags = fields.nth(4)?.parse().ok()?;
+        fields.nth(3)?;
+        let mut ticks = [0_i64; 4]; // user, system, and the same of children
+        for ticks in &mut ticks {
+            *ticks = fields.next()?.parse().ok()?;
+        }
+        let [user, system, of_children, system_of_children] =
+            ticks.map(|ticks| u64::try_from(ticks).unwrap_or(0));
         Some(ProcessStat {
             is_zombie: matches!(state, "Z" | "X"),
             is_stopped: state == "T",
-            parent: fields.next()?.parse().ok()?,
-            flags: fields.nth(4)?.parse().ok()?,
-            threads: fields.nth(10)?.parse().ok()?,
+            parent,
+            flags,
+            user_ticks: user + of_children,
+            system_ticks: system + system_of_children,
+            threads: fields.nth(2)?.parse().ok()?,
             start_ticks: fields.nth(1)?.parse().ok()?,
         })
     }
@@ -77,18 +92,18 @@ pub(crate) fn numbers(host: &Host) -> io::Result<Vec<i32>> {
 }
 
 /// All processes; where the list cannot be read, none is known.
-fn all(host: &Host) -> BTreeMap<i32, ProcessStat> {
+pub(super) fn all(host: &Host) -> BTreeMap<i32, ProcessStat> {
     let numbers = numbers(host).unwrap_or_default().into_iter();
     let stats = numbers.filter_map(|pid| Some((pid, ProcessStat::read(host, pid)?)));
     stats.collect()
 }
 
-fn us() -> i32 {
+pub(super) fn us() -> i32 {
     getpid().as_raw_nonzero().get()
 }
 
 /// A process: its number and the ticks of its start.
-type Process = (i32, u64);
+pub(super) type Process = (i32, u64);
 
 /// Processes that descended from us at one moment: they, and what they start, are not to be ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -143,7 +158,11 @@ impl Descendants {
 }
 
 /// Those below a process, without `spared` and what is below these.
-fn below(table: &BTreeMap<i32, ProcessStat>, top: i32, spared: &BTreeSet<Process>) -> Vec<Process> {
+pub(super) fn below(
+    table: &BTreeMap<i32, ProcessStat>,
+    top: i32,
+    spared: &BTreeSet<Process>,
+) -> Vec<Process> {
     let mut found = Vec::new();
     let mut parents = vec![top];
     while let Some(parent) = parents.pop() {

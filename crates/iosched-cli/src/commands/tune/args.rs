@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use iosched_emulate::spec::parse_size;
+use iosched_experiment::interference::Tolerance;
 use iosched_experiment::load::builtin::BUILT_IN;
 use iosched_experiment::objective::Objective;
 use iosched_experiment::plan::{Requirement, Steady};
@@ -133,6 +134,11 @@ pub(crate) struct TuneArgs {
     #[arg(long = "require", value_name = "REQUIREMENT", value_parser = parse_requirement)]
     pub(super) requirements: Vec<Requirement>,
 
+    /// Up to which share of what others do a trial counts: io (of the disk's time) is 2%; cpu and steal (of the
+    /// processors) and memory (waiting for it) void no trial unless given: io=5%, cpu=20%, io=off
+    #[arg(long = "tolerate", value_name = "WHAT=SHARE", value_delimiter = ',', value_parser = parse_tolerance)]
+    pub(super) tolerate: Vec<Tolerated>,
+
     /// Difference that you do not care about, in per cent: 2%, or 2 [default: 2%]
     #[arg(long)]
     pub(super) margin: Option<Margin>,
@@ -221,7 +227,7 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
 
-    /// Report the answer in the exit code: 0 a winner, 20 equal (or near enough to the best), 21 undecided
+    /// Report the answer in the exit code: 0 a winner, 20 equal (or near enough to the best), 21 undecided, 22 disturbed
     #[arg(long, conflicts_with = "dry_run")]
     pub(super) exit_code: bool,
 
@@ -251,6 +257,13 @@ pub(crate) struct TuneArgs {
 }
 
 impl TuneArgs {
+    pub(super) fn tolerance(&self) -> Tolerance {
+        let wanted = self.tolerate.iter();
+        wanted.fold(Tolerance::default(), |tolerance, Tolerated(text)| {
+            tolerance.with(text).expect("it was read before")
+        })
+    }
+
     /// The options that were given and that a run has from its beginning, each with whether it has a value: with
     /// `--resume` the record has them.
     pub(super) fn of_the_plan(&self) -> Vec<(&'static str, bool)> {
@@ -265,6 +278,7 @@ impl TuneArgs {
             ("--baseline", true, self.baseline.is_some()),
             ("--objective", true, self.objective.is_some()),
             ("--require", true, !self.requirements.is_empty()),
+            ("--tolerate", true, !self.tolerate.is_empty()),
             ("--margin", true, self.margin.is_some()),
             ("--confidence", true, self.confidence.is_some()),
             ("--fixed-rounds", true, self.fixed_rounds.is_some()),
@@ -321,6 +335,15 @@ fn parse_confidence(text: &str) -> Result<f64, String> {
     // A probability is at most 1: what is more counts per cent, as a bare --margin does.
     let is_percent = percent.is_some() || number > 1.0;
     Ok(if is_percent { number / 100.0 } else { number })
+}
+
+/// A part of `--tolerate`, as it was written.
+#[derive(Debug, Clone)]
+pub(super) struct Tolerated(String);
+
+fn parse_tolerance(text: &str) -> Result<Tolerated, String> {
+    Tolerance::default().with(text)?;
+    Ok(Tolerated(text.to_owned()))
 }
 
 fn parse_file_system(text: &str) -> Result<file_system::FileSystemKind, String> {

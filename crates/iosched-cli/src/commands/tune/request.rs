@@ -71,6 +71,7 @@ pub(super) fn wanted(args: &TuneArgs, place: &RunPlace) -> PlanRequest {
                 .or(is_emulated.then_some(EMULATED_BUDGET))
                 .map(|budget| budget.as_secs_f64()),
             requirements: args.requirements.clone(),
+            tolerance: args.tolerance(),
         },
         seed: args.seed.unwrap_or_else(run::random_seed),
         file_size: args.file_size.map_or(FILE_SIZE, Bytes::as_u64),

@@ -94,6 +94,11 @@ pub(crate) struct CountedWindow {
 }
 
 impl JobFile {
+    /// True if a job goes through the page cache.
+    pub(crate) fn is_cached(&self) -> bool {
+        self.jobs.iter().any(Job::is_cached)
+    }
+
     /// Why it can never have the number that is to decide; `None` if it can.
     pub(crate) fn lacks(&self, objective: Objective) -> Option<&'static str> {
         match objective {
@@ -226,9 +231,14 @@ impl Job {
     /// Whether an access is under way after the call that submits it: not through the page cache, nor with an engine
     /// that waits.
     fn is_asynchronous(&self) -> bool {
-        let is_cached = self.last("direct", "direct") == Some("0") || self.has("buffered");
+        let is_cached = self.is_cached();
         let engine = self.last("ioengine", "ioengine");
         !is_cached && engine.is_none_or(|name| matches!(name, "libaio" | "io_uring" | "posixaio"))
+    }
+
+    /// Its accesses go through the page cache.
+    fn is_cached(&self) -> bool {
+        self.last("direct", "direct") == Some("0") || self.has("buffered")
     }
 
     fn has(&self, key: &str) -> bool {
