@@ -90,6 +90,19 @@ fn disturbed_sentence(analysis: &Analysis, disturbed: &Disturbed) -> String {
                 percent(*difference)
             )
         }
+        Disturbed::CarryOver { load, arm, ratio } => {
+            let LoadAnalysis {
+                name, objective, ..
+            } = &analysis.loads[*load];
+            format!(
+                "trials of {name} depend on the arm before them: after {} the {} is {} times what it is after others ({}-{})",
+                analysis.arms[*arm],
+                objective.words(),
+                number(ratio.estimate),
+                bound(ratio.lower),
+                bound(ratio.upper)
+            )
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 //! - [`interval`]: an estimate with its interval; the classical one for a number of rounds fixed before
 //! - [`sequence`]: intervals that stay valid however often one looks
 //! - [`race`]: who leaves, who wins, when to stop; the intervals of ratios are those of its `pairs`
+//! - [`carry`]: does a trial depend on the arm that ran before it?
 //! - [`summary`], [`remarks`]: the robust view beside it; what looks odd
 //! - [`calibrate`]: does the race keep its promises? Whole races over drawn trials
 //! - [`meta`]: one effect over many machines, and what the next machine may expect
@@ -16,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod calibrate;
+pub mod carry;
 mod chance;
 mod distribution;
 pub mod fairness;

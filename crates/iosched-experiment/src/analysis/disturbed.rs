@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use iosched_stats::sequence;
+use iosched_stats::carry::{Follower, carry_over};
+use iosched_stats::{Interval, sequence};
 use serde::Serialize;
 
 use crate::interference::Other;
 use crate::plan::Plan;
-use crate::record::{Record, StopReason};
-use crate::trial::{Trial, VoidReason};
+use crate::record::{Entry, Record, StopReason};
+use crate::trial::{Slot, Trial, VoidReason};
 
 /// Why there is no answer although arms were measured.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -36,6 +37,15 @@ pub enum Disturbed {
         /// Who it was, the most first; at most three.
         by: Vec<String>,
     },
+    /// What an arm leaves behind changes the trial after it: it may be what the arms differ by.
+    CarryOver {
+        /// Index of the load.
+        load: usize,
+        /// The arm.
+        arm: usize,
+        /// How many times as large the objective is after this arm as after the others.
+        ratio: Interval,
+    },
 }
 
 /// The smallest standard deviation of a difference of shares that we believe.
@@ -58,7 +68,47 @@ pub(super) fn disturbed(plan: &Plan, record: &Record) -> Option<Disturbed> {
             last: void().last().map_or_else(String::new, ToString::to_string),
         });
     }
-    (0..plan.loads.len()).find_map(|load| differs(plan, record, load))
+    let loads = || 0..plan.loads.len();
+    let of_others = loads().find_map(|load| differs(plan, record, load));
+    of_others.or_else(|| loads().find_map(|load| carries_over(plan, record, load)))
+}
+
+/// A mistake about what is left behind is made in one run of so many of those in which the confidence allows one: it
+/// takes an answer away, and is looked for in every run.
+const CAUTION: f64 = 20.0;
+
+/// The arm of a load that surely changes what runs after it, by more than the margin: the one that does so most.
+fn carries_over(plan: &Plan, record: &Record, load: usize) -> Option<Disturbed> {
+    let arms = plan.arms.len();
+    let level = (1.0 - plan.rules.confidence) / CAUTION / (arms * plan.loads.len()) as f64;
+    let margin = plan.rules.margin;
+    let objective = plan.loads[load].objective;
+    let mut before = None;
+    let followers = record.entries.iter().filter_map(|entry| {
+        let (slot, value) = match entry {
+            Entry::Trial(trial) => (trial.slot, objective.of(&trial.metrics)),
+            Entry::Void(void) => (void.slot, None),
+            _ => return None,
+        };
+        let after = before.replace(slot.arm)?;
+        let log = value.filter(|_| slot.load == load)?.ln();
+        let Slot { round, arm, .. } = slot;
+        log.is_finite().then_some(Follower {
+            round,
+            arm,
+            after,
+            log,
+        })
+    });
+    let followers: Vec<Follower> = followers.collect();
+    let found = carry_over(&followers, arms, 1.0 - level)
+        .into_iter()
+        .zip(0..);
+    found
+        .filter_map(|(ratio, arm)| Some((ratio?, arm)))
+        .filter(|(ratio, _)| ratio.lower > margin || ratio.upper < 1.0 / margin)
+        .max_by(|(a, _), (b, _)| a.estimate.ln().abs().total_cmp(&b.estimate.ln().abs()))
+        .map(|(ratio, arm)| Disturbed::CarryOver { load, arm, ratio })
 }
 
 /// What others had of something during a trial, if that is known.
@@ -185,7 +235,6 @@ mod tests {
     use super::*;
     use crate::fixture::{plan, record, trial};
     use crate::interference::{Disturbance, ForeignIo, Interference};
-    use crate::record::Entry;
     use crate::schedule::{Next, next};
     use crate::trial::VoidTrial;
 
@@ -259,6 +308,32 @@ mod tests {
             analysis.disturbed
         );
         assert_eq!(run([0, 0], [0, 90_000_000]).conclusion, Conclusion::Winner);
+    }
+
+    // One arm is 10 % slower, and slows whatever runs after it by 30 %.
+    #[test]
+    fn no_arm_wins_by_what_another_leaves_behind() {
+        let mut plan = plan(2);
+        plan.rules.fixed_rounds = Some(16);
+        let mut record = record(&plan);
+        let mut before = 0;
+        while let Next::Trial(slot) = next(&plan, &record) {
+            let noise = [0.0, 0.01, 0.004][record.entries.len() % 3];
+            let left = [1.0, 0.7][before];
+            record.entries.push(trial(
+                slot,
+                1e6 * [1.0, 0.9][slot.arm] * left * (1.0 + noise),
+            ));
+            before = slot.arm;
+        }
+        let analysis = Analysis::of(&record);
+        let Some(Disturbed::CarryOver { arm, ratio, .. }) = &analysis.disturbed else {
+            panic!("{:?}", analysis.disturbed)
+        };
+        // Of two arms, what runs after one and what runs after the other say the same.
+        let expected = [1.0 / 0.7, 0.7][*arm];
+        assert!(ratio.contains(expected), "{arm}: {ratio:?}");
+        assert_eq!(analysis.choice, None);
     }
 
     #[test]

@@ -394,17 +394,24 @@ impl Plan {
             .sum()
     }
 
-    /// The order in which the arms take each of their turns: permutations drawn from the seed, the
-    /// round and the load, and nothing else.
+    /// The order in which the arms take each of their turns: permutations drawn from the seed, the turn and the load, and
+    /// nothing else; each second one is the reverse of the one before it. So two arms run as A B B A: both trials of a
+    /// turn mostly follow the same arm, and what that left behind does not make them differ.
     pub fn order(&self, round: u32, load: usize, arms: &[usize]) -> Vec<Vec<usize>> {
-        let mut stream = self.stream(1, round, load);
-        let turns = (0..self.loads[load].turns).map(|_| {
+        let turns = self.loads[load].turns;
+        let first = round.saturating_mul(turns);
+        let order = |turn: u32| {
             let mut order: Vec<usize> = (0..self.arms.len()).collect();
-            order.shuffle(&mut stream);
+            order.shuffle(&mut self.stream(1, turn / 2, load));
+            if turn % 2 == 1 {
+                order.reverse();
+            }
             order.retain(|arm| arms.contains(arm));
             order
-        });
-        turns.collect()
+        };
+        (0..turns)
+            .map(|turn| order(first.saturating_add(turn)))
+            .collect()
     }
 
     /// What is put into the load's job file for a trial. The seed of fio's offsets is the same
