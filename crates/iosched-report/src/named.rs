@@ -147,6 +147,7 @@ pub fn analysis(analysis: &Analysis) -> Value {
     let mut value = json_of(analysis);
     names.name_arm(&mut value["baseline"]);
     names.name_arm(&mut value["choice"]);
+    names.name_load_and_arm(&mut value["action"]);
     for (index, load) in analysis.loads.iter().enumerate() {
         let of_load = &mut value["loads"][index];
         of_load["contest"] = names.contest(&load.contest);
@@ -225,6 +226,8 @@ mod tests {
         let value = read(&[1.0, 1.5, 0.7]);
         assert_eq!(value["baseline"], "none");
         assert_eq!(value["choice"], "mq-deadline");
+        assert_eq!(value["action"]["arm"], "mq-deadline");
+        assert_eq!(value["action"]["costs_at_most"], 1.0);
         let load = &value["loads"][0];
         let contest = &load["contest"];
         assert_eq!(contest["verdict"]["winner"]["arm"], "mq-deadline");

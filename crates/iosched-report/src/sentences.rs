@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use iosched_experiment::analysis::{
-    Analysis, Caveat, Confound, Control, Disturbed, LoadAnalysis, undecided_yet,
+    Action, Analysis, Caveat, Confound, Control, Disturbed, LoadAnalysis, undecided_yet,
 };
 use iosched_experiment::objective::Objective;
 use iosched_experiment::plan::{MOST_ROUNDS, Plan, Requirement, Target};
@@ -187,11 +187,14 @@ fn of_verdict(analysis: &Analysis, contest: &Contest, place: &str, plan: &Plan) 
         }
         Verdict::Undecided {
             arms,
-            within,
             rounds_needed,
             ..
         } => {
-            let bound = still_possible(*within);
+            let act = analysis
+                .action
+                .map_or(analysis.baseline, |action| action.arm);
+            let over = format!(" over {}", analysis.arms[act]);
+            let bound = most_gain(contest.most_cost(act), &over, plan);
             // What a requirement or another load keeps open is not told by rounds of this contest.
             let needed = rounds_needed
                 .filter(|&needed| needed > contest.rounds)
@@ -266,12 +269,16 @@ fn winner(analysis: &Analysis, contest: &Contest, arm: usize, place: &str, plan:
     format!("{name} is the winner {place}{ratio}{lead}")
 }
 
-/// The largest difference that is not excluded.
-fn still_possible(within: f64) -> String {
-    if within < 2.0 {
-        format!("the difference is at most {}", percent_up(within - 1.0))
-    } else {
-        "the difference may still be more than twofold".into()
+/// What another arm may still gain over the one that is used.
+fn most_gain(most_cost: Option<f64>, over: &str, plan: &Plan) -> String {
+    match most_cost {
+        None => format!("how much another arm gains{over} is not known"),
+        Some(cost) if cost < 2.0 => format!(
+            "no other arm gains more than {}{over} ({})",
+            percent_up(cost - 1.0),
+            percent(plan.rules.confidence)
+        ),
+        Some(_) => format!("another arm may still gain more than twofold{over}"),
     }
 }
 
@@ -360,15 +367,8 @@ pub(super) fn choice(analysis: &Analysis, plan: &Plan) -> String {
         return format!("Answer: nothing was measured{yet}{whose}; {stays}.\n");
     }
     let Some(choice) = analysis.choice else {
-        return match undecided(analysis, plan) {
-            Some(Undecided { standing, advice }) => {
-                let what = advice.unwrap_or(stays);
-                let so_far = match analysis.stop {
-                    Some(_) => "",
-                    None => " so far",
-                };
-                format!("Answer: undecided{so_far}{whose}: {standing}; {what}.\n")
-            }
+        return match undecided(analysis, plan, &whose, &stays) {
+            Some(answer) => answer,
             None if nobody_meets_the_requirements(analysis.decisive()) => {
                 format!("Answer: no arm meets the requirements{whose}; {stays}.\n")
             }
@@ -387,16 +387,9 @@ pub(super) fn choice(analysis: &Analysis, plan: &Plan) -> String {
     format!("Answer: {what}.\n") + &side_effects(analysis, plan)
 }
 
-/// What an answer says that names no arm.
-struct Undecided {
-    /// Who leads, by how much as far as is known, and what is proven beside it.
-    standing: String,
-    /// What to do, where it is not simply to leave all as it is.
-    advice: Option<String>,
-}
-
-/// How it stands where several arms may be the best; none where there is nothing to decide between.
-fn undecided(analysis: &Analysis, plan: &Plan) -> Option<Undecided> {
+/// The answer where several arms may be the best; none where there is nothing to decide between. It is one also without a winner,
+/// where keeping what there is can cost little.
+fn undecided(analysis: &Analysis, plan: &Plan, whose: &str, stays: &str) -> Option<String> {
     let contest = analysis.decisive();
     let (arms, needed) = match &contest.verdict {
         Verdict::Undecided {
@@ -409,6 +402,39 @@ fn undecided(analysis: &Analysis, plan: &Plan) -> Option<Undecided> {
     };
     let name = |arm: usize| analysis.arms[arm].as_str();
     let leader = contest.leader.filter(|leader| arms.contains(leader))?;
+    let is_over = analysis.stop.is_some();
+    let is_simulated = matches!(plan.target, Target::Simulated(_));
+    let baseline = analysis.baseline;
+    let mut is_kept = false;
+    let what = match analysis.action.map(|action| action.arm) {
+        Some(arm) if arm != baseline && contest.is_surely_better(arm, baseline) => {
+            format!("use {}, proven better than {}", name(arm), name(baseline))
+        }
+        Some(arm) if is_simulated || Some(arm) == plan.active => {
+            is_kept = true;
+            if is_simulated {
+                format!("keep {}", name(arm))
+            } else {
+                stays.to_owned()
+            }
+        }
+        _ => stays.to_owned(),
+    };
+    let bounded = analysis.action.filter(|it| it.costs_at_most.is_some());
+    let gain = bounded.map_or(String::new(), |action| {
+        let over = if is_kept {
+            String::new()
+        } else {
+            format!(" over {}", name(action.arm))
+        };
+        most_gain(action.costs_at_most, &over, plan) + "; "
+    });
+    let is_little = |it: Action| it.costs_at_most.is_some_and(|cost| cost <= LITTLE);
+    if is_over && is_kept && bounded.is_some_and(is_little) {
+        return Some(format!(
+            "Answer: {what}{whose}: {gain}which is best is not known.\n"
+        ));
+    }
     let rivals = arms.iter().copied().filter(|&arm| arm != leader);
     let too_few = "after too few rounds to say by how much";
     let lead = match contest.nearest(leader, rivals) {
@@ -418,43 +444,21 @@ fn undecided(analysis: &Analysis, plan: &Plan) -> Option<Undecided> {
             _ => format!("{too_few} over {}", name(rival)),
         },
     };
-    let mut standing = if analysis.rounds == 0 {
+    let standing = if analysis.rounds == 0 {
         "no round was complete".to_owned()
     } else {
         format!("{} leads, {lead}", name(leader))
     };
-    let is_over = analysis.stop.is_some();
+    let so_far = if is_over { "" } else { " so far" };
     let more = is_over && needed.is_none_or(|rounds| !is_too_many(rounds, plan));
-    let baseline = analysis.baseline;
-    let proven: Vec<usize> = (arms.iter().copied())
-        .filter(|&arm| contest.is_surely_better(arm, baseline))
-        .collect();
-    let is_beaten = contest.remaining().all(|arm| arm != baseline);
-    if proven.is_empty() || !is_beaten {
-        let stays = match plan.active {
-            Some(active) => format!("keep {} (it was active)", name(active)),
-            None => "leave the disk as it is".to_owned(),
-        };
-        let advice = more.then(|| format!("{stays}, or give it more budget"));
-        return Some(Undecided { standing, advice });
-    }
-    let _ = write!(
-        standing,
-        "; {} {} proven better than {}",
-        enumerate(proven.iter().map(|&arm| name(arm))),
-        is_or_are(&proven),
-        name(baseline)
-    );
-    let what = match proven.as_slice() {
-        [_] => "use that",
-        _ => "use any of these",
-    };
-    let budget = if more { ", or give it more budget" } else { "" };
-    Some(Undecided {
-        standing,
-        advice: Some(format!("{what}{budget}")),
-    })
+    let more = if more { ", or give it more budget" } else { "" };
+    Some(format!(
+        "Answer: undecided{so_far}{whose}: {what}{more}; {gain}{standing}.\n"
+    ))
 }
+
+/// Who keeps what costs at most this factor needs no winner.
+const LITTLE: f64 = 1.1;
 
 /// Why an arm is to be used that is not simply the winner.
 fn why(analysis: &Analysis, choice: usize, plan: &Plan) -> String {
@@ -1230,29 +1234,20 @@ mod tests {
     }
 
     #[test]
-    fn an_undecided_run_says_who_leads_and_names_nobody_to_be_used() {
-        let baseline_remains = answer_of(&[1.0, 1.01], 5);
-        assert!(
-            baseline_remains.starts_with("Answer: undecided: "),
-            "{baseline_remains}"
-        );
-        assert!(baseline_remains.contains(" leads, "), "{baseline_remains}");
-        let ends = "; keep none (it was active), or give it more budget.\n";
-        assert!(baseline_remains.ends_with(ends), "{baseline_remains}");
-        let baseline_lost = answer_of(&[1.0, 2.0, 2.04], 8);
-        assert!(
-            baseline_lost.starts_with("Answer: undecided: kyber leads, "),
-            "{baseline_lost}"
-        );
-        assert!(
-            baseline_lost.contains(" × mq-deadline (95 % "),
-            "{baseline_lost}"
-        );
-        let ends = "; mq-deadline and kyber are proven better than none; use any of these, or give it more budget.\n";
-        assert!(baseline_lost.ends_with(ends), "{baseline_lost}");
-        let one_is_proven = answer_of(&[1.0, 1.07, 1.11], 8);
-        let ends = "; kyber is proven better than none; use that, or give it more budget.\n";
-        assert!(one_is_proven.ends_with(ends), "{one_is_proven}");
+    fn a_run_without_a_winner_says_what_to_do_and_what_that_can_cost() {
+        for (factors, expected) in [
+            (
+                &[1.0, 1.01][..],
+                "keep none (it was active): no other arm gains more than 10 % (95 %); which is best is not known.",
+            ),
+            (
+                &[1.0, 1.07, 1.11],
+                "undecided: use kyber, proven better than none, or give it more budget; no other arm gains more than \
+                 4.3 % over kyber (95 %); kyber leads, 1.037 × mq-deadline (95 % 0.959-1.12).",
+            ),
+        ] {
+            assert_eq!(answer_of(factors, 8), format!("Answer: {expected}\n"));
+        }
     }
 
     #[test]

@@ -136,7 +136,10 @@ fn named_arm(text: &str) -> Option<&str> {
 /// good side of 1.
 fn is_proven(text: &str) -> bool {
     let Some(arm) = named_arm(text) else {
-        return text.contains("Answer: undecided") || text.contains("Answer: no arm ");
+        let none = ["undecided", "keep ", "no arm "];
+        return none
+            .iter()
+            .any(|none| text.contains(&format!("Answer: {none}")));
     };
     let is_row = |line: &&str| line.split_whitespace().next() == Some(arm);
     let row = text.lines().find(is_row).expect("each arm has a row");

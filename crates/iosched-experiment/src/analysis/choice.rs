@@ -32,6 +32,42 @@ impl SideEffect {
     }
 }
 
+/// What to do, and what it can cost.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Action {
+    /// Index of the arm to use or to keep.
+    pub arm: usize,
+    /// The largest factor by which another arm may be better, with the plan's confidence; none while it is unknown.
+    pub costs_at_most: Option<f64>,
+}
+
+/// The choice, where there is one. Where several arms may be the best, after two rounds: what is active or the baseline is kept;
+/// if the baseline has lost, the arm that is proven better than it and can cost least.
+pub(super) fn action(plan: &Plan, contest: &Contest, choice: Option<usize>) -> Option<Action> {
+    let of = |arm: usize| Action {
+        arm,
+        costs_at_most: contest.most_cost(arm),
+    };
+    if let Some(choice) = choice {
+        return Some(of(choice));
+    }
+    let is_open = matches!(contest.verdict, Verdict::Open | Verdict::Undecided { .. });
+    if !is_open || contest.rounds < 2 {
+        return None;
+    }
+    let remains = |arm: usize| contest.remaining().any(|other| other == arm);
+    let least = |a: &Action, b: &Action| {
+        let cost = |action: &Action| action.costs_at_most.unwrap_or(f64::INFINITY);
+        cost(a).total_cmp(&cost(b))
+    };
+    let proven = (contest.remaining())
+        .filter(|&arm| !remains(plan.baseline) && contest.is_surely_better(arm, plan.baseline))
+        .map(of)
+        .min_by(least);
+    let kept = plan.active.filter(|&active| remains(active));
+    proven.or_else(|| Some(of(kept.unwrap_or(plan.baseline))))
+}
+
 /// The smallest relative standard deviation of a difference that is believed, as in the race.
 pub const RESOLUTION: f64 = 0.001;
 

@@ -14,7 +14,7 @@ use iosched_stats::remarks::{self, Remark};
 use serde::Serialize;
 
 pub use self::caveat::Caveat;
-pub use self::choice::{RESOLUTION, SideEffect};
+pub use self::choice::{Action, RESOLUTION, SideEffect};
 pub use self::control::Control;
 pub use self::disturbed::Disturbed;
 pub use self::rank::Rank;
@@ -22,7 +22,7 @@ pub use self::rank::undecided_yet;
 pub use self::summary::{ArmSummary, OrderSummary, SplitSummary, Worker};
 
 use self::caveat::caveats;
-use self::choice::{choose, held_against, losses, side_effects};
+use self::choice::{action, choose, held_against, losses, side_effects};
 use self::control::Turns;
 use self::summary::summarise;
 use crate::objective::Objective;
@@ -80,6 +80,8 @@ pub struct Analysis {
     pub disturbed: Option<Disturbed>,
     /// Index of the arm to use, if there is one answer.
     pub choice: Option<usize>,
+    /// What to do, also while it is undecided, and what it can cost; none before two rounds, or if there is nothing to compare.
+    pub action: Option<Action>,
     /// Why the run ended; none while it has not.
     pub stop: Option<StopReason>,
     /// True if the run goes on: known to who read the record from its directory
@@ -171,6 +173,7 @@ impl Analysis {
         let disturbed = disturbed::disturbed(plan, record);
         let choice = choose(plan, record, &loads, decisive).filter(|_| disturbed.is_none());
         Analysis {
+            action: action(plan, decisive, choice).filter(|_| disturbed.is_none()),
             side_effects: choice
                 .and_then(|choice| Some((choice, held_against(decisive, choice, plan.baseline)?)))
                 .map_or_else(Vec::new, |(choice, than)| {

@@ -352,6 +352,22 @@ impl Contest {
         })
     }
 
+    /// The largest factor by which one of the remaining arms may still be better than `arm`; 1 if none can be. `None` where it is
+    /// unknown of one.
+    ///
+    /// It holds for whichever arm the data suggest: the intervals of the truly best arm hold together, and that arm remains.
+    pub fn most_cost(&self, arm: usize) -> Option<f64> {
+        let mut others = self.remaining().filter(|&other| other != arm);
+        others.try_fold(1.0, |most: f64, other| {
+            let ratio = self.ratio(other, arm)?;
+            let cost = match self.better {
+                Better::Higher => ratio.upper,
+                Better::Lower => 1.0 / ratio.lower,
+            };
+            cost.is_finite().then_some(most.max(cost))
+        })
+    }
+
     /// The arms of which one may be used: the winner; equals; those near the best. While it is undecided, none.
     pub fn eligible(&self, baseline: usize) -> Vec<usize> {
         let has_lost = matches!(self.arms[baseline].place, ArmState::Worse { .. });

@@ -178,6 +178,28 @@ fn a_spent_budget_is_undecided_with_its_bound_and_the_rounds_it_would_take() {
 }
 
 #[test]
+fn what_an_arm_may_cost_is_the_most_that_one_which_remains_may_be_better() {
+    for better in [Better::Higher, Better::Lower] {
+        let mut race = one_load(&[100.0, 100.6, 90.0], 4);
+        race.rules.budget_rounds = 4;
+        race.rules.margin = 1.001;
+        race.loads[0].better = better;
+        let contest = race.judge().loads[0].clone();
+        for arm in 0..3 {
+            let others = contest.remaining().filter(|&other| other != arm);
+            let costs = others.map(|other| match better {
+                Better::Higher => contest.ratio(other, arm).unwrap().upper,
+                Better::Lower => 1.0 / contest.ratio(other, arm).unwrap().lower,
+            });
+            let most = costs.fold(1.0, f64::max);
+            assert_eq!(contest.most_cost(arm), Some(most), "{better:?}, {arm}");
+        }
+    }
+    let once = one_load(&[100.0, 100.6], 1);
+    assert_eq!(once.judge().loads[0].most_cost(0), None);
+}
+
+#[test]
 fn a_hopeless_race_stops_before_its_budget_unless_told_not_to() {
     let noisy = |round: usize| {
         let swing = if round.is_multiple_of(2) { 1.3 } else { 0.77 };
