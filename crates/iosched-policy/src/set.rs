@@ -90,8 +90,13 @@ impl Change {
         Ok(())
     }
 
-    /// Sets every disk and reads it back; after an error all are as before.
+    /// Sets every disk and reads it back; after an error all are as before. Where the kernel does not name this boot,
+    /// nothing is set: after the next one `undo` and `restore` would take what stands then for ours.
     pub fn make(&self, host: &Host) -> Result<AppliedChange, Problem> {
+        if journal::boot_id(host)?.is_empty() {
+            let message = "nothing was set: which boot this is cannot be told without /proc/sys/kernel/random/boot_id";
+            return Err(Problem::new(exit::FAILURE, message).hint("mount /proc"));
+        }
         let names: Vec<String> = self.disks.iter().map(|(name, ..)| name.clone()).collect();
         let _locks = names
             .iter()

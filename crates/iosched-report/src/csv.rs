@@ -35,9 +35,13 @@ pub fn trials<'a>(records: impl IntoIterator<Item = (&'a str, &'a Record)>) -> S
     text
 }
 
-/// A cell without control characters, in quotes where it needs them: arms with several tunables have commas.
+/// A cell without control characters, in quotes where it needs them: arms with several tunables have commas. What a
+/// spreadsheet would take for a formula has an apostrophe before it: names in a record may be anybody's.
 pub fn cell(text: &str) -> String {
-    let text = visible(text);
+    let mut text = visible(text);
+    if text.starts_with(['=', '+', '-', '@']) && text.parse::<f64>().is_err() {
+        text = format!("'{text}").into();
+    }
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
@@ -197,6 +201,13 @@ mod tests {
         assert!(text.contains(",,throughput,B/s,5000000\n"), "{text}");
         let of_worker = ",random-read,throughput,B/s,5000000\n";
         assert!(text.contains(of_worker), "{text}");
+    }
+
+    #[test]
+    fn a_name_is_no_formula() {
+        assert_eq!(cell("=HYPERLINK(\"x\")"), "\"'=HYPERLINK(\"\"x\"\")\"");
+        assert_eq!(cell("@SUM(A1)"), "'@SUM(A1)");
+        assert_eq!((cell("-5"), cell("bfq")), ("-5".into(), "bfq".into()));
     }
 
     #[test]

@@ -68,14 +68,17 @@ pub(crate) fn survive_limits() {
     caught.expect("this signal can be caught");
 }
 
-/// Makes Ctrl-C, SIGTERM and SIGHUP ask for a stop; a second Ctrl-C within it is ignored, because
-/// putting things back must not be interrupted. What nobody reads keeps nothing waiting from then on.
+/// Makes Ctrl-C, SIGTERM, SIGHUP and the other signals that would end us ask for a stop; a second Ctrl-C within it is
+/// ignored, because putting things back must not be interrupted. What nobody reads keeps nothing waiting from then on.
 pub(crate) fn stop_on_signals(stop: &Stop) {
     hurry_on(stop);
     for signal in [
         signal_hook::consts::SIGINT,
         signal_hook::consts::SIGTERM,
         signal_hook::consts::SIGHUP,
+        signal_hook::consts::SIGQUIT,
+        signal_hook::consts::SIGABRT,
+        signal_hook::consts::SIGALRM,
     ] {
         for flag in [stop.flag(), streams::is_to_end()] {
             signal_hook::flag::register(signal, flag).expect("these signals can be caught");

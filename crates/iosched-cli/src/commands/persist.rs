@@ -378,6 +378,7 @@ pub(crate) fn keep_answer(
     };
     let grounds = Grounds::of(record, arm, directory);
     let disks: Vec<&str> = plan.disks.iter().map(String::as_str).collect();
+    let turn = take_turn(host, stop, output)?;
     let request = Request::Choice {
         targets: &disks,
         arm: &plan.arms[arm],
@@ -387,7 +388,6 @@ pub(crate) fn keep_answer(
     for note in &deployment.notes {
         output.warn(&format!("note: {note}"));
     }
-    let turn = take_turn(host, stop, output)?;
     let deployed = deployment.make(&turn, When::Now, grounds.why.clone())?;
     let way_back = deployed.id.map_or(String::new(), |id| {
         format!(" (change {id}; `iosched undo` takes it back)")
