@@ -39,7 +39,7 @@ pub fn trials<'a>(records: impl IntoIterator<Item = (&'a str, &'a Record)>) -> S
 /// spreadsheet would take for a formula has an apostrophe before it: names in a record may be anybody's.
 pub fn cell(text: &str) -> String {
     let mut text = visible(text);
-    if text.starts_with(['=', '+', '-', '@']) && text.parse::<f64>().is_err() {
+    if text.starts_with(['=', '+', '-', '@', '\t', '\n']) && text.parse::<f64>().is_err() {
         text = format!("'{text}").into();
     }
     if text.contains([',', '"', '\n', '\r']) {
@@ -207,6 +207,7 @@ mod tests {
     fn a_name_is_no_formula() {
         assert_eq!(cell("=HYPERLINK(\"x\")"), "\"'=HYPERLINK(\"\"x\"\")\"");
         assert_eq!(cell("@SUM(A1)"), "'@SUM(A1)");
+        assert_eq!(cell("\t=A1"), "'\t=A1");
         assert_eq!((cell("-5"), cell("bfq")), ("-5".into(), "bfq".into()));
     }
 

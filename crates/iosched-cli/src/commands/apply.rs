@@ -41,6 +41,6 @@ pub(crate) fn run(args: &ApplyArgs, output: &Output) -> Outcome {
         initramfs: args.how.initramfs,
         ..DeployOptions::default()
     };
-    let deployment = Deployment::plan(&host, Request::Policy, options)?;
-    deploy(&host, &deployment, None, &args.how, output)
+    let plan = || Deployment::plan(&host, Request::Policy, options);
+    deploy(&host, &plan, None, &args.how, output)
 }

@@ -206,27 +206,31 @@ pub(crate) fn run(args: &PersistArgs, output: &Output) -> Outcome {
         initramfs: args.how.initramfs,
     };
     let plan = |request| Deployment::plan(&host, request, options);
-    let deployment = if let Some(what) = &args.remove {
-        plan(Request::Without(what))
-    } else if let Some(path) = &args.policy {
+    let deploy = |plan: Planned<'_>| deploy(&host, plan, args.why.clone(), &args.how, output);
+    if let Some(what) = &args.remove {
+        return deploy(&|| plan(Request::Without(what)));
+    }
+    if let Some(path) = &args.policy {
         let text = read_policy(path)?;
         // Errors are to name the user's file, not the machine's.
         file::Policy::parse(&text, path)?;
-        plan(Request::Text(&text))
-    } else {
-        check_one_device(args, &host)?;
-        let words = args.tunables.iter().map(String::as_str);
-        let arm = Arm::new(args.scheduler.as_deref().unwrap_or_default(), words).map_err(boxed)?;
-        plan(Request::Choice {
-            targets: &[args.device.as_deref().unwrap_or_default()],
-            arm: &arm,
-            grounds: &Grounds {
-                why: args.why.clone(),
-                ..Grounds::default()
-            },
-        })
+        return deploy(&|| plan(Request::Text(&text)));
+    }
+    check_one_device(args, &host)?;
+    let words = args.tunables.iter().map(String::as_str);
+    let arm = Arm::new(args.scheduler.as_deref().unwrap_or_default(), words).map_err(boxed)?;
+    let grounds = Grounds {
+        why: args.why.clone(),
+        ..Grounds::default()
     };
-    deploy(&host, &deployment?, args.why.clone(), &args.how, output)
+    let targets = [args.device.as_deref().unwrap_or_default()];
+    deploy(&|| {
+        plan(Request::Choice {
+            targets: &targets,
+            arm: &arm,
+            grounds: &grounds,
+        })
+    })
 }
 
 /// What an undo that was cut short has yet to write comes before anything new.
@@ -270,8 +274,8 @@ fn command_line(args: &PersistArgs, host: &Host, output: &Output) -> Outcome {
     }
     let device = args.device.as_deref().unwrap_or_default();
     let wanted = scheduler.map(|scheduler| (device, scheduler));
-    let deployment = Deployment::plan_command_line(host, wanted)?;
-    deploy(host, &deployment, args.why.clone(), &args.how, output)
+    let plan = || Deployment::plan_command_line(host, wanted);
+    deploy(host, &plan, args.why.clone(), &args.how, output)
 }
 
 /// Of two devices the second would be taken for a scheduler.
@@ -286,24 +290,28 @@ fn check_one_device(args: &PersistArgs, host: &Host) -> Result<(), Box<dyn Failu
     Err(second_device(first, second, &args.tunables.join(" ")).into())
 }
 
-/// Shows, asks, does: for `persist` and `apply`.
+/// How a deployment is planned from what is on the machine at that moment.
+pub(crate) type Planned<'a> = &'a dyn Fn() -> Result<Deployment, Problem>;
+
+/// Shows, asks, does: for `persist` and `apply`. What nobody was asked about is planned again once it is our turn:
+/// another command may have changed the machine while this one waited.
 pub(crate) fn deploy(
     host: &Host,
-    deployment: &Deployment,
+    plan: Planned<'_>,
     why: Option<String>,
     how: &HowArgs,
     output: &Output,
 ) -> Outcome {
+    let mut deployment = plan()?;
     if how.dry_run {
         deployment.foresee(host)?;
     }
-    let mut notes = deployment.notes.clone();
     if !output.is_json() {
-        show(deployment, &notes, output);
+        show(&deployment, &deployment.notes, output);
     }
     if how.dry_run || deployment.is_in_force() {
         if output.is_json() {
-            output.json(&report(deployment, None, &notes));
+            output.json(&report(&deployment, None, &deployment.notes));
         } else if how.dry_run {
             output.line("nothing was written (--dry-run)");
         }
@@ -317,10 +325,14 @@ pub(crate) fn deploy(
     let stop = Stop::new();
     let turn = take_turn(host, &stop, output)?;
     stop_on_signals(&stop);
+    if how.yes {
+        deployment = plan()?;
+    }
     let deployed = deployment.make(&turn, when, why)?;
+    let mut notes = deployment.notes.clone();
     notes.extend(deployed.notes.iter().cloned());
     if output.is_json() {
-        output.json(&report(deployment, Some(&deployed), &notes));
+        output.json(&report(&deployment, Some(&deployed), &notes));
     } else {
         tell(&deployed, output);
     }
