@@ -2,8 +2,10 @@
 //!
 //! A trial's logarithm is taken as the level of its round, plus its arm's effect, plus what the arm before it left
 //! behind, plus noise (a cross-over design with first-order carry-over: B. Jones and M. Kenward, *Design and Analysis of
-//! Cross-Over Trials*, chapter 1). The effect of having run after one arm, rather than after any other, is the
-//! coefficient of one column of zeros and ones, once rounds and arms are taken out of it and of the values.
+//! Cross-Over Trials*, chapter 1).
+//!
+//! For each arm there is a column: 1 for the trials that ran after it, 0 for the others. Rounds and arms are taken out of
+//! the column and of the logarithms. What is left of both is fitted by least squares.
 
 use crate::distribution::student_t_quantile;
 use crate::interval::Interval;
@@ -27,8 +29,8 @@ const RESOLUTION: f64 = 0.001;
 /// What is left of a column, as a part of its length, below which it says nothing that others do not say.
 const NOTHING_LEFT: f64 = 1e-6;
 
-/// How many times as large what is measured is after each of the arms as after the others, each with this confidence;
-/// `None` for an arm of which the order of the trials does not tell.
+/// For each arm: what is measured after it / what is measured after the others, each with this confidence. `None` where
+/// the order of the trials does not tell.
 pub fn carry_over(trials: &[Follower], arms: usize, confidence: f64) -> Vec<Option<Interval>> {
     let rounds = Rounds::of(trials);
     let indicator = |is: &dyn Fn(&Follower) -> bool| -> Vec<f64> {
