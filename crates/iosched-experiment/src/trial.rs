@@ -125,6 +125,16 @@ pub enum VoidReason {
     },
 }
 
+impl VoidReason {
+    /// True if the load itself is at fault, and nothing that interfered.
+    pub(crate) fn is_failure(&self) -> bool {
+        matches!(
+            self,
+            VoidReason::LoadFailed { .. } | VoidReason::BadMetric { .. }
+        )
+    }
+}
+
 impl std::fmt::Display for VoidReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -31,8 +31,7 @@ pub fn record(record: &Record, analysis: &Analysis) -> String {
         let remarks = remarks.map(|remark| sentences::remark_sentence(analysis, load, remark));
         lines.extend(remarks.map(|remark| escaped(&remark)));
     }
-    if let Some(overall) = &analysis.overall {
-        let verdict = sentences::verdict(analysis, overall, "over all loads", plan);
+    if let Some(verdict) = sentences::over_all(analysis, plan) {
         lines.push(escaped(verdict.trim_end()));
     }
     let notes = sentences::notes(record, analysis);

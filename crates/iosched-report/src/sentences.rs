@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use iosched_experiment::analysis::{
-    Action, Analysis, Caveat, Confound, Control, Disturbed, LoadAnalysis, undecided_yet,
+    Action, Analysis, Caveat, Confound, Control, Disturbed, LoadAnalysis, Rank, undecided_yet,
 };
 use iosched_experiment::objective::Objective;
 use iosched_experiment::plan::{MOST_ROUNDS, Plan, Requirement, Target};
@@ -25,15 +25,36 @@ use super::words::{
 
 /// The verdict of one contest as a sentence, and whom requirements keep from winning it: such an arm can have the best
 /// ratio in the table.
-pub(super) fn verdict(analysis: &Analysis, contest: &Contest, place: &str, plan: &Plan) -> String {
+fn verdict(
+    analysis: &Analysis,
+    loads: &[LoadAnalysis],
+    contest: &Contest,
+    place: &str,
+    plan: &Plan,
+) -> String {
     let verdict = of_verdict(analysis, contest, place, plan);
-    let besides = missed(analysis, contest, plan)
+    let besides = failed(analysis, loads, contest)
         .into_iter()
+        .chain(missed(analysis, contest, plan))
         .chain(left_by_what_is_wider_now(analysis, contest, plan));
     let parts: Vec<String> = std::iter::once(verdict.trim_end().to_owned())
         .chain(besides)
         .collect();
     parts.join("; ") + "\n"
+}
+
+/// "2 of 14 trials of bfq failed": of those that may be used, which lost trials that others did not lose.
+fn failed(analysis: &Analysis, loads: &[LoadAnalysis], contest: &Contest) -> Vec<String> {
+    let arms = (0..analysis.arms.len()).filter(|&arm| {
+        let rank = Rank::of(contest, arm, analysis.baseline);
+        !matches!(rank, Rank::Eliminated | Rank::Failed)
+    });
+    let failed = arms.filter_map(|arm| {
+        let (failed, of) = analysis.failed_more(loads, arm)?;
+        let name = &analysis.arms[arm];
+        Some(format!("{failed} of {of} trials of {name} failed"))
+    });
+    failed.collect()
 }
 
 /// Of arms that were surely worse when they left, and ran on for other loads, in which no interval shows it any more: by what they
@@ -354,8 +375,15 @@ pub(super) fn choice(analysis: &Analysis, plan: &Plan) -> String {
         _ if plan.is_served() => ", on an emulated disk with schedulers served inside".to_owned(),
         _ => String::new(),
     };
+    let although = |arm: usize| match analysis.failed_more(&analysis.loads, arm) {
+        Some((failed, of)) => format!(", although {failed} of its {of} trials failed"),
+        None => String::new(),
+    };
     let stays = match plan.active {
-        Some(active) => format!("keep {} (it was active)", analysis.arms[active]),
+        Some(active) => {
+            let although = although(active);
+            format!("keep {} (it was active){although}", analysis.arms[active])
+        }
         None => "leave the disk as it is".to_owned(),
     };
     if let Some(disturbed) = &analysis.disturbed {
@@ -367,7 +395,7 @@ pub(super) fn choice(analysis: &Analysis, plan: &Plan) -> String {
         return format!("Answer: nothing was measured{yet}{whose}; {stays}.\n");
     }
     let Some(choice) = analysis.choice else {
-        return match undecided(analysis, plan, &whose, &stays) {
+        return match undecided(analysis, plan, &whose, &stays, although) {
             Some(answer) => answer,
             None if nobody_meets_the_requirements(analysis.decisive()) => {
                 format!("Answer: no arm meets the requirements{whose}; {stays}.\n")
@@ -379,8 +407,9 @@ pub(super) fn choice(analysis: &Analysis, plan: &Plan) -> String {
         stays
     } else {
         format!(
-            "use {}{whose}{}",
+            "use {}{whose}{}{}",
             analysis.arms[choice],
+            although(choice),
             why(analysis, choice, plan)
         )
     };
@@ -389,7 +418,13 @@ pub(super) fn choice(analysis: &Analysis, plan: &Plan) -> String {
 
 /// The answer where several arms may be the best; none where there is nothing to decide between. It is one also without a winner,
 /// where keeping what there is can cost little.
-fn undecided(analysis: &Analysis, plan: &Plan, whose: &str, stays: &str) -> Option<String> {
+fn undecided(
+    analysis: &Analysis,
+    plan: &Plan,
+    whose: &str,
+    stays: &str,
+    although: impl Fn(usize) -> String,
+) -> Option<String> {
     let contest = analysis.decisive();
     let (arms, needed) = match &contest.verdict {
         Verdict::Undecided {
@@ -408,7 +443,12 @@ fn undecided(analysis: &Analysis, plan: &Plan, whose: &str, stays: &str) -> Opti
     let mut is_kept = false;
     let what = match analysis.action.map(|action| action.arm) {
         Some(arm) if arm != baseline && contest.is_surely_better(arm, baseline) => {
-            format!("use {}, proven better than {}", name(arm), name(baseline))
+            format!(
+                "use {}, proven better than {}{}",
+                name(arm),
+                name(baseline),
+                although(arm)
+            )
         }
         Some(arm) if is_simulated || Some(arm) == plan.active => {
             is_kept = true;
@@ -533,8 +573,21 @@ fn side_effects(analysis: &Analysis, plan: &Plan) -> String {
 pub(super) fn of_load(analysis: &Analysis, load: &LoadAnalysis, plan: &Plan) -> String {
     match load.control {
         Some(finding) => control(load, finding) + "\n",
-        None => verdict(analysis, &load.contest, &in_load(load), plan),
+        None => verdict(
+            analysis,
+            std::slice::from_ref(load),
+            &load.contest,
+            &in_load(load),
+            plan,
+        ),
     }
+}
+
+/// The verdict over all loads, where there are several.
+pub(super) fn over_all(analysis: &Analysis, plan: &Plan) -> Option<String> {
+    let contest = analysis.overall.as_ref()?;
+    let loads = &analysis.loads;
+    Some(verdict(analysis, loads, contest, "over all loads", plan))
 }
 
 /// What else a reader has to know: how it was measured, and why it ended.
@@ -1036,7 +1089,7 @@ mod tests {
     use super::*;
     use iosched_experiment::fixture;
     use iosched_experiment::schedule::{Next, next};
-    use iosched_experiment::trial::Trial;
+    use iosched_experiment::trial::{Slot, Trial, VoidReason, VoidTrial};
     use proptest::prelude::*;
 
     proptest! {
@@ -1282,6 +1335,35 @@ mod tests {
         let expected = "; mq-deadline is surely better than the others, and whether it keeps \
                         `p99 latency <= 1.25` is not known\n";
         assert!(said.ends_with(expected), "{said}");
+    }
+
+    #[test]
+    fn who_wins_and_lost_trials_that_others_did_not_lose_is_named_with_them() {
+        let plan = fixture::plan(2);
+        let mut record = run_to_the_end(&plan, &[1.0, 2.0], low, |_, _, _| {});
+        for round in 0..2 {
+            record.push(Entry::Void(VoidTrial {
+                slot: Slot {
+                    load: 0,
+                    round,
+                    arm: 1,
+                },
+                sequence: round,
+                reason: VoidReason::LoadFailed {
+                    message: "it crashed".into(),
+                },
+                elapsed_s: 1.0,
+            }));
+        }
+        let analysis = Analysis::of(&record);
+        let said = of_load(&analysis, &analysis.loads[0], &plan);
+        assert!(
+            said.ends_with("; 2 of 6 trials of mq-deadline failed\n"),
+            "{said}"
+        );
+        let answer = choice(&analysis, &plan);
+        let expected = "Answer: use mq-deadline, although 2 of its 6 trials failed.\n";
+        assert_eq!(answer, expected);
     }
 
     #[test]

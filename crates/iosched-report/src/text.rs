@@ -11,7 +11,7 @@ use iosched_stats::race::{ArmState, Contest, Standing};
 
 use super::columns::{arm_table, contrary_means, details_table};
 use super::sentences::{
-    COMMAND, choice, far_medians, load_head, notes, of_load, remark_sentence, target_name, verdict,
+    COMMAND, choice, far_medians, load_head, notes, of_load, over_all, remark_sentence, target_name,
 };
 use super::why::why;
 use super::words::{count, enumerate_plain, number, run_time, span, stop_reason};
@@ -68,9 +68,9 @@ pub fn record(record: &Record, analysis: &Analysis, widths: impl Into<Widths>) -
             text += &fold(&remark_sentence(analysis, load, remark), width);
         }
     }
-    if let Some(overall) = &analysis.overall {
+    if let Some(verdict) = over_all(analysis, plan) {
         text += "\n";
-        text += &fold(&verdict(analysis, overall, "over all loads", plan), width);
+        text += &fold(&verdict, width);
     }
     for line in choice(analysis, plan).lines() {
         text += &fold(line, width);

@@ -128,13 +128,13 @@ pub struct LoadAnalysis {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control: Option<Control>,
     /// Turns of a control that say nothing, because its data did not all come from memory.
-    #[serde(skip_serializing_if = "is_none_left_out")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub turns_left_out: usize,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
-fn is_none_left_out(turns: &usize) -> bool {
-    *turns == 0
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 impl Analysis {
@@ -209,6 +209,19 @@ impl Analysis {
     pub fn has_cpu_time(&self) -> bool {
         let mut arms = self.loads.iter().flat_map(|load| &load.arms);
         arms.any(|arm| arm.cpu_ns_per_io.is_some())
+    }
+
+    /// How many of an arm's trials failed, and how many it had, over these loads; none where another arm that was measured lost
+    /// as many.
+    pub fn failed_more(&self, loads: &[LoadAnalysis], arm: usize) -> Option<(usize, usize)> {
+        let failed = |arm: usize| -> usize {
+            let of_arm = loads.iter().map(|load| load.arms[arm].failed_trials);
+            of_arm.sum()
+        };
+        let is_measured = |arm: &usize| loads.iter().all(|load| load.arms[*arm].left.is_none());
+        let least = (0..self.arms.len()).filter(is_measured).map(failed).min();
+        let counted: usize = loads.iter().map(|load| load.arms[arm].trials).sum();
+        (failed(arm) > least?).then(|| (failed(arm), failed(arm) + counted))
     }
 
     /// The verdict that the run was about: over all loads, or that of the only one.

@@ -8,6 +8,7 @@ use iosched_stats::summary::Summary;
 use serde::Serialize;
 
 use super::choice::log_ratios;
+use super::is_zero;
 use crate::load::simulated;
 use crate::measure::Measured;
 use crate::metrics::count;
@@ -21,6 +22,9 @@ use crate::trial::{Flow, JobResult, Trial, latency_histogram};
 pub struct ArmSummary {
     /// Trials that count.
     pub trials: usize,
+    /// Trials that failed: the load crashed, took too long or gave no number.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub failed_trials: usize,
     /// Why it left, if it could not be measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left: Option<String>,
@@ -268,6 +272,11 @@ pub(super) fn summarise(plan: &Plan, record: &Record, load: usize, arm: usize) -
     let is_compared = workers.len() > 1;
     ArmSummary {
         trials: trials.len(),
+        failed_trials: record
+            .void_trials()
+            .filter(|void| (void.slot.load, void.slot.arm) == (load, arm))
+            .filter(|void| void.reason.is_failure())
+            .count(),
         left: record.arm_left(arm).map(str::to_owned),
         objective: geometric_mean(trials.iter().filter_map(|t| objective.of(&t.metrics))),
         objective_mean: mean(&trials, |t| objective.of(&t.metrics)),

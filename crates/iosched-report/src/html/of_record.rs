@@ -112,8 +112,7 @@ pub(super) fn verdicts(analysis: &Analysis, plan: &Plan) -> Vec<String> {
         .loads
         .iter()
         .map(|load| sentences::of_load(analysis, load, plan));
-    let all = analysis.overall.iter();
-    let all = all.map(|all| sentences::verdict(analysis, all, "over all loads", plan));
+    let all = sentences::over_all(analysis, plan);
     loads
         .chain(all)
         .map(|text| text.trim_end().to_owned() + ".")
