@@ -170,6 +170,17 @@ fn line_of(event: &RunEvent<'_>) -> Option<String> {
         RunEvent::NoSplit { reason } => {
             format!("note: time in the queue and at the disk is not recorded apart: {reason}")
         }
+        RunEvent::LeadIn {
+            arm,
+            load,
+            ratio,
+            runs,
+        } => format!(
+            "{load} depends on the arm before it: after {arm} {:.2} times what it is after others; the trials begin anew, \
+             and the load runs {} times in each, of which the last run counts",
+            ratio.estimate,
+            runs + 1
+        ),
         RunEvent::TrialVoid {
             arm,
             load,

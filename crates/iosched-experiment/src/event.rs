@@ -1,5 +1,6 @@
 //! All that a run says while it works: for a progress bar, for JSON lines, for a test's `Vec`.
 
+use iosched_stats::Interval;
 use iosched_stats::race::Standing;
 use iosched_switch::Adjusted;
 use serde::Serialize;
@@ -93,6 +94,17 @@ pub enum RunEvent<'a> {
         load: &'a str,
         /// What it measured, histograms included.
         trial: &'a Trial,
+    },
+    /// Trials surely depend on the arm before them: they begin anew, each led in by runs that do not count.
+    LeadIn {
+        /// Label of the arm that leaves something behind.
+        arm: &'a str,
+        /// Name of the load.
+        load: &'a str,
+        /// What was measured after this arm / what was measured after the others.
+        ratio: Interval,
+        /// Runs before each trial from now on.
+        runs: u32,
     },
     /// A trial does not count; the record on disk says so.
     TrialVoid {

@@ -23,6 +23,7 @@ use iosched_machine::lock::{self, Holder};
 use iosched_machine::path_trust::{self, Trusted, WayError};
 use iosched_machine::process::{self, User};
 use iosched_machine::user_files::{self, NewFile};
+use iosched_stats::Interval;
 use rustix::fs::{Access, OFlags, fstat};
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +41,7 @@ use crate::trial::{Slot, Trial, VoidTrial};
 ///   names of load and arm beside their indices, which count
 /// - 6: an arm may be a scheduler of ours inside the disk; what the emulated disk of the run is
 /// - 7: how long a trial ran, where that is chosen as the run goes on: by the plan alone its length would be taken for another
-pub(crate) const SCHEMA: u32 = 7;
+pub(crate) const SCHEMA: u32 = 8;
 
 /// What [`Header::kind`] says.
 const KIND: &str = "iosched-record";
@@ -118,6 +119,18 @@ pub enum Entry {
         #[serde(default)]
         elapsed_s: f64,
     },
+    /// Trials surely depend on the arm before them: from here on each is led in by runs under its own arm that do not
+    /// count, and the trials before do not count, either.
+    LeadIn {
+        /// Index of a load of which that is true.
+        load: usize,
+        /// Index of the arm that leaves something behind.
+        arm: usize,
+        /// What was measured after this arm / what was measured after the others.
+        ratio: Interval,
+        /// Runs before each trial from here on.
+        runs: u32,
+    },
     /// The run went on after it had been interrupted.
     Resumed {
         /// Seconds since 1970.
@@ -173,6 +186,9 @@ pub enum StopReason {
     /// Others used what the loads were to have, again and again.
     Disturbed,
 }
+
+/// Runs that lead a trial in, at the most.
+pub(crate) const LONGEST_LEAD_IN: u32 = 2;
 
 /// A record in memory.
 #[derive(Debug, Clone, PartialEq)]
@@ -280,9 +296,25 @@ impl Record {
         self.entries.push(entry);
     }
 
+    /// What counts: all that came after the last [lead-in](Entry::LeadIn).
+    pub(crate) fn that_count(&self) -> impl Iterator<Item = &Entry> {
+        let is_lead_in = |entry: &Entry| matches!(entry, Entry::LeadIn { .. });
+        let before = self.entries.iter().rposition(is_lead_in);
+        self.entries[before.map_or(0, |index| index + 1)..].iter()
+    }
+
+    /// Runs of its load that come before each trial and do not count.
+    pub fn lead_in(&self) -> u32 {
+        let runs = self.entries.iter().rev().find_map(|entry| match entry {
+            Entry::LeadIn { runs, .. } => Some(*runs),
+            _ => None,
+        });
+        runs.unwrap_or(0)
+    }
+
     /// The trials that count, in the order they ran.
     pub fn trials(&self) -> impl Iterator<Item = &Trial> {
-        self.entries.iter().filter_map(|entry| match entry {
+        self.that_count().filter_map(|entry| match entry {
             Entry::Trial(trial) => Some(trial.as_ref()),
             _ => None,
         })
@@ -398,10 +430,17 @@ fn check_entry(plan: &Plan, entry: &Entry) -> Result<(), String> {
             "max_rounds is {rounds}, and must be from 2 to {MOST_ROUNDS}"
         ));
     }
+    if let Entry::LeadIn { runs, .. } = entry
+        && !(1..=LONGEST_LEAD_IN).contains(runs)
+    {
+        return Err(format!(
+            "a lead-in has {runs} runs, and must have from 1 to {LONGEST_LEAD_IN}"
+        ));
+    }
     let slot = match entry {
         Entry::Trial(trial) => trial.slot,
         Entry::Void(void) => void.slot,
-        Entry::ArmLeft { load, arm, .. } => Slot {
+        Entry::ArmLeft { load, arm, .. } | Entry::LeadIn { load, arm, .. } => Slot {
             load: *load,
             round: 0,
             arm: *arm,
@@ -816,7 +855,9 @@ impl NamedEntry<'_> {
         let (load, arm) = match entry {
             Entry::Trial(trial) => (Some(trial.slot.load), Some(trial.slot.arm)),
             Entry::Void(void) => (Some(void.slot.load), Some(void.slot.arm)),
-            Entry::ArmLeft { load, arm, .. } => (Some(*load), Some(*arm)),
+            Entry::ArmLeft { load, arm, .. } | Entry::LeadIn { load, arm, .. } => {
+                (Some(*load), Some(*arm))
+            }
             Entry::Steady { load, .. } => (Some(*load), None),
             _ => (None, None),
         };

@@ -952,6 +952,18 @@ fn preparation(record: &Record) -> Vec<String> {
                     None => format!("{name} was not steady after {runs}: the disk may drift."),
                 });
             }
+            Entry::LeadIn {
+                load, arm, ratio, ..
+            } => lines.push(format!(
+                "Trials of {} depended on the arm before them: after {} {} times what it was after others ({}-{}). They began \
+                 anew, each led in by {} under its own arm; what was measured before does not count.",
+                plan.loads[*load].name,
+                plan.arm_label(*arm),
+                number(ratio.estimate),
+                bound(ratio.lower),
+                bound(ratio.upper),
+                count(record.lead_in() as usize, "run"),
+            )),
             _ => {}
         }
     }

@@ -4,7 +4,7 @@
 //! nothing; what leaves this module is a ratio again. Method: W. S. Gosset ("Student"), *The probable
 //! error of a mean*, Biometrika 6 (1908), applied to the logarithms of within-round ratios.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::distribution::student_t_quantile;
 
@@ -12,7 +12,7 @@ use crate::distribution::student_t_quantile;
 ///
 /// A bound that the data do not give yet is infinite (for a ratio: 0 and infinity); JSON has no word for
 /// infinity, there it is `null`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// The best single value.
     pub estimate: f64,

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use iosched_stats::carry::{Follower, carry_over};
 use iosched_stats::{Interval, sequence};
 use serde::Serialize;
 
+use super::carry::surely_carried;
 use crate::interference::Other;
 use crate::plan::Plan;
-use crate::record::{Entry, Record, StopReason};
-use crate::trial::{Slot, Trial, VoidReason};
+use crate::record::{Record, StopReason};
+use crate::trial::{Trial, VoidReason};
 
 /// Why there is no answer although arms were measured.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -70,45 +70,10 @@ pub(super) fn disturbed(plan: &Plan, record: &Record) -> Option<Disturbed> {
     }
     let loads = || 0..plan.loads.len();
     let of_others = loads().find_map(|load| differs(plan, record, load));
-    of_others.or_else(|| loads().find_map(|load| carries_over(plan, record, load)))
-}
-
-/// A mistake about what is left behind is made in one run of so many of those in which the confidence allows one: it
-/// takes an answer away, and is looked for in every run.
-const CAUTION: f64 = 20.0;
-
-/// The arm of a load that surely changes what runs after it, by more than the margin: the one that does so most.
-fn carries_over(plan: &Plan, record: &Record, load: usize) -> Option<Disturbed> {
-    let arms = plan.arms.len();
-    let level = (1.0 - plan.rules.confidence) / CAUTION / (arms * plan.loads.len()) as f64;
-    let margin = plan.rules.margin;
-    let objective = plan.loads[load].objective;
-    let mut before = None;
-    let followers = record.entries.iter().filter_map(|entry| {
-        let (slot, value) = match entry {
-            Entry::Trial(trial) => (trial.slot, objective.of(&trial.metrics)),
-            Entry::Void(void) => (void.slot, None),
-            _ => return None,
-        };
-        let after = before.replace(slot.arm)?;
-        let log = value.filter(|_| slot.load == load)?.ln();
-        let Slot { round, arm, .. } = slot;
-        log.is_finite().then_some(Follower {
-            round,
-            arm,
-            after,
-            log,
-        })
-    });
-    let followers: Vec<Follower> = followers.collect();
-    let found = carry_over(&followers, arms, 1.0 - level)
-        .into_iter()
-        .zip(0..);
-    found
-        .filter_map(|(ratio, arm)| Some((ratio?, arm)))
-        .filter(|(ratio, _)| ratio.lower > margin || ratio.upper < 1.0 / margin)
-        .max_by(|(a, _), (b, _)| a.estimate.ln().abs().total_cmp(&b.estimate.ln().abs()))
-        .map(|(ratio, arm)| Disturbed::CarryOver { load, arm, ratio })
+    of_others.or_else(|| {
+        let (load, arm, ratio) = surely_carried(plan, record)?;
+        Some(Disturbed::CarryOver { load, arm, ratio })
+    })
 }
 
 /// What others had of something during a trial, if that is known.
@@ -231,11 +196,12 @@ fn names(trials: &[&Trial], arm: usize, what: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Analysis, Conclusion};
+    use super::super::{Analysis, Conclusion, lead_in};
     use super::*;
     use crate::fixture::{plan, record, trial};
     use crate::interference::{Disturbance, ForeignIo, Interference};
-    use crate::schedule::{Next, next};
+    use crate::record::Entry;
+    use crate::schedule::{Next, RunProgress, next};
     use crate::trial::VoidTrial;
 
     /// A run whose second arm is twice as fast, while another program does so many I/Os under each arm.
@@ -310,30 +276,53 @@ mod tests {
         assert_eq!(run([0, 0], [0, 90_000_000]).conclusion, Conclusion::Winner);
     }
 
-    // One arm is 10 % slower, and slows whatever runs after it by 30 %.
-    #[test]
-    fn no_arm_wins_by_what_another_leaves_behind() {
+    /// A run in which one arm is 10 % slower, and slows by 30 % the run after it, or all runs of the trial after it.
+    fn run_after_a_slow_arm(goes: bool, seed: u64) -> (Analysis, Record) {
         let mut plan = plan(2);
-        plan.rules.fixed_rounds = Some(16);
+        plan.seed = seed;
         let mut record = record(&plan);
         let mut before = 0;
         while let Next::Trial(slot) = next(&plan, &record) {
             let noise = [0.0, 0.01, 0.004][record.entries.len() % 3];
+            if goes && record.lead_in() > 0 {
+                before = slot.arm;
+            }
             let left = [1.0, 0.7][before];
-            record.entries.push(trial(
-                slot,
-                1e6 * [1.0, 0.9][slot.arm] * left * (1.0 + noise),
-            ));
+            let value = 1e6 * [1.0, 0.9][slot.arm] * left * (1.0 + noise);
             before = slot.arm;
+            record.entries.push(trial(slot, value));
+            if RunProgress::of(&plan, &record).rounds() > slot.round {
+                record.entries.extend(lead_in(&plan, &record));
+            }
         }
-        let analysis = Analysis::of(&record);
-        let Some(Disturbed::CarryOver { arm, ratio, .. }) = &analysis.disturbed else {
-            panic!("{:?}", analysis.disturbed)
-        };
-        // Of two arms, what runs after one and what runs after the other say the same.
-        let expected = [1.0 / 0.7, 0.7][*arm];
-        assert!(ratio.contains(expected), "{arm}: {ratio:?}");
-        assert_eq!(analysis.choice, None);
+        (Analysis::of(&record), record)
+    }
+
+    #[test]
+    fn what_an_arm_leaves_behind_is_led_in_until_it_is_gone_and_the_arm_that_stays_wins() {
+        // It makes itself slower, too: an arm that stays is 0.63 times the other one.
+        for seed in 0..20 {
+            let (analysis, record) = run_after_a_slow_arm(true, seed);
+            assert_ne!(analysis.choice, Some(1), "seed {seed}");
+            assert_eq!(analysis.conclusion, Conclusion::Winner, "seed {seed}");
+            if record.lead_in() > 0 {
+                let ratio = analysis.loads[0].contest.ratio(1, 0).unwrap();
+                assert!(ratio.contains(0.63), "seed {seed}: {ratio:?}");
+            }
+        }
+        let led_in = |seed: u64| run_after_a_slow_arm(true, seed).1.lead_in() == 1;
+        assert!((0..20).any(led_in));
+    }
+
+    #[test]
+    fn what_does_not_go_has_no_answer() {
+        let found = (0..20).map(|seed| run_after_a_slow_arm(false, seed));
+        let mut found = found.filter(|(_, record)| record.lead_in() == 2);
+        let (analysis, _) = found.next().unwrap();
+        assert_eq!(
+            (analysis.conclusion, analysis.choice),
+            (Conclusion::Disturbed, None)
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! From the record to the answer: pure, from the record alone, the same whenever it is asked.
 
+mod carry;
 mod caveat;
 mod choice;
 mod control;
@@ -9,10 +10,12 @@ mod summary;
 
 use std::collections::BTreeMap;
 
+use iosched_stats::Interval;
 use iosched_stats::race::{Contest, Standing, Verdict};
 use iosched_stats::remarks::{self, Remark};
 use serde::Serialize;
 
+pub(crate) use self::carry::lead_in;
 pub use self::caveat::Caveat;
 pub use self::choice::{Action, RESOLUTION, SideEffect};
 pub use self::control::Control;
@@ -124,6 +127,9 @@ pub struct LoadAnalysis {
     pub arms: Vec<ArmSummary>,
     /// What looks odd in its trials; none of them was left out because of it.
     pub remarks: Vec<Remark>,
+    /// For each arm: what is measured after its trials / what is measured after the others'; none where the order of the
+    /// trials does not tell. The intervals hold together.
+    pub carried: Vec<Option<Interval>>,
     /// What it says of the measurement, if it is there to show no difference.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control: Option<Control>,
@@ -157,6 +163,7 @@ impl Analysis {
                     rounds,
                     plan.loads[load].objective,
                 )),
+                carried: carry::carried(plan, record, load),
                 control: None,
                 turns_left_out: 0,
                 contest,

@@ -18,7 +18,7 @@ use iosched_switch::lock::{self, Lock};
 use iosched_switch::{QueueState, SwitchError};
 use rand::Rng;
 
-use crate::analysis::Analysis;
+use crate::analysis::{Analysis, lead_in};
 use crate::event::{Observer, RunEvent};
 use crate::interference::Watch;
 use crate::load::fio_job::JobTarget;
@@ -405,6 +405,7 @@ impl Runner<'_> {
                         rounds: self.progress.rounds(),
                         standing: self.progress.standing(),
                     });
+                    self.lead_in()?;
                 }
             }
             TrialEnd::Void(reason) => {
@@ -421,6 +422,28 @@ impl Runner<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// Begins the trials anew where what an arm leaves behind asks for it.
+    fn lead_in(&mut self) -> Result<(), RunError> {
+        let Some(entry) = lead_in(self.plan, self.recorder.record()) else {
+            return Ok(());
+        };
+        if let Entry::LeadIn {
+            load,
+            arm,
+            ratio,
+            runs,
+        } = entry
+        {
+            self.observer.event(&RunEvent::LeadIn {
+                arm: &self.plan.arm_label(arm),
+                load: &self.plan.loads[load].name,
+                ratio,
+                runs,
+            });
+        }
+        self.save(entry)
     }
 
     /// The record keeps the words of a load that ends the run.

@@ -56,6 +56,14 @@ impl Runner<'_> {
         let was_reset = Instant::now();
         let states = self.enter(slot.arm)?;
         let switched = Instant::now();
+        for _ in 0..self.recorder.record().lead_in() {
+            if let Err(error) = self.lead_in_run(slot) {
+                return match error {
+                    RunError::Load(error) => void(error),
+                    error => Err(error),
+                };
+            }
+        }
         if let Err(error) = self.start_load(slot) {
             return void(error);
         }
@@ -105,6 +113,13 @@ impl Runner<'_> {
             interference: run.interference,
             beside: journal::others(self.host),
         })))
+    }
+
+    /// A run under the arm of a slot that does not count, and the load's data as they were at first.
+    fn lead_in_run(&mut self, slot: Slot) -> Result<(), RunError> {
+        self.start_load(slot)?;
+        self.run_load(slot)?;
+        Ok(self.reset_load(slot)?)
     }
 
     fn trial_info(&self, slot: Slot) -> TrialInfo {

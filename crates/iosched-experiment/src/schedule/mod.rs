@@ -71,6 +71,8 @@ pub struct RunProgress<'a> {
     steadying: Duration,
     /// Time that went into what is neither that nor a trial that counts: preparing, void trials.
     besides: Duration,
+    /// Runs before each trial that do not count.
+    lead_in: u32,
     withdrawn: Vec<usize>,
     /// Complete rounds, all of which `race` has.
     rounds: u32,
@@ -135,6 +137,7 @@ impl<'a> RunProgress<'a> {
             took: vec![(0, Duration::ZERO); loads],
             steadying: Duration::ZERO,
             besides: Duration::ZERO,
+            lead_in: 0,
             withdrawn,
             rounds: 0,
             standing: judge.standing(),
@@ -174,6 +177,7 @@ impl<'a> RunProgress<'a> {
                 }
                 Entry::Finished { is_cut: false, .. } => self.close_begun_rounds(),
                 Entry::Prepared { elapsed_s } => self.besides += seconds(*elapsed_s),
+                Entry::LeadIn { runs, .. } => self.lead_in(*runs),
                 Entry::Steady { elapsed_s, .. } => self.steadying += seconds(*elapsed_s),
                 _ => {}
             }
@@ -199,6 +203,27 @@ impl<'a> RunProgress<'a> {
         for (values, objective) in row.required.iter_mut().zip(required(plan)) {
             values.add(arm, objective.of(&trial.metrics));
         }
+    }
+
+    /// Begins anew with longer trials: nothing of the rounds so far counts, but the time that they took.
+    fn lead_in(&mut self, runs: u32) {
+        self.close_rounds();
+        self.begun.clear();
+        let factor = f64::from(runs + 1) / f64::from(self.lead_in + 1);
+        for load in 0..self.took.len() {
+            self.planned[load] = Some(self.trial_time(load).mul_f64(factor));
+            let (_, time) = std::mem::take(&mut self.took[load]);
+            self.besides += time;
+        }
+        self.lead_in = runs;
+        for load in &mut self.race.loads {
+            let tables = load.requirements.iter_mut().map(|one| &mut one.rounds);
+            for row in tables.chain([&mut load.rounds]).flatten() {
+                row.fill(None);
+            }
+        }
+        self.judge = Judge::new(&self.race);
+        self.standing = self.judge.standing();
     }
 
     /// Judges the rounds that have become complete.
