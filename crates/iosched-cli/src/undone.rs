@@ -1,5 +1,6 @@
 //! What became, or would become, of what a run had changed, in words.
 
+use iosched_switch::Difference;
 use iosched_switch::journal::{Foreseen, Resolution, Undone};
 
 /// What would become of one thing, in words.
@@ -17,13 +18,7 @@ pub(crate) fn foretell(foreseen: &Foreseen) -> String {
         } => {
             let back: Vec<String> = differences
                 .iter()
-                .map(|one| {
-                    let name = one
-                        .file
-                        .trim_start_matches("queue/")
-                        .trim_start_matches("iosched/");
-                    format!("{name} {} back to {}", one.found, one.expected)
-                })
+                .map(|one| format!("{} {} back to {}", name(one), one.found, one.expected))
                 .collect();
             format!("{device}: {}", back.join(", "))
         }
@@ -54,6 +49,12 @@ pub(crate) fn describe(undone: &Undone) -> String {
     }
 }
 
+/// The tunable's name, or `scheduler`.
+fn name(difference: &Difference) -> &str {
+    let file = difference.file.trim_start_matches("queue/");
+    file.trim_start_matches("iosched/")
+}
+
 #[derive(Clone, Copy)]
 enum Tense {
     Would,
@@ -69,6 +70,19 @@ fn resolved(resolution: &Resolution, tense: Tense) -> String {
         (Resolution::Gone { device }, _) => format!("{device}: gone, nothing to put back"),
         (Resolution::Rebooted { device }, _) => {
             format!("{device}: the machine was booted since, the kernel set it up anew")
+        }
+        (
+            Resolution::SetSince {
+                device,
+                differences,
+            },
+            _,
+        ) => {
+            let one = |one: &Difference| {
+                format!(", {} is {}, not {}", name(one), one.found, one.expected)
+            };
+            let how: String = differences.iter().map(one).collect();
+            format!("{device}: set by somebody else since{how}: left alone")
         }
         (Resolution::NotMounted { directory, mount }, _) => format!(
             "{}: {kept}: {} is not mounted on {}",

@@ -7,6 +7,7 @@ use iosched_machine::failure::{Failure, Problem, exit};
 use iosched_machine::host::Host;
 use iosched_machine::process::Stop;
 use iosched_policy::history::{NextUndo, TakenBack, is_undo_cut_short, next_undo};
+use iosched_switch::journal::Undone;
 
 use super::{Outcome, stop_on_signals, take_turn};
 use crate::output::Output;
@@ -23,9 +24,9 @@ Examples:
 
 Takes back the last change that `set`, `persist`, `apply` or `tune --apply`
 made: its files are what they were, and so are the disks, if the machine was
-not booted since. A file that somebody else changed meanwhile is not
-overwritten. After an undo that was cut short (a SIGKILL, a power failure) the
-next one finishes it, and does no more.")]
+not booted since. A file or disk that somebody else changed meanwhile is left
+alone; if a disk is, the exit code is 1. After an undo that was cut short (a
+SIGKILL, a power failure) the next one finishes it, and does no more.")]
 pub(crate) struct UndoArgs {
     /// Say what would be taken back, and change nothing
     #[arg(long)]
@@ -63,10 +64,21 @@ pub(crate) fn run(args: &UndoArgs, output: &Output) -> Outcome {
         .filter(|disk| !disk.is_settled())
         .map(describe)
         .collect();
-    if left.is_empty() {
+    let id = taken.entry.id;
+    let theirs: Vec<&str> = taken.disks.iter().filter_map(Undone::set_since).collect();
+    if left.is_empty() && theirs.is_empty() {
         return Ok(exit::OK);
     }
-    let (id, left) = (taken.entry.id, left.join("; "));
+    if left.is_empty() {
+        let message = format!(
+            "change {id} is taken back, but not on {}: somebody has set that otherwise since",
+            theirs.join(", ")
+        );
+        return Err(Problem::new(exit::FAILURE, message)
+            .hint(format!("`iosched log --id {id}` shows what it was before"))
+            .into());
+    }
+    let left = left.join("; ");
     let message = format!("change {id} is not yet taken back: {left}");
     Err(Problem::new(exit::FAILURE, message)
         .hint("`iosched undo` tries again")

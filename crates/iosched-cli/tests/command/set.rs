@@ -280,6 +280,33 @@ fn what_was_set_on_a_device_that_is_gone_is_not_taken_back_from_the_next_one() {
 }
 
 #[test]
+fn undo_leaves_alone_what_somebody_has_set_on_the_disk_since() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    let undo = |more: &[&str]| iosched().arg("undo").args(more).output().unwrap();
+    for (file, theirs) in [("scheduler", "kyber"), ("nr_requests", "33")] {
+        assert_eq!(set(&[&disk.name, "mq-deadline"]).0, 0);
+        disk.write(file, theirs);
+        let found = disk.whole_queue();
+        let foretold = text(&undo(&["--dry-run"]).stdout);
+        let name = &disk.name;
+        let line = format!("  {name}: set by somebody else since, {file} is {theirs}, not ");
+        assert!(foretold.contains(&line), "{foretold}");
+        let output = undo(&["--json"]);
+        assert_eq!(output.status.code(), Some(1));
+        let said = text(&output.stderr);
+        let line = format!("is taken back, but not on {name}: somebody has set that otherwise");
+        assert!(said.contains(&line), "{said}");
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(json["disks"][0]["what"], "set-since");
+        assert_eq!(disk.whole_queue(), found);
+        disk.write("scheduler", "none");
+    }
+}
+
+#[test]
 fn a_dry_run_of_undo_says_what_the_undo_then_does() {
     if !can_use_loop_devices() {
         return;

@@ -153,8 +153,11 @@ pub(crate) fn remember(
     why: Option<String>,
     changed: Vec<(SavedDisk, QueueState)>,
 ) -> Result<(), Problem> {
-    let (before, after) = changed.into_iter().unzip();
-    let mut change = turn.begin(why, Vec::new(), before)?;
+    let (before, after): (_, Vec<QueueState>) = changed.into_iter().unzip();
+    let mut change = Change::of(
+        turn.host(),
+        new_entry(turn.host(), why, Vec::new(), before)?,
+    );
     if let Err(error) = change.done(after) {
         change.forget(); // the caller puts the disks back
         return Err(error);

@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use iosched_machine::durable::Prepared;
 use iosched_machine::failure::{Problem, exit, room_hint};
 use iosched_machine::host::Host;
-use iosched_switch::journal::{self, Foreseen, SavedDisk, Undone};
+use iosched_switch::QueueState;
+use iosched_switch::journal::{self, Foreseen, Resolution, SavedDisk, Undone};
 use iosched_switch::lock::{self, Lock};
 use serde::Serialize;
 
@@ -66,11 +67,14 @@ pub fn next_undo(host: &Host) -> Result<NextUndo, Problem> {
         let changes = changes_back(host, &entry)?;
         (entry, changes)
     };
-    let of_disks = undo.unwrap_or(&entry);
-    check_nobody_puts_back(host, of_disks)?;
-    let same_boot = of_disks.boot_id == journal::boot_id(host)?;
-    let disks = of_disks.disks.iter().filter(|_| host.is_live());
-    let disks = disks.map(|disk| disk.before.foresee(host, same_boot));
+    check_nobody_puts_back(host, undo.unwrap_or(&entry))?;
+    let theirs = theirs(host, &entry, undo)?;
+    let same_boot = entry.boot_id == journal::boot_id(host)?;
+    let disks = entry.disks.iter().filter(|_| host.is_live());
+    let disks = disks.map(|disk| match of_disk(&theirs, disk) {
+        Some(theirs) => theirs.clone().into(),
+        None => disk.before.foresee(host, same_boot),
+    });
     Ok(NextUndo {
         was_cut_short: undo.is_some(),
         files: changes.into_iter().map(|change| change.path).collect(),
@@ -107,6 +111,45 @@ fn last(host: &Host, all: &[Entry]) -> Result<Entry, Problem> {
         let problem = Problem::new(exit::FAILURE, "there is no change to take back");
         problem.hint("`iosched log` shows what was changed")
     })
+}
+
+/// The disks of a change that somebody has set otherwise since: undo leaves them alone. An undo that was cut short may have
+/// left its disks in any state with the scheduler before or after the change.
+fn theirs(host: &Host, entry: &Entry, undo: Option<&Entry>) -> Result<Vec<Resolution>, Problem> {
+    let same_boot = entry.boot_id == journal::boot_id(host)?;
+    let is_in = |undo: &Entry, device: &String| {
+        let mut disks = undo.disks.iter();
+        disks.any(|disk| disk.before.device == *device)
+    };
+    let theirs = entry.disks.iter().filter_map(|disk| {
+        let DiskChange { before, after } = disk;
+        let Foreseen::Restored { device, .. } = before.foresee(host, same_boot) else {
+            return None;
+        };
+        let after = after.as_ref()?;
+        let now = QueueState::read(&host.sysfs(), &device).ok()?;
+        let is_theirs = match undo {
+            None => now != before.state && now != *after,
+            Some(undo) => {
+                let is_third =
+                    now.scheduler != before.state.scheduler && now.scheduler != after.scheduler;
+                is_third || !is_in(undo, &device)
+            }
+        };
+        let differences = after.differences(&now);
+        is_theirs.then_some(Resolution::SetSince {
+            device,
+            differences,
+        })
+    });
+    Ok(theirs.filter(|_| host.is_live()).collect())
+}
+
+/// What is said of this disk.
+fn of_disk<'a>(theirs: &'a [Resolution], disk: &DiskChange) -> Option<&'a Resolution> {
+    theirs
+        .iter()
+        .find(|theirs| matches!(theirs, Resolution::SetSince { device, .. } if *device == disk.before.device))
 }
 
 /// Keeps runs off the disks of a change until they are put back.
@@ -165,10 +208,11 @@ impl Turn {
         check_nobody_puts_back(self.host(), undo)?;
         let entry = taken_back_by(undo, &all);
         let (files, left_alone) = left_to_do(self.host(), &undo.files)?;
+        let theirs = theirs(self.host(), &entry, Some(undo))?;
         let undo = Change::of(self.host(), undo.clone());
         let ending = Ending::prepare(self.host(), &undo, &entry)?;
         install_all(self.host(), &files)?;
-        let mut taken = self.end(undo, entry, ending)?;
+        let mut taken = self.end(undo, entry, ending, theirs)?;
         taken.was_cut_short = true;
         taken.files.retain(|path| !left_alone.contains(path));
         taken.left_alone = left_alone;
@@ -180,20 +224,30 @@ impl Turn {
         let _locks = locks(self.host(), &entry)?;
         check_nobody_puts_back(self.host(), &entry)?;
         let (files, left_alone) = changes_back(self.host(), &entry)?;
-        let undo = self.new_undo(&entry, files.clone())?;
+        let theirs = theirs(self.host(), &entry, None)?;
+        let mut undo = self.new_undo(&entry, files.clone())?;
+        undo.entry
+            .disks
+            .retain(|disk| of_disk(&theirs, disk).is_none());
         let ending = Ending::prepare(self.host(), &undo, &entry)?;
         undo.save()?;
         if let Err(error) = install_all(self.host(), &files) {
             undo.forget();
             return Err(error);
         }
-        let mut taken = self.end(undo, entry, ending)?;
+        let mut taken = self.end(undo, entry, ending, theirs)?;
         taken.left_alone = left_alone;
         Ok(taken)
     }
 
     /// What comes after the files: programs are told, disks put back, and both entries say so.
-    fn end(&self, undo: Change, entry: Entry, ending: Ending) -> Result<TakenBack, Problem> {
+    fn end(
+        &self,
+        undo: Change,
+        entry: Entry,
+        ending: Ending,
+        theirs: Vec<Resolution>,
+    ) -> Result<TakenBack, Problem> {
         let host = self.host();
         // What was made for files that are gone: by an undo that was cut short, or because the change was, before it.
         let gone = undo
@@ -213,12 +267,16 @@ impl Turn {
         )?;
         let same_boot = undo.entry.boot_id == journal::boot_id(host)?;
         let disks = undo.entry.disks.iter().filter(|_| host.is_live());
+        let disks = disks.filter(|disk| of_disk(&theirs, disk).is_none());
         // A write that fails once may not fail again.
         let put_back = |disk: &DiskChange| match disk.before.undo(host, same_boot) {
             undone if undone.is_settled() => undone,
             _ => disk.before.undo(host, same_boot),
         };
-        let disks: Vec<Undone> = disks.map(put_back).collect();
+        let put_back = disks.map(put_back);
+        let disks: Vec<Undone> = put_back
+            .chain(theirs.iter().cloned().map(Undone::As))
+            .collect();
         let paths = undo.entry.files.iter().map(|change| change.path.clone());
         let files: Vec<PathBuf> = paths.collect();
         if disks.iter().all(Undone::is_settled) {
@@ -446,7 +504,10 @@ mod tests {
         let entry = taken_back_by(&undo.entry, &all);
         let ending = Ending::prepare(turn.host(), &undo, &entry).unwrap();
         fs::remove_dir_all(dir.path().join("var/lib/iosched/history")).unwrap();
-        let error = turn.end(undo, entry, ending).unwrap_err().to_string();
+        let error = turn
+            .end(undo, entry, ending, vec![])
+            .unwrap_err()
+            .to_string();
         let said = "change 1 is taken back (/etc/y, /etc/x), but that cannot be written in ";
         assert!(error.starts_with(said), "{error}");
     }

@@ -6,6 +6,7 @@ use iosched_machine::file_system::FileSystemKind;
 use serde::Serialize;
 
 use super::TargetMount;
+use crate::Difference;
 
 /// What becomes of one disk, process, directory or file system of an [`Entry`](super::Entry).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -20,6 +21,13 @@ pub enum Resolution {
     Rebooted {
         /// Kernel name.
         device: String,
+    },
+    /// Somebody has set the disk otherwise since a change that was meant to stay: its settings are theirs.
+    SetSince {
+        /// Kernel name.
+        device: String,
+        /// How it differs from what the change left.
+        differences: Vec<Difference>,
     },
     /// A directory of ours is removed.
     Removed {

@@ -113,6 +113,14 @@ impl Undone {
         }
     }
 
+    /// The disk that was left alone because somebody has set it otherwise since.
+    pub fn set_since(&self) -> Option<&str> {
+        match self {
+            Undone::As(Resolution::SetSince { device, .. }) => Some(device),
+            _ => None,
+        }
+    }
+
     /// True unless something is still to be put back.
     pub fn is_settled(&self) -> bool {
         self.left().is_none()

@@ -19,6 +19,23 @@ struct Kept {
     /// Of the disk that was there then.
     disk: u64,
     before: Queue,
+    /// What it left; none where a killed command was put back, and what it would have left is not known.
+    after: Option<Queue>,
+}
+
+impl Kept {
+    /// What its undo finds becomes this, and whether it can be taken back: not what somebody has set since.
+    fn undone<'a>(&'a self, disk: u64, found: &'a Queue, said: &str) -> (&'a Queue, bool) {
+        let is_ours = match &self.after {
+            _ if *found == self.before => true,
+            Some(after) => found == after,
+            None => !said.contains("left alone"),
+        };
+        match (self.disk == disk, is_ours) {
+            (true, true) => (&self.before, true),
+            (is_that, _) => (found, !is_that),
+        }
+    }
 }
 
 /// A loop device over its life, and what must be so.
@@ -53,8 +70,12 @@ impl LifeOfDisk {
     }
 
     fn keep(&mut self, before: Queue) {
-        let disk = self.number;
-        self.kept.push(Kept { disk, before });
+        let now = self.disk.whole_queue();
+        self.kept.push(Kept {
+            disk: self.number,
+            after: (now != before).then_some(now),
+            before,
+        });
         assert_eq!(self.entries(), self.kept.len());
     }
 
@@ -82,13 +103,10 @@ impl LifeOfDisk {
                 assert_eq!(is, *before);
             }
             Some(kept) => {
-                assert!(output.status.success(), "{said}");
-                let expected = if kept.disk == self.number {
-                    &kept.before
-                } else {
-                    before
-                };
+                let (expected, is_taken_back) = kept.undone(self.number, before, &said);
                 assert_eq!(is, *expected, "{said}");
+                assert_eq!(output.status.success(), is_taken_back, "{said}");
+                assert_eq!(said.contains("left alone"), !is_taken_back, "{said}");
             }
         }
     }
@@ -102,12 +120,10 @@ impl LifeOfDisk {
             self.was_undone(before, &output);
         } else if self.entries() < self.kept.len() {
             let kept = self.kept.pop().unwrap();
-            let expected = if kept.disk == self.number {
-                &kept.before
-            } else {
-                before
-            };
-            assert_eq!(self.disk.whole_queue(), *expected);
+            // It was killed after it had said so to nobody.
+            let is = self.disk.whole_queue();
+            let said = if is == *before { "left alone" } else { "" };
+            assert_eq!(is, *kept.undone(self.number, before, said).0);
         } else {
             assert_eq!(self.disk.whole_queue(), *before);
         }
