@@ -41,6 +41,11 @@ impl AppliedChange {
         history::remember(turn, why, before.zip(after).collect())?;
         self.journal.keep_changes()
     }
+
+    /// Puts the disks back, because of this error.
+    pub fn take_back(self, error: Problem) -> Problem {
+        put_back(self.journal, error)
+    }
 }
 
 impl Change {

@@ -17,7 +17,7 @@ use iosched_switch::journal::{Handover, Held, Journal, Parts, Undone};
 use iosched_switch::{self as switch, Arm, Difference};
 use serde::Serialize;
 
-use super::{Outcome, boxed, take_turn, undo};
+use super::{Outcome, boxed, stop_on_signals, take_turn, undo};
 use crate::output::Output;
 use crate::values::Span;
 
@@ -79,6 +79,25 @@ struct DiskReport {
     side_effects: Vec<Difference>,
 }
 
+impl Report {
+    fn new(args: &SetArgs, change: &Change) -> Report {
+        let of_disk = |(device, before, asked): &(String, switch::QueueState, Arm)| DiskReport {
+            device: device.clone(),
+            before: before.clone(),
+            asked: asked.clone(),
+            after: None,
+            adjusted: Vec::new(),
+            side_effects: Vec::new(),
+        };
+        Report {
+            dry_run: args.dry_run,
+            disks: change.disks.iter().map(of_disk).collect(),
+            notes: change.notes.clone(),
+            reverts_after_s: args.for_how_long.map(|span| span.0.as_secs_f64()),
+        }
+    }
+}
+
 /// Runs `iosched set`.
 pub(crate) fn run(args: &SetArgs, output: &Output) -> Outcome {
     let host = Host::live();
@@ -87,31 +106,26 @@ pub(crate) fn run(args: &SetArgs, output: &Output) -> Outcome {
     if !args.dry_run {
         undo::finish_or_note(&host, &Stop::new(), output);
     }
-    let change = Change::plan(&host, &args.device, &arm)?;
-    let mut report = Report {
-        dry_run: args.dry_run,
-        disks: change
-            .disks
-            .iter()
-            .map(|(device, before, asked)| DiskReport {
-                device: device.clone(),
-                before: before.clone(),
-                asked: asked.clone(),
-                after: None,
-                adjusted: Vec::new(),
-                side_effects: Vec::new(),
-            })
-            .collect(),
-        notes: change.notes.clone(),
-        reverts_after_s: args.for_how_long.map(|span| span.0.as_secs_f64()),
-    };
+    let plan = || Change::plan(&host, &args.device, &arm);
+    // What cannot be set is refused before we wait for our turn, in which the machine may be another one.
+    let mut change = plan()?;
+    let mut report = Report::new(args, &change);
     if args.dry_run {
         for (disk, _, arm) in &change.disks {
             switch::foresee(&host.sysfs(), disk, arm).map_err(boxed)?;
         }
     } else {
-        let turn = take_turn(&host, &Stop::new(), output)?;
+        let stop = Stop::new();
+        let turn = take_turn(&host, &stop, output)?;
+        // While we wait for it a signal ends us at once, and nothing was changed; from here on it puts back.
+        stop_on_signals(&stop);
+        change = plan()?;
+        report = Report::new(args, &change);
         let made = change.make(&host)?;
+        if stop.is_wanted() {
+            let interrupted = Problem::new(exit::INTERRUPTED, "interrupted: nothing was set");
+            return Err(made.take_back(interrupted).into());
+        }
         let settled = made.settled.iter();
         report.notes.extend(settled.flat_map(Settled::notes));
         for (disk, (_, entered)) in report.disks.iter_mut().zip(&made.disks) {
@@ -216,7 +230,7 @@ fn not_started(error: io::Error) -> Problem {
 /// where that is not to be, since `set` was killed or another command has put all back, it ends.
 pub(crate) fn revert_after(args: &RevertArgs) -> Outcome {
     let stop = Stop::new();
-    super::stop_on_signals(&stop);
+    stop_on_signals(&stop);
     let host = Host::live();
     let file = io::stdin().as_fd().try_clone_to_owned().map(File::from);
     let file = file.map_err(not_started)?;

@@ -54,6 +54,30 @@ fn who_waits_for_another_command_says_for_whom_and_ctrl_c_ends_it() {
     iosched().arg("undo").assert().code(1);
 }
 
+#[test]
+fn a_set_that_waited_finds_the_disk_as_it_is_in_its_turn() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    let held = File::create(LOCK).unwrap();
+    flock(&held, FlockOperation::LockExclusive).unwrap();
+    let mut set = iosched_process();
+    set.args(["set", &disk.name, "bfq"]);
+    set.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut set = set.spawn().unwrap();
+    let mut said = String::new();
+    let mut errors = BufReader::new(set.stderr.take().unwrap());
+    errors.read_line(&mut said).unwrap(); // it waits
+    disk.write("scheduler", "kyber");
+    drop(held);
+    let done = text(&set.wait_with_output().unwrap().stdout);
+    let line = format!("{}: kyber -> bfq\n", disk.name);
+    assert!(done.starts_with(&line), "{said}{done}");
+    iosched().arg("undo").assert().success();
+    assert_eq!(disk.scheduler(), "kyber");
+}
+
 /// The second has planned, and stands before its lock, when the first begins and is killed: what it would find then is not
 /// what was there before.
 #[test]
@@ -358,6 +382,22 @@ fn a_run_in_another_pid_namespace_is_left_alone_and_named() {
     let restore = || iosched().arg("restore").output().unwrap().status.success();
     assert!(wait_until(restore));
     assert_eq!(disk.whole_queue(), before);
+}
+
+#[test]
+fn signals_that_programs_send_one_another_put_the_disk_back() {
+    let Some(disk) = small_disk() else { return };
+    let before = disk.whole_queue();
+    for end in [Signal::QUIT, Signal::ABORT, Signal::ALARM] {
+        let dir = tempfile::tempdir().unwrap();
+        let long = ["--arms", "kyber,bfq", "--fixed-rounds=9", "--runtime=60s"];
+        let mut tune = start(&[&[&*disk.name], &long[..]].concat(), &dir.path().join("r"));
+        let began = wait_until(|| fio_runs_on(&disk.name));
+        signal(tune.id(), end);
+        assert_eq!(tune.wait().unwrap().code(), Some(130), "{end:?}");
+        assert!(began, "it never began");
+        assert_eq!(disk.whole_queue(), before, "{end:?}");
+    }
 }
 
 /// A pager that waits, a program that hangs: the run waits for it, too, but not once it is to end.

@@ -181,6 +181,24 @@ fn bad_input_gets_one_clear_error_and_its_exit_code() {
     assert_eq!(disk.scheduler(), "none");
 }
 
+#[test]
+fn where_the_kernel_does_not_name_the_boot_nothing_is_set() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    let names = "/proc/sys/kernel/random";
+    crate::common::run("mount", &["-t", "tmpfs", "none", names]);
+    let (code, _, stderr) = set(&[&disk.name, "bfq"]);
+    crate::common::run("umount", &[names]);
+    assert_eq!(code, 1, "{stderr}");
+    assert!(
+        stderr.contains("error: nothing was set: which boot"),
+        "{stderr}"
+    );
+    assert_eq!(disk.scheduler(), "none");
+}
+
 /// Kernels since 7.0 do not wait for another disk of the same controller.
 #[test]
 fn a_queue_that_is_busy_for_a_moment_is_set_and_put_back_all_the_same() {
