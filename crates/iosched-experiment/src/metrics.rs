@@ -110,6 +110,9 @@ pub struct Metrics {
     /// The number that the load was asked to find.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<f64>,
+    /// The unit of the last digit that was printed of it: 0.01 of `3.45`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number_unit: Option<f64>,
     /// What else the load says, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub numbers: BTreeMap<String, f64>,

@@ -105,6 +105,14 @@ impl Objective {
             .find(|objective| objective.name() == name)
     }
 
+    /// The unit of the last digit of the number, where a program printed it.
+    pub(crate) fn unit(self, metrics: &Metrics) -> Option<f64> {
+        match self {
+            Objective::NumberHigher | Objective::NumberLower => metrics.number_unit,
+            _ => None,
+        }
+    }
+
     /// True if more is better.
     pub fn higher_is_better(self) -> bool {
         matches!(

@@ -209,6 +209,7 @@ impl Metrics {
                 .then(|| transactions.iter().map(|flow| flow.iops).sum()),
             elapsed_s: outcome.elapsed_s,
             number: outcome.number,
+            number_unit: outcome.number_unit,
             numbers: outcome.numbers.clone(),
         }
     }

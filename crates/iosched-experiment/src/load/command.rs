@@ -210,16 +210,16 @@ impl CommandLoad {
     }
 
     /// The number in a program's output.
-    fn number(&self, finished: &Finished) -> Result<f64, LoadError> {
+    fn number(&self, finished: &Finished) -> Result<Option<Printed>, LoadError> {
         let found = match &self.settings.metric {
-            Metric::Time => Some(finished.elapsed.as_secs_f64()),
+            Metric::Time => return Ok(None),
             Metric::Json(pointer) => json_number(&finished.stdout, pointer),
             Metric::Regex(_) => self.pattern.as_ref().and_then(|pattern| {
                 last_match(pattern, &finished.stdout)
                     .or_else(|| last_match(pattern, &finished.stderr))
             }),
         };
-        found.ok_or_else(|| {
+        found.map(Some).ok_or_else(|| {
             let (metric, printed) = (self.settings.metric.text(), &finished.stdout);
             let printed = process::last_lines(printed, SHOWN_LINES);
             let hint = match &self.settings.metric {
@@ -248,18 +248,44 @@ fn compile(pattern: &str) -> Result<Regex, Problem> {
     })
 }
 
+/// A number as it was printed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Printed {
+    pub(crate) value: f64,
+    /// The unit of its last digit: 0.01 of `3.45`.
+    pub(crate) unit: Option<f64>,
+}
+
+impl Printed {
+    fn read(text: &str) -> Option<Printed> {
+        let text = text.trim();
+        let value = text.parse().ok()?;
+        let (digits, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+        let decimals = digits.split_once('.').map_or(0, |(_, after)| after.len());
+        let place = |exponent: i32| exponent.checked_sub(i32::try_from(decimals).ok()?);
+        let unit = exponent.parse().ok().and_then(place);
+        let unit = unit.map(|place| 10_f64.powi(place));
+        Some(Printed {
+            value,
+            unit: unit.filter(|unit| unit.is_normal()),
+        })
+    }
+}
+
 /// The number in the first group (or the whole) of the last match.
-pub(crate) fn last_match(pattern: &Regex, text: &str) -> Option<f64> {
+pub(crate) fn last_match(pattern: &Regex, text: &str) -> Option<Printed> {
     let captures = pattern.captures_iter(text).last()?;
     let group = captures.get(1).or_else(|| captures.get(0))?;
-    group.as_str().trim().parse().ok()
+    Printed::read(group.as_str())
 }
 
 /// The number at a JSON pointer, also where it is written as a string.
-pub(crate) fn json_number(text: &str, pointer: &str) -> Option<f64> {
+pub(crate) fn json_number(text: &str, pointer: &str) -> Option<Printed> {
     let value: serde_json::Value = serde_json::from_str(text.trim()).ok()?;
-    let found = value.pointer(pointer)?;
-    found.as_f64().or_else(|| found.as_str()?.parse().ok())
+    match value.pointer(pointer)? {
+        serde_json::Value::Number(number) => Printed::read(&number.to_string()),
+        found => Printed::read(found.as_str()?),
+    }
 }
 
 /// What has ended, if it says that it went well; else an error with what it said last.
@@ -383,7 +409,8 @@ impl Load for CommandLoad {
         self.has_worked = true;
         Ok(Outcome {
             elapsed_s: Some(finished.elapsed.as_secs_f64()),
-            number: (self.settings.metric != Metric::Time).then_some(number),
+            number: number.map(|printed| printed.value),
+            number_unit: number.and_then(|printed| printed.unit),
             ..Outcome::default()
         })
     }
@@ -403,10 +430,11 @@ mod tests {
     }
 
     fn shown(stdout: &str, metric: &str) -> String {
-        number_in(stdout, metric).unwrap().to_string()
+        let printed = number_in(stdout, metric).unwrap().unwrap();
+        printed.value.to_string()
     }
 
-    fn number_in(stdout: &str, metric: &str) -> Result<f64, LoadError> {
+    fn number_in(stdout: &str, metric: &str) -> Result<Option<Printed>, LoadError> {
         let load = CommandLoad::new(&settings("true", metric)).unwrap();
         load.number(&Finished {
             status: std::process::ExitStatus::default(),
@@ -422,6 +450,22 @@ mod tests {
         assert_eq!(shown(output, "tps = ([0-9.]+)"), "149.5");
         assert_eq!(shown("a 3\nb 4\n", "[0-9]+"), "4");
         assert_eq!(shown("rate -1.5e3/s", r"rate (\S+)/s"), "-1500");
+    }
+
+    #[test]
+    fn the_last_digit_that_is_printed_says_how_coarse_a_number_is() {
+        for (text, unit) in [
+            ("3", 1.0),
+            ("3.45", 0.01),
+            ("-0.05", 0.01),
+            ("1.5e3", 100.0),
+            ("2E-3", 0.001),
+        ] {
+            let found = Printed::read(text).unwrap().unit.unwrap();
+            assert!((found / unit - 1.0).abs() < 1e-9, "{text}: {found}");
+        }
+        assert_eq!(Printed::read("1e-999").unwrap().unit, None);
+        assert_eq!(json_number("{\"a\":3.0}", "/a").unwrap().unit, Some(0.1));
     }
 
     #[test]

@@ -239,6 +239,8 @@ pub(crate) struct Outcome {
     pub counted: Option<Duration>,
     /// The number that the load was asked to find.
     pub number: Option<f64>,
+    /// The unit of the last digit that was printed of it.
+    pub number_unit: Option<f64>,
     /// What else it says, by name: kept, shown, never decisive.
     pub numbers: BTreeMap<String, f64>,
     /// What the disk and the processors did, where no kernel counted it (a simulated load).

@@ -126,7 +126,7 @@ impl<'a> RunProgress<'a> {
     pub fn of(plan: &'a Plan, record: &Record) -> RunProgress<'a> {
         let withdrawn = (0..plan.arms.len()).filter(|&arm| record.arm_left(arm).is_some());
         let withdrawn: Vec<usize> = withdrawn.collect();
-        let race = race(plan, withdrawn.clone());
+        let race = race(plan, record, withdrawn.clone());
         let judge = Judge::new(&race);
         let loads = plan.loads.len();
         let mut progress = RunProgress {
@@ -155,7 +155,12 @@ impl<'a> RunProgress<'a> {
         // An arm that leaves is taken out of all rounds, the first included.
         let changes_the_past = |entry: &Entry| match entry {
             Entry::ArmLeft { arm, .. } => !self.withdrawn.contains(arm),
-            Entry::Trial(trial) => trial.slot.round < self.rounds,
+            Entry::Trial(trial) => {
+                let load = trial.slot.load;
+                let unit = self.plan.loads[load].objective.unit(&trial.metrics);
+                let known = self.race.loads[load].unit.unwrap_or(f64::INFINITY);
+                trial.slot.round < self.rounds || unit.is_some_and(|unit| unit < known)
+            }
             _ => false,
         };
         if added.iter().any(changes_the_past) {
@@ -428,8 +433,8 @@ fn required(plan: &Plan) -> impl Iterator<Item = Objective> {
 }
 
 /// The race of a plan, before its first round.
-fn race(plan: &Plan, withdrawn: Vec<usize>) -> Race {
-    let loads = plan.loads.iter();
+fn race(plan: &Plan, record: &Record, withdrawn: Vec<usize>) -> Race {
+    let loads = plan.loads.iter().enumerate();
     let requirements = plan.rules.requirements.iter();
     let requirements: Vec<Requirement> = requirements
         .map(|requirement| Requirement {
@@ -445,16 +450,24 @@ fn race(plan: &Plan, withdrawn: Vec<usize>) -> Race {
         arms: plan.arms.len(),
         baseline: plan.baseline,
         loads: loads
-            .map(|load| Load {
+            .map(|(index, load)| Load {
                 weight: load.weight,
                 better: better(load.objective.higher_is_better()),
                 rounds: Vec::new(),
+                unit: unit(record, index, load.objective),
                 requirements: requirements.clone(),
             })
             .collect(),
         withdrawn,
         rules: rules(plan),
     }
+}
+
+/// The unit of the last digit of a load's numbers, by the one with the most digits: many programs leave out zeros at the end.
+fn unit(record: &Record, load: usize, objective: Objective) -> Option<f64> {
+    let trials = record.trials().filter(|trial| trial.slot.load == load);
+    let units = trials.filter_map(|trial| objective.unit(&trial.metrics));
+    units.reduce(f64::min)
 }
 
 fn better(is_higher: bool) -> Better {

@@ -252,7 +252,7 @@ fn what_a_finished_run_measured_is_all_read_although_it_lacks_an_arm_that_would_
 fn by_definition(plan: &Plan, record: &Record) -> Next {
     let left = |arm: &usize| record.arm_left(*arm).is_some();
     for round in 0.. {
-        let mut race = race(plan, (0..plan.arms.len()).filter(left).collect());
+        let mut race = race(plan, record, (0..plan.arms.len()).filter(left).collect());
         for (index, load) in race.loads.iter_mut().enumerate() {
             let objective = plan.loads[index].objective;
             load.rounds = table(record, index, round, objective);
@@ -278,10 +278,22 @@ fn by_definition(plan: &Plan, record: &Record) -> Next {
     unreachable!("a race ends within its budget of rounds")
 }
 
+/// A trial whose number is its throughput with so few digits.
+fn printed(mut entry: Entry, digits: u8) -> Entry {
+    if let Entry::Trial(trial) = &mut entry {
+        let unit = 10_f64.powi(8 - i32::from(digits % 4));
+        let throughput = trial.metrics.throughput_bytes_per_s;
+        trial.metrics.number = Some((throughput / unit).round() * unit);
+        trial.metrics.number_unit = Some(unit);
+    }
+    entry
+}
+
 proptest! {
     #[test]
     fn who_follows_a_record_says_what_the_definition_says(
         arms in 2usize..5, loads in 1usize..3, turns in 1u32..3, is_required: bool,
+        is_printed: bool,
         levels in prop::collection::vec(0.9f64..1.2, 4),
         noise in prop::collection::vec(0.95f64..1.05, 200),
         mishaps in prop::collection::vec(0u8..40, 200),
@@ -293,6 +305,9 @@ proptest! {
         if is_required {
             let objective = Objective::Mean;
             plan.rules.requirements.push(plan::Requirement { objective, at_least: 0.97 });
+        }
+        if is_printed {
+            plan.loads[0].objective = Objective::NumberHigher;
         }
         let mut record = record(&plan);
         let mut progress = RunProgress::of(&plan, &record);
@@ -308,7 +323,7 @@ proptest! {
                     reason: VoidReason::LoadFailed { message: "it failed".into() },
                     elapsed_s: 1.0,
                 }),
-                _ => trial(slot, 1e8 * levels[slot.arm] * noise[step]),
+                _ => printed(trial(slot, 1e8 * levels[slot.arm] * noise[step]), mishaps[step]),
             });
             if looks[step] {
                 progress.follow(&record);

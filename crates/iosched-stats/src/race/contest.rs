@@ -4,7 +4,7 @@
 //! Inside, every metric is turned into a *merit*: its logarithm, negated where lower is better, so that
 //! more is always better.
 
-use super::pairs::{Pairs, Pooled, Precision};
+use super::pairs::{Merit, Pairs, Pooled, Precision};
 use super::{ArmStanding, ArmState, Better, Contest, Design, Race, Rules, Stopped, Verdict};
 use crate::distribution::{normal_cdf, normal_quantile, student_t_cdf};
 use crate::interval::Interval;
@@ -105,7 +105,7 @@ impl Field {
     }
 
     /// Takes in a round's merits; `gates` are those after it.
-    pub(super) fn add(&mut self, merits: &[Option<f64>], gates: &[Gate]) {
+    pub(super) fn add(&mut self, merits: &[Option<Merit>], gates: &[Gate]) {
         self.rounds += 1;
         self.pairs.add(merits);
         for (seen, merit) in self.seen.iter_mut().zip(merits) {

@@ -6,7 +6,7 @@
 //! same table, however the rounds came in.
 
 use super::contest::{Field, Gate, Referee, sign};
-use super::pairs::Pairs;
+use super::pairs::{Merit, Pairs};
 use super::{Better, Bound, Contest, Load, Race, Requirement, Standing, Until, Verdict};
 use crate::interval::Interval;
 
@@ -133,20 +133,31 @@ impl Judge {
     }
 }
 
-fn merits(load: &Load, round: usize) -> Vec<Option<f64>> {
-    let sign = sign(load.better);
-    let merit = |value: &Option<f64>| value.map(|value| sign * value.ln());
-    load.rounds[round].iter().map(merit).collect()
+fn merits(load: &Load, round: usize) -> Vec<Option<Merit>> {
+    let merit = |value: f64| Merit {
+        value: sign(load.better) * value.ln(),
+        rounded: load.rounded(value),
+    };
+    let values = load.rounds[round].iter();
+    values.map(|value| value.map(merit)).collect()
 }
 
 /// The weighted mean of the loads' merits, for the arms that every load has.
-fn overall_merits(loads: &[Load], round: usize, arms: usize) -> Vec<Option<f64>> {
+fn overall_merits(loads: &[Load], round: usize, arms: usize) -> Vec<Option<Merit>> {
     let merits: Vec<_> = loads.iter().map(|load| merits(load, round)).collect();
     let weights: f64 = loads.iter().map(|load| load.weight).sum();
     let mean = |arm: usize| {
-        loads.iter().zip(&merits).try_fold(0.0, |sum, (load, row)| {
-            row[arm].map(|merit| sum + merit * load.weight / weights)
-        })
+        let none = Merit::exact(0.0);
+        loads
+            .iter()
+            .zip(&merits)
+            .try_fold(none, |sum, (load, row)| {
+                let share = load.weight / weights;
+                row[arm].map(|merit| Merit {
+                    value: sum.value + merit.value * share,
+                    rounded: sum.rounded + merit.rounded * share,
+                })
+            })
     };
     (0..arms).map(mean).collect()
 }
@@ -176,7 +187,8 @@ impl Gates {
     fn add(&mut self, requirements: &[Requirement], round: usize) {
         for (pairs, requirement) in self.pairs.iter_mut().zip(requirements) {
             if let Some(values) = requirement.rounds.get(round) {
-                let logs: Vec<_> = values.iter().map(|value| value.map(f64::ln)).collect();
+                let log = |value: f64| Merit::exact(value.ln());
+                let logs: Vec<_> = values.iter().map(|value| value.map(log)).collect();
                 pairs.add(&logs);
             }
         }

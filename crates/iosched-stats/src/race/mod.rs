@@ -154,6 +154,8 @@ pub struct Load {
     pub better: Better,
     /// The objective: `rounds[round][arm]`.
     pub rounds: Vec<Vec<Option<f64>>>,
+    /// The unit of the last digit that its values were rounded to; none where they are measured.
+    pub unit: Option<f64>,
     /// What an arm must fulfil besides.
     pub requirements: Vec<Requirement>,
 }
@@ -165,8 +167,15 @@ impl Load {
             weight: 1.0,
             better,
             rounds,
+            unit: None,
             requirements: Vec::new(),
         }
+    }
+
+    /// By how much the logarithm of a value may be off, as it was rounded to half of its unit.
+    fn rounded(&self, value: f64) -> f64 {
+        let half = self.unit.map_or(0.0, |unit| unit / 2.0);
+        -(1.0 - half / value).max(0.0).ln()
     }
 }
 

@@ -25,6 +25,24 @@ pub(super) struct Precision {
     pub(super) anytime: bool,
 }
 
+/// What a round says of an arm.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Merit {
+    /// More is better; a logarithm.
+    pub(super) value: f64,
+    /// By how much the true one may differ, as its number was rounded when it was printed.
+    pub(super) rounded: f64,
+}
+
+impl Merit {
+    pub(super) fn exact(value: f64) -> Merit {
+        Merit {
+            value,
+            rounded: 0.0,
+        }
+    }
+}
+
 /// Running sums over the rounds seen so far.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Pairs {
@@ -43,6 +61,8 @@ struct Sums {
     n: usize,
     mean: f64,
     squares: f64,
+    /// Of what both sides may be off by rounding.
+    rounded: f64,
 }
 
 /// What all pairs together say about the noise of one difference.
@@ -64,8 +84,8 @@ impl Pairs {
         }
     }
 
-    /// Takes in one round: a logarithm per arm, or nothing where the arm did not run.
-    pub(super) fn add(&mut self, round: &[Option<f64>]) {
+    /// Takes in one round: a merit per arm, or nothing where the arm did not run.
+    pub(super) fn add(&mut self, round: &[Option<Merit>]) {
         assert_eq!(round.len(), self.arms, "a round has a place for every arm");
         let present = round.iter().flatten().count();
         if present < 2 {
@@ -77,14 +97,17 @@ impl Pairs {
             self.rounds_of[a] += 1;
             for (b, value_b) in round.iter().enumerate().skip(a + 1) {
                 let Some(value_b) = value_b else { continue };
-                self.sums[a * self.arms + b].add(value_a - value_b);
+                self.sums[a * self.arms + b].add(
+                    value_a.value - value_b.value,
+                    value_a.rounded + value_b.rounded,
+                );
             }
         }
         self.judge(round);
     }
 
     /// The intervals of all pairs, after this round.
-    fn judge(&mut self, round: &[Option<f64>]) {
+    fn judge(&mut self, round: &[Option<Merit>]) {
         let pooled = self.pooled();
         for a in 0..self.arms {
             for b in a + 1..self.arms {
@@ -135,7 +158,14 @@ impl Pairs {
     ///
     /// The first alone keeps its promise by theorem. That the two together keep it, also with arms of
     /// very different noise, is shown by simulation (`iosched calibrate`, `docs/statistics.md`).
+    ///
+    /// What values were rounded by may have one sign in all rounds: rounds do not make it less.
     pub(super) fn half_width(&self, a: usize, b: usize, pooled: Pooled, rounds: usize) -> f64 {
+        self.by_chance(a, b, pooled, rounds) + self.sums(a, b).rounded
+    }
+
+    /// The part of the half width that comes from noise.
+    fn by_chance(&self, a: usize, b: usize, pooled: Pooled, rounds: usize) -> f64 {
         let (sums, precision) = (self.sums(a, b), self.precision);
         let floor = precision.resolution.powi(2);
         let own_variance = sums.variance().max(floor);
@@ -213,10 +243,11 @@ const POOL_LIMIT: f64 = 3.0;
 const POOL_RETREAT: i32 = 2;
 
 impl Sums {
-    fn add(&mut self, value: f64) {
+    fn add(&mut self, value: f64, rounded: f64) {
         self.n += 1;
         let before = value - self.mean;
         self.mean += before / self.n as f64;
+        self.rounded += (rounded - self.rounded) / self.n as f64;
         self.squares += before * (value - self.mean);
     }
 

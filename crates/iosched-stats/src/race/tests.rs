@@ -257,6 +257,30 @@ fn a_withdrawn_arm_neither_wins_nor_drives_out() {
 }
 
 #[test]
+fn what_was_rounded_when_it_was_printed_widens_the_interval() {
+    // 3.53 s and 3.45 s.
+    let table = vec![vec![Some(4.0), Some(3.0)]; 20];
+    let contest = |unit: Option<f64>| {
+        let load = Load {
+            unit,
+            ..Load::new(Better::Lower, table.clone())
+        };
+        race(vec![load]).judge().loads.remove(0)
+    };
+    assert_eq!(contest(None).verdict, Verdict::Winner { arm: 1 });
+    let rounded = contest(Some(1.0));
+    let ratio = rounded.ratio(1, 0).unwrap();
+    assert!(
+        ratio.contains(3.45 / 3.53) && ratio.lower > 0.5,
+        "{ratio:?}"
+    );
+    let Verdict::Undecided { rounds_needed, .. } = rounded.verdict else {
+        panic!("{:?}", rounded.verdict)
+    };
+    assert_eq!(rounds_needed, None, "rounds do not help");
+}
+
+#[test]
 fn void_trials_are_gaps_not_values() {
     let mut race = one_load(&[100.0, 160.0], 7);
     race.loads[0].rounds[1][0] = None;
