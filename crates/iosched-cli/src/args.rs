@@ -27,6 +27,10 @@ pub(crate) struct Cli {
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
 
+    /// Switch disks also where /dev is this container's own, and the host sees neither lock nor journal
+    #[arg(long, global = true, hide_short_help = true)]
+    pub(crate) in_container: bool,
+
     #[command(subcommand)]
     pub(crate) command: Command,
 }

@@ -45,6 +45,9 @@ pub fn run_with(schedulers: &'static [SchedulerInfo]) -> ExitCode {
         Ok(cli) => cli,
         Err(told) => return tell(&told),
     };
+    if cli.in_container {
+        iosched_switch::lock::allow_in_container();
+    }
     let output = output::Output::new(cli.json, cli.quiet);
     match run(cli, &output) {
         Ok(_) if output.lost().is_some() => {

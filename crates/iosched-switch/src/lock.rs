@@ -3,15 +3,22 @@
 //! The same lock keeps udev from re-reading the disk, and so from running its rules again (which
 //! would reset the scheduler in the middle of a trial), each time a writer closes it: udev leaves a
 //! locked disk alone (systemd, "Locking Block Device Access").
+//!
+//! The node has to be the kernel's (devtmpfs): a container with a `/dev` of its own has nodes of its own, whose locks the
+//! host does not see. There nothing is locked, and so nothing is switched, unless the user says `--in-container`.
 
 use std::fs::{self, File, FileType, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use iosched_machine::device::DeviceNumber;
+use iosched_machine::device::mounts::MountTable;
 use iosched_machine::failure::{Problem, exit};
 use iosched_machine::host::Host;
 use iosched_machine::lock::{holder, in_use, try_lock};
+use iosched_machine::lossy;
 use iosched_machine::sysfs::is_kernel_name;
 use rustix::fs::OFlags;
 
@@ -39,13 +46,48 @@ fn not_opened(device: &str, error: &io::Error) -> Problem {
     }
 }
 
+/// For programs that use the library: as `--in-container` if it is set.
+const IN_CONTAINER: &str = "IOSCHED_IN_CONTAINER";
+
+static IS_ALLOWED_IN_CONTAINER: AtomicBool = AtomicBool::new(false);
+
+/// From now on disks are also locked where the host does not see it (`--in-container`).
+pub fn allow_in_container() {
+    IS_ALLOWED_IN_CONTAINER.store(true, Ordering::Relaxed);
+}
+
+/// Refuses a node that is not the kernel's, unless that is allowed. A kernel without devtmpfs has no others.
+fn check_is_of_host(host: &Host, device: &str, node: &File) -> io::Result<Result<(), Problem>> {
+    let is_allowed =
+        IS_ALLOWED_IN_CONTAINER.load(Ordering::Relaxed) || std::env::var_os(IN_CONTAINER).is_some();
+    if is_allowed || !host.is_live() {
+        return Ok(Ok(()));
+    }
+    let known = lossy::read(host.proc("filesystems"))?;
+    let number = DeviceNumber::of_raw(node.metadata()?.dev());
+    let table = MountTable::read(host)?;
+    let of_node = table.with_number(number);
+    let is_of_host = of_node.is_some_and(|mount| mount.fs_type == "devtmpfs");
+    if is_of_host || !known.contains("devtmpfs") {
+        return Ok(Ok(()));
+    }
+    let message = format!(
+        "{device}: nothing was changed: /dev is this container's own, so that the host's iosched sees neither lock nor journal"
+    );
+    Ok(Err(Problem::usage(message).hint(format!(
+        "run it on the host; or, if nothing there uses iosched on {device}, add --in-container, and after a crash run \
+         `iosched restore` in this container: the host's knows nothing of it"
+    ))))
+}
+
 /// Locks a whole disk by its kernel name.
 ///
 /// # Errors
-/// There is none of that name, its node is none of a block device, or somebody else has it.
+/// There is none of that name, its node is none of a block device or this container's own, or somebody else has it.
 pub fn lock(host: &Host, device: &str) -> Result<Lock, Problem> {
     let failed = |error| not_opened(device, &error);
     let file = open_node(host, device).map_err(failed)?;
+    check_is_of_host(host, device, &file).map_err(failed)??;
     let deadline = Instant::now() + PATIENCE;
     while !try_lock(&file).map_err(failed)? {
         if Instant::now() > deadline {
@@ -62,13 +104,14 @@ pub fn lock(host: &Host, device: &str) -> Result<Lock, Problem> {
 /// Whether its lock could be asked for, without asking: for who only plans.
 ///
 /// # Errors
-/// We may not open it.
+/// We may not open it, or it is this container's own.
 pub fn check_may_lock(host: &Host, device: &str) -> Result<(), Problem> {
     match open_node(host, device) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             Err(not_opened(device, &error))
         }
-        _ => Ok(()),
+        Err(_) => Ok(()),
+        Ok(node) => check_is_of_host(host, device, &node).unwrap_or(Ok(())),
     }
 }
 

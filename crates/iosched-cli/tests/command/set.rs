@@ -182,6 +182,31 @@ fn bad_input_gets_one_clear_error_and_its_exit_code() {
 }
 
 #[test]
+fn a_container_with_nodes_of_its_own_switches_only_if_that_is_said() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    let script = "mount -t tmpfs none /mnt && cp -a /dev/null /dev/$1 /mnt && mount --move /mnt /dev && shift && exec \"$@\"";
+    let in_container = |more: &[&str]| {
+        let program = assert_cmd::cargo::cargo_bin!("iosched");
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script, "sh", &disk.name]);
+        command.arg(program).args(["set", &disk.name, "bfq"]);
+        command.args(more).env_remove("IOSCHED_IN_CONTAINER");
+        let output = command.output().unwrap();
+        (output.status.code(), text(&output.stderr))
+    };
+    let (code, stderr) = in_container(&[]);
+    assert_eq!(code, Some(2), "{stderr}");
+    assert!(stderr.contains("/dev is this container's own"), "{stderr}");
+    assert_eq!(disk.scheduler(), "none");
+    let (code, stderr) = in_container(&["--in-container"]);
+    assert_eq!(code, Some(0), "{stderr}");
+    assert_eq!(disk.scheduler(), "bfq");
+}
+
+#[test]
 fn where_the_kernel_does_not_name_the_boot_nothing_is_set() {
     if !can_use_loop_devices() {
         return;
