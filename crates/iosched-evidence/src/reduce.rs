@@ -337,11 +337,12 @@ fn of_load(record: &Record, load: usize, common: &Row) -> Vec<Row> {
         .max()
         .unwrap_or(0);
     let table = |objective| schedule::table(record, load, rounds, objective);
-    let pairs = compare(
-        &table(objective),
-        objective.higher_is_better(),
-        plan.baseline,
-    );
+    let values = table(objective);
+    // Numbers without ratios are pooled with nothing.
+    if values.iter().flatten().flatten().any(|value| *value <= 0.0) {
+        return Vec::new();
+    }
+    let pairs = compare(&values, objective.higher_is_better(), plan.baseline);
     let latencies = table(Objective::P99);
     let processors = table(Objective::Cpu);
     let label = |arm: usize| arm_text(&visible::line(&plan.arm_label(arm)));

@@ -105,6 +105,11 @@ impl Objective {
             .find(|objective| objective.name() == name)
     }
 
+    /// True if 0 is a measurement like any other, and less than 0 too.
+    pub(crate) fn may_be_zero(self) -> bool {
+        matches!(self, Objective::NumberHigher | Objective::NumberLower)
+    }
+
     /// The unit of the last digit of the number, where a program printed it.
     pub(crate) fn unit(self, metrics: &Metrics) -> Option<f64> {
         match self {

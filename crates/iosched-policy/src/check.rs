@@ -204,7 +204,10 @@ fn measured(directory: &Path, arm: &str) -> Option<Measured> {
     let record = Record::load(directory).ok()?;
     let analysis = Analysis::of(&record);
     let arm = analysis.arms.iter().position(|label| label == arm)?;
-    let ratio = |contest: &Contest| contest.arms.get(arm)?.to_baseline;
+    let ratio = |contest: &Contest| {
+        let ratio = contest.arms.get(arm)?.to_baseline;
+        ratio.filter(|_| contest.scale.is_ratio())
+    };
     let overall = analysis.overall.as_ref().and_then(ratio);
     let ratios = if let Some(overall) = overall {
         BTreeMap::from([("all loads".to_owned(), overall)])

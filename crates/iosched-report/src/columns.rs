@@ -19,7 +19,10 @@ pub(super) fn arm_table(plan: &Plan, analysis: &Analysis, load: &LoadAnalysis) -
     let confidence = percent(plan.rules.confidence);
     let mut table = Table::new([
         ("arm", Align::Left),
-        (&format!("ratio to {baseline} ({confidence})"), Align::Left),
+        (
+            &format!("{} to {baseline} ({confidence})", scale_word(load)),
+            Align::Left,
+        ),
         ("verdict", Align::Left),
     ]);
     let shown = columns(load);
@@ -29,16 +32,24 @@ pub(super) fn arm_table(plan: &Plan, analysis: &Analysis, load: &LoadAnalysis) -
     // The arm, its ratio, the verdict, and the number that decides.
     table.keep(4);
     for (arm, label) in analysis.arms.iter().enumerate() {
-        let standing = &load.contest.arms[arm];
         let mut row = vec![
             label.clone(),
-            ratio_cell(arm, analysis.baseline, standing),
+            ratio_cell(arm, analysis.baseline, &load.contest),
             rank_cell(analysis, load, arm),
         ];
         row.extend(shown.iter().map(|column| column.cell(&load.arms[arm])));
         table.push(row);
     }
     table
+}
+
+/// What the comparison to the baseline is.
+pub(super) fn scale_word(load: &LoadAnalysis) -> &'static str {
+    if load.contest.scale.is_ratio() {
+        "ratio"
+    } else {
+        "difference"
+    }
 }
 
 /// Nothing for a control, which is there to show no difference and is spoken of below its table.
@@ -276,7 +287,7 @@ pub(super) fn contrary_means(analysis: &Analysis, load: &LoadAnalysis) -> String
         })
     });
     let contrary = enumerate_plain(contrary);
-    if contrary.is_empty() || load.control.is_some() {
+    if contrary.is_empty() || load.control.is_some() || !load.contest.scale.is_ratio() {
         return String::new();
     }
     format!(

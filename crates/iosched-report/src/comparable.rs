@@ -185,7 +185,7 @@ fn all_arms(records: &[Named<'_>]) -> Vec<String> {
 fn cells_of(analysis: &Analysis, load: usize, arm: &str) -> Option<[String; 2]> {
     let arm = analysis.arms.iter().position(|label| label == arm)?;
     let load = analysis.loads.get(load)?;
-    let ratio = ratio_cell(arm, analysis.baseline, &load.contest.arms[arm]);
+    let ratio = ratio_cell(arm, analysis.baseline, &load.contest);
     let rank = Rank::of(&load.contest, arm, analysis.baseline);
     let verdict = match load.control {
         None => format!("{ratio}, {}", rank.word()),

@@ -15,12 +15,12 @@ use iosched_experiment::schedule::RunProgress;
 use iosched_machine::command_line;
 use iosched_machine::visible;
 use iosched_stats::Interval;
-use iosched_stats::race::{ArmStanding, ArmState, Contest, Verdict};
+use iosched_stats::race::{ArmStanding, ArmState, Contest, Scale, Verdict};
 use iosched_stats::remarks::Remark;
 
 use super::words::{
-    bound, count, enumerate, enumerate_plain, number, percent, percent_up, run_time, significant,
-    span, stop_reason,
+    bound, count, enumerate, enumerate_plain, number, percent, percent_up, run_time, signed,
+    significant, span, stop_reason,
 };
 
 /// The verdict of one contest as a sentence, and whom requirements keep from winning it: such an arm can have the best
@@ -69,7 +69,7 @@ fn left_by_what_is_wider_now(analysis: &Analysis, contest: &Contest, plan: &Plan
         ArmState::Worse { after, than, ratio } if !is_shown(arm) => Some(format!(
             "{} was eliminated after round {after}, at {}",
             analysis.arms[arm],
-            times(ratio, &analysis.arms[than], plan)
+            times(contest.scale, ratio, &analysis.arms[than], plan)
         )),
         _ => None,
     })
@@ -179,7 +179,11 @@ fn of_verdict(analysis: &Analysis, contest: &Contest, place: &str, plan: &Plan) 
             let winner = winner(analysis, contest, *arm, place, plan);
             format!("{winner}, {rounds}\n")
         }
-        Verdict::Equal { arms, .. } => {
+        Verdict::Equal { arms, within } => {
+            let margin = match contest.scale {
+                Scale::Ratio => margin,
+                scale @ Scale::Difference { .. } => amount(scale, *within),
+            };
             let others = contest.arms.len() - arms.len();
             let rest = if others > 0 {
                 "; the others are eliminated"
@@ -196,7 +200,7 @@ fn of_verdict(analysis: &Analysis, contest: &Contest, place: &str, plan: &Plan) 
             among,
             within,
         } => {
-            let bound = percent_up(within - 1.0);
+            let bound = amount(contest.scale, *within);
             let open = among.iter().copied();
             let open: Vec<usize> = open.filter(|arm| !arms.contains(arm)).collect();
             let open = match open.as_slice() {
@@ -215,7 +219,7 @@ fn of_verdict(analysis: &Analysis, contest: &Contest, place: &str, plan: &Plan) 
                 .action
                 .map_or(analysis.baseline, |action| action.arm);
             let over = format!(" over {}", analysis.arms[act]);
-            let bound = most_gain(contest.most_cost(act), &over, plan);
+            let bound = most_gain(contest, contest.most_cost(act), &over, plan);
             // What a requirement or another load keeps open is not told by rounds of this contest.
             let needed = rounds_needed
                 .filter(|&needed| needed > contest.rounds)
@@ -291,12 +295,12 @@ fn winner(analysis: &Analysis, contest: &Contest, arm: usize, place: &str, plan:
 }
 
 /// What another arm may still gain over the one that is used.
-fn most_gain(most_cost: Option<f64>, over: &str, plan: &Plan) -> String {
+fn most_gain(contest: &Contest, most_cost: Option<f64>, over: &str, plan: &Plan) -> String {
     match most_cost {
         None => format!("how much another arm gains{over} is not known"),
-        Some(cost) if cost < 2.0 => format!(
+        Some(cost) if cost < 2.0 || !contest.scale.is_ratio() => format!(
             "no other arm gains more than {}{over} ({})",
-            percent_up(cost - 1.0),
+            amount(contest.scale, cost),
             percent(plan.rules.confidence)
         ),
         Some(_) => format!("another arm may still gain more than twofold{over}"),
@@ -336,7 +340,7 @@ fn lead(analysis: &Analysis, contest: &Contest, winner: usize, plan: &Plan) -> S
 fn pair(contest: &Contest, arm: usize, other: usize, of: &str, plan: &Plan) -> Option<String> {
     let ratio = contest.ratio(arm, other)?;
     let rounds = contest.arms[arm].rounds.min(contest.arms[other].rounds);
-    let said = times(ratio, of, plan);
+    let said = times(contest.scale, ratio, of, plan);
     Some(if rounds < contest.rounds {
         format!("{} in {rounds} rounds)", said.trim_end_matches(')'))
     } else {
@@ -344,16 +348,41 @@ fn pair(contest: &Contest, arm: usize, other: usize, of: &str, plan: &Plan) -> O
     })
 }
 
-/// `1.62 × none (95 % 1.55-1.70)`.
-fn times(ratio: Interval, of: &str, plan: &Plan) -> String {
-    let (estimate, interval) = (number(ratio.estimate), interval(ratio, plan));
-    format!("{estimate} × {of} ({interval})")
+/// `1.62 × none (95 % 1.55-1.70)`, `-80.0 against none (95 % -82.1 to -77.9)`.
+fn times(scale: Scale, ratio: Interval, of: &str, plan: &Plan) -> String {
+    let (estimate, interval) = (estimate(scale, ratio), interval(scale, ratio, plan));
+    let by = if scale.is_ratio() { "×" } else { "against" };
+    format!("{estimate} {by} {of} ({interval})")
+}
+
+/// `1.62`, `-80.0`.
+pub(super) fn estimate(scale: Scale, ratio: Interval) -> String {
+    match scale {
+        Scale::Ratio => number(ratio.estimate),
+        Scale::Difference { .. } => signed(ratio.estimate),
+    }
 }
 
 /// `95 % 1.55-1.70`.
-fn interval(ratio: Interval, plan: &Plan) -> String {
+fn interval(scale: Scale, ratio: Interval, plan: &Plan) -> String {
     let confidence = percent(plan.rules.confidence);
-    format!("{confidence} {}-{}", bound(ratio.lower), bound(ratio.upper))
+    format!("{confidence} {}", bounds(scale, ratio))
+}
+
+/// `1.55-1.70`, `-82.1 to -77.9`.
+fn bounds(scale: Scale, ratio: Interval) -> String {
+    match scale {
+        Scale::Ratio => format!("{}-{}", bound(ratio.lower), bound(ratio.upper)),
+        Scale::Difference { .. } => format!("{} to {}", signed(ratio.lower), signed(ratio.upper)),
+    }
+}
+
+/// By how much one may be better than another: `3.4 %`, `2.10`.
+fn amount(scale: Scale, within: f64) -> String {
+    match scale {
+        Scale::Ratio => percent_up(within - 1.0),
+        Scale::Difference { .. } => significant(within),
+    }
 }
 
 /// Of those that miss no requirement the one that comes nearest to the winner by estimate, if the winner itself surely beats it: it may be
@@ -467,9 +496,12 @@ fn undecided(
         } else {
             format!(" over {}", name(action.arm))
         };
-        most_gain(action.costs_at_most, &over, plan) + "; "
+        most_gain(contest, action.costs_at_most, &over, plan) + "; "
     });
-    let is_little = |it: Action| it.costs_at_most.is_some_and(|cost| cost <= LITTLE);
+    let is_little = |it: Action| {
+        let cost = it.costs_at_most.map(|cost| contest.scale.relative(cost));
+        cost.is_some_and(|cost| cost <= LITTLE)
+    };
     if is_over && is_kept && bounded.is_some_and(is_little) {
         return Some(format!(
             "Answer: {what}{whose}: {gain}which is best is not known.\n"
@@ -480,7 +512,7 @@ fn undecided(
     let lead = match contest.nearest(leader, rivals) {
         None => too_few.to_owned(),
         Some(rival) => match contest.ratio(leader, rival) {
-            Some(ratio) if ratio.is_bounded() => times(ratio, name(rival), plan),
+            Some(ratio) if ratio.is_bounded() => times(contest.scale, ratio, name(rival), plan),
             _ => format!("{too_few} over {}", name(rival)),
         },
     };
@@ -513,11 +545,12 @@ fn why(analysis: &Analysis, choice: usize, plan: &Plan) -> String {
         Verdict::Equal { .. } => {
             "of the proven equals with the fewest drawbacks, it has the best ratio"
         }
-        Verdict::NearBest { .. } if choice == analysis.baseline => {
-            return format!(
-                ": no other is better by more than {}",
-                percent(plan.rules.margin - 1.0)
-            );
+        Verdict::NearBest { within, .. } if choice == analysis.baseline => {
+            let margin = match contest.scale {
+                Scale::Ratio => percent(plan.rules.margin - 1.0),
+                scale @ Scale::Difference { .. } => amount(scale, within),
+            };
+            return format!(": no other is better by more than {margin}");
         }
         Verdict::NearBest { ref arms, .. } if arms.len() > 1 && analysis.has_cpu_time() => {
             "none of the others that remain is better by more than the margin, and of those near the \
@@ -532,7 +565,12 @@ fn why(analysis: &Analysis, choice: usize, plan: &Plan) -> String {
     let ratio = ratio.map_or(String::new(), |ratio| {
         format!(
             ", {}",
-            times(ratio, &analysis.arms[analysis.baseline], plan)
+            times(
+                contest.scale,
+                ratio,
+                &analysis.arms[analysis.baseline],
+                plan
+            )
         )
     });
     format!("{ratio}: {among}")
@@ -549,9 +587,14 @@ fn side_effects(analysis: &Analysis, plan: &Plan) -> String {
             (false, false) => ("Its", ": not proven"),
         };
         let interval = if ratio.is_bounded() {
-            interval(ratio, plan)
+            interval(effect.scale, ratio, plan)
         } else {
             "few rounds".into()
+        };
+        let by = if effect.scale.is_ratio() {
+            "×"
+        } else {
+            "against"
         };
         let is = match effect.objective {
             Objective::Frames => "are",
@@ -559,9 +602,9 @@ fn side_effects(analysis: &Analysis, plan: &Plan) -> String {
         };
         let _ = writeln!(
             text,
-            "{begins} {} {is} {} × {}'s ({interval}{proven}) in {}.",
+            "{begins} {} {is} {} {by} {}'s ({interval}{proven}) in {}.",
             effect.objective.words(),
-            number(ratio.estimate),
+            estimate(effect.scale, ratio),
             analysis.arms[effect.than],
             analysis.loads[effect.load].name,
         );
@@ -793,27 +836,28 @@ pub(super) fn load_head(plan: &Plan, analysis: &Analysis, index: usize) -> Strin
     )
 }
 
-pub(super) fn ratio_cell(arm: usize, baseline: usize, standing: &ArmStanding) -> String {
+pub(super) fn ratio_cell(arm: usize, baseline: usize, contest: &Contest) -> String {
+    let scale = contest.scale;
     if arm == baseline {
-        return "1 (baseline)".into();
+        return format!("{} (baseline)", scale.equal());
     }
-    standing.to_baseline.as_ref().map_or("-".into(), |ratio| {
-        if ratio.is_bounded() && (ratio.lower > 0.01 || ratio.upper < 100.0) {
-            format!(
-                "{} ({}-{})",
-                number(ratio.estimate),
-                bound(ratio.lower),
-                bound(ratio.upper)
-            )
+    contest.arms[arm].to_baseline.map_or("-".into(), |ratio| {
+        let is_known = !scale.is_ratio() || ratio.lower > 0.01 || ratio.upper < 100.0;
+        let interval = if ratio.is_bounded() && is_known {
+            bounds(scale, ratio)
         } else {
-            format!("{} (few rounds)", number(ratio.estimate))
-        }
+            "few rounds".into()
+        };
+        format!("{} ({interval})", estimate(scale, ratio))
     })
 }
 
 /// The medians of the rounds' ratios that lie outside of the interval: one figure is printed for each comparison, and
 /// where it depends on a few rounds that is said. Empty if none does.
 pub(super) fn far_medians(analysis: &Analysis, load: &LoadAnalysis) -> String {
+    if !load.contest.scale.is_ratio() {
+        return String::new();
+    }
     let arms = load.arms.iter().zip(&load.contest.arms).zip(&analysis.arms);
     let far = arms.filter_map(|((summary, standing), name)| {
         let (median, ratio) = (summary.robust?.median, standing.to_baseline?);
@@ -1376,6 +1420,22 @@ mod tests {
         let answer = choice(&analysis, &plan);
         let expected = "Answer: use mq-deadline, although 2 of its 6 trials failed.\n";
         assert_eq!(answer, expected);
+    }
+
+    #[test]
+    fn an_arm_whose_number_is_best_at_zero_wins_by_the_difference() {
+        let mut plan = fixture::plan(2);
+        plan.loads[0].objective = Objective::NumberLower;
+        let record = run_to_the_end(&plan, &[1.0, 1.0], low, |trial, arm, noise| {
+            trial.metrics.number = Some([80.0 + (100.0 * noise).round(), 0.0][arm]);
+            trial.metrics.number_unit = Some(1.0);
+        });
+        let analysis = Analysis::of(&record);
+        let said = of_load(&analysis, &analysis.loads[0], &plan);
+        let expected = "mq-deadline is the winner in random-read: -80.2 against none (95 % ";
+        assert!(said.starts_with(expected), "{said}");
+        let cell = ratio_cell(1, 0, &analysis.loads[0].contest);
+        assert!(cell.starts_with("-80.2 (-8"), "{cell}");
     }
 
     #[test]

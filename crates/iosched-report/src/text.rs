@@ -11,10 +11,11 @@ use iosched_stats::race::{ArmState, Contest, Standing};
 
 use super::columns::{arm_table, contrary_means, details_table};
 use super::sentences::{
-    COMMAND, choice, far_medians, load_head, notes, of_load, over_all, remark_sentence, target_name,
+    COMMAND, choice, estimate as said, far_medians, load_head, notes, of_load, over_all,
+    remark_sentence, target_name,
 };
 use super::why::why;
-use super::words::{count, enumerate_plain, number, run_time, span, stop_reason};
+use super::words::{count, enumerate_plain, run_time, span, stop_reason};
 
 pub use super::sentences::going_on;
 
@@ -256,7 +257,7 @@ pub fn estimate(plan: &Plan, rounds: u32, standing: &Standing) -> String {
     let ratios: Vec<String> = others
         .map(|arm| {
             let ratio = contest.arms[arm].to_baseline.as_ref();
-            let ratio = ratio.map_or("-".into(), |ratio| number(ratio.estimate));
+            let ratio = ratio.map_or("-".into(), |ratio| said(contest.scale, *ratio));
             format!("{} {ratio}{}", plan.arm_label(arm), gone(arm))
         })
         .collect();

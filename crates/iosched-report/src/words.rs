@@ -90,6 +90,12 @@ pub(super) fn bound(value: f64) -> String {
     format!("{value:.*}", decimals.unsigned_abs() as usize)
 }
 
+/// A difference: `+1.20`, `-80.0`, `0`.
+pub(super) fn signed(value: f64) -> String {
+    let plus = if value > 0.0 { "+" } else { "" };
+    format!("{plus}{}", significant(value))
+}
+
 /// A number with three significant digits: `1620`, `12.3`, `0.0153`, `1.53e-7`.
 pub(super) fn significant(value: f64) -> String {
     match value.abs() {

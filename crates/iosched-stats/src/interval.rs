@@ -39,10 +39,16 @@ impl Interval {
     /// From logarithms to ratios.
     #[must_use]
     pub fn exp(self) -> Interval {
+        self.map(f64::exp)
+    }
+
+    /// Each of its numbers, by what keeps their order.
+    #[must_use]
+    pub(crate) fn map(self, number: impl Fn(f64) -> f64) -> Interval {
         Interval {
-            estimate: self.estimate.exp(),
-            lower: self.lower.exp(),
-            upper: self.upper.exp(),
+            estimate: number(self.estimate),
+            lower: number(self.lower),
+            upper: number(self.upper),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Which arm to use, and what comes with it.
 
-use iosched_stats::race::{Contest, Verdict};
+use iosched_stats::race::{Contest, Scale, Verdict};
 use iosched_stats::{Interval, sequence};
 use serde::Serialize;
 
@@ -21,6 +21,9 @@ pub struct SideEffect {
     pub than: usize,
     /// The choice's / the other's, valid at any time.
     pub ratio: Interval,
+    /// What `ratio` is.
+    #[serde(skip_serializing_if = "Scale::is_ratio")]
+    pub scale: Scale,
     /// True if it surely differs by more than the margin; otherwise the estimate does.
     pub is_proven: bool,
 }
@@ -28,7 +31,7 @@ pub struct SideEffect {
 impl SideEffect {
     /// True if the choice is better than the other one here.
     pub fn is_good(&self) -> bool {
-        (self.ratio.estimate > 1.0) == self.objective.higher_is_better()
+        (self.ratio.estimate > self.scale.equal()) == self.objective.higher_is_better()
     }
 }
 
@@ -37,7 +40,8 @@ impl SideEffect {
 pub struct Action {
     /// Index of the arm to use or to keep.
     pub arm: usize,
-    /// The largest factor by which another arm may be better, with the plan's confidence; none while it is unknown.
+    /// The most by which another arm may be better, with the plan's confidence: a factor, or a difference where the contest has
+    /// these; none while it is unknown.
     pub costs_at_most: Option<f64>,
 }
 
@@ -159,6 +163,7 @@ pub(super) fn side_effects(
             objective,
             than,
             ratio: log_ratio.exp(),
+            scale: Scale::Ratio,
             is_proven: is_sure(plan, log_ratio),
         };
         let is_off = log_ratio.estimate.abs() > plan.rules.margin.ln();
@@ -185,7 +190,8 @@ pub(super) fn losses<'a>(
             objective: planned.objective,
             than,
             ratio,
-            is_proven: ratio.lower > 1.0 || ratio.upper < 1.0,
+            scale: analysis.contest.scale,
+            is_proven: analysis.contest.is_surely_better(than, choice),
         };
         let is_told = several && !planned.is_control && effect.is_proven && !effect.is_good();
         is_told.then_some(effect)

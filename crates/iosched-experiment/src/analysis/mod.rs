@@ -11,7 +11,7 @@ mod summary;
 use std::collections::BTreeMap;
 
 use iosched_stats::Interval;
-use iosched_stats::race::{Contest, Standing, Verdict};
+use iosched_stats::race::{Contest, Scale, Standing, Verdict};
 use iosched_stats::remarks::{self, Remark};
 use serde::Serialize;
 
@@ -157,12 +157,7 @@ impl Analysis {
                 arms: (0..plan.arms.len())
                     .map(|arm| summarise(plan, record, load, arm))
                     .collect(),
-                remarks: remarks::remarks(&schedule::table(
-                    record,
-                    load,
-                    rounds,
-                    plan.loads[load].objective,
-                )),
+                remarks: remarks_of(plan, record, load, rounds, &contest),
                 carried: carry::carried(plan, record, load),
                 control: None,
                 turns_left_out: 0,
@@ -235,6 +230,21 @@ impl Analysis {
     pub fn decisive(&self) -> &Contest {
         self.overall.as_ref().unwrap_or(&self.loads[0].contest)
     }
+}
+
+/// What looks odd among a load's trials: as far as they have logarithms.
+fn remarks_of(
+    plan: &Plan,
+    record: &Record,
+    load: usize,
+    rounds: u32,
+    contest: &Contest,
+) -> Vec<Remark> {
+    if contest.scale != Scale::Ratio {
+        return Vec::new();
+    }
+    let objective = plan.loads[load].objective;
+    remarks::remarks(&schedule::table(record, load, rounds, objective))
 }
 
 /// The settings beside the tunables that differ between arms, by the first trial of each.

@@ -355,9 +355,11 @@ fn mean_of_each(trials: &[&Trial], number: impl Fn(&Trial) -> Option<(f64, u64)>
     (count > 0.0).then(|| sum / count)
 }
 
+/// None where a value has no logarithm.
 fn geometric_mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let logs: Vec<f64> = values.map(f64::ln).collect();
-    (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
+    let mean = (logs.iter().sum::<f64>() / logs.len() as f64).exp();
+    (mean > 0.0 && mean.is_finite()).then_some(mean)
 }
 
 /// Workers, or groups of them, each by its places in the job file.

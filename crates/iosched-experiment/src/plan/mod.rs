@@ -431,8 +431,8 @@ impl Plan {
         }
     }
 
-    /// Zero, negative, missing and non-finite numbers have no logarithm: a trial in which such a
-    /// one decides is no measurement.
+    /// A trial in which a missing or non-finite number decides is no measurement; neither is one that did nothing, or took no
+    /// time. What a command counts may be 0.
     pub(crate) fn bad_metric(&self, slot: Slot, metrics: &Metrics) -> Option<VoidReason> {
         let decisive = self.loads[slot.load].objective;
         let required = self
@@ -444,7 +444,11 @@ impl Plan {
             .chain(required)
             .find_map(|objective| {
                 let found = match objective.of(metrics) {
-                    Some(value) if value.is_finite() && value > 0.0 => return None,
+                    Some(value)
+                        if value.is_finite() && (value > 0.0 || objective.may_be_zero()) =>
+                    {
+                        return None;
+                    }
                     Some(value) => value.to_string(),
                     None => "missing".into(),
                 };

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use iosched_stats::race::{
-    Better, Bound, Contest, Design, Judge, Load, Race, Requirement, Rules, Standing, Stopped,
-    Verdict,
+    Better, Bound, Contest, Design, Judge, Load, Race, Requirement, Rules, Scale, Standing,
+    Stopped, Verdict,
 };
 
 use crate::objective::Objective;
@@ -107,11 +107,14 @@ impl Values {
         self.0[arm].extend(value);
     }
 
-    /// What the round says of each arm: the geometric mean of its turns.
+    /// What the round says of each arm: the geometric mean of its turns, or the mean where that is none.
     fn of_round(self) -> Vec<Option<f64>> {
         let mean = |values: Vec<f64>| match values[..] {
             [] => None,
             [value] => Some(value),
+            _ if values.iter().any(|value| *value <= 0.0) => {
+                Some(values.iter().sum::<f64>() / values.len() as f64)
+            }
             _ => {
                 let logs = values.iter().map(|value| value.ln());
                 Some((logs.sum::<f64>() / values.len() as f64).exp())
@@ -155,12 +158,7 @@ impl<'a> RunProgress<'a> {
         // An arm that leaves is taken out of all rounds, the first included.
         let changes_the_past = |entry: &Entry| match entry {
             Entry::ArmLeft { arm, .. } => !self.withdrawn.contains(arm),
-            Entry::Trial(trial) => {
-                let load = trial.slot.load;
-                let unit = self.plan.loads[load].objective.unit(&trial.metrics);
-                let known = self.race.loads[load].unit.unwrap_or(f64::INFINITY);
-                trial.slot.round < self.rounds || unit.is_some_and(|unit| unit < known)
-            }
+            Entry::Trial(trial) => trial.slot.round < self.rounds || self.changes_measure(trial),
             _ => false,
         };
         if added.iter().any(changes_the_past) {
@@ -168,6 +166,21 @@ impl<'a> RunProgress<'a> {
         } else {
             self.read(record);
         }
+    }
+
+    /// True if a trial changes by what its load's arms are compared ([`scale`]), or how coarse that is ([`unit`]).
+    fn changes_measure(&self, trial: &Trial) -> bool {
+        let Slot { load, round, .. } = trial.slot;
+        let objective = self.plan.loads[load].objective;
+        let race = &self.race.loads[load];
+        let is_new = match race.scale {
+            Scale::Ratio => objective
+                .of(&trial.metrics)
+                .is_some_and(|value| value <= 0.0),
+            Scale::Difference { .. } => round < ROUNDS_OF_SIZE,
+        };
+        let unit = objective.unit(&trial.metrics);
+        is_new || unit.is_some_and(|unit| race.unit.is_none_or(|known| unit < known))
     }
 
     fn read(&mut self, record: &Record) {
@@ -453,6 +466,7 @@ fn race(plan: &Plan, record: &Record, withdrawn: Vec<usize>) -> Race {
             .map(|(index, load)| Load {
                 weight: load.weight,
                 better: better(load.objective.higher_is_better()),
+                scale: scale(plan, record, index),
                 rounds: Vec::new(),
                 unit: unit(record, index, load.objective),
                 requirements: requirements.clone(),
@@ -462,6 +476,31 @@ fn race(plan: &Plan, record: &Record, withdrawn: Vec<usize>) -> Race {
         rules: rules(plan),
     }
 }
+
+/// By what the arms of a load are compared, all of them alike: ratios, unless a number of any trial has none. How large the numbers are
+/// is that of the arm with the largest in the first rounds, before anything is decided.
+pub(crate) fn scale(plan: &Plan, record: &Record, load: usize) -> Scale {
+    let objective = plan.loads[load].objective;
+    let trials = || record.trials().filter(|trial| trial.slot.load == load);
+    let mut values = trials().filter_map(|trial| objective.of(&trial.metrics));
+    if values.all(|value| value > 0.0) {
+        return Scale::Ratio;
+    }
+    let first = table(record, load, ROUNDS_OF_SIZE, objective);
+    let size = |arm: usize| {
+        let values = first.iter().filter_map(|row| row[arm]);
+        let sizes: Vec<f64> = values.map(f64::abs).collect();
+        sizes.iter().sum::<f64>() / sizes.len().max(1) as f64
+    };
+    let size = (0..plan.arms.len()).map(size).fold(0.0, f64::max);
+    let unit = unit(record, load, objective).unwrap_or(1.0);
+    Scale::Difference {
+        size: size.max(unit),
+    }
+}
+
+/// Nothing is decided before so many.
+const ROUNDS_OF_SIZE: u32 = 3;
 
 /// The unit of the last digit of a load's numbers, by the one with the most digits: many programs leave out zeros at the end.
 fn unit(record: &Record, load: usize, objective: Objective) -> Option<f64> {

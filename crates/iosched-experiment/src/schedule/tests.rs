@@ -278,12 +278,13 @@ fn by_definition(plan: &Plan, record: &Record) -> Next {
     unreachable!("a race ends within its budget of rounds")
 }
 
-/// A trial whose number is its throughput with so few digits.
+/// A trial whose number is its throughput with so few digits, or 0.
 fn printed(mut entry: Entry, digits: u8) -> Entry {
     if let Entry::Trial(trial) = &mut entry {
         let unit = 10_f64.powi(8 - i32::from(digits % 4));
         let throughput = trial.metrics.throughput_bytes_per_s;
-        trial.metrics.number = Some((throughput / unit).round() * unit);
+        let number = if digits == 9 { 0.0 } else { throughput };
+        trial.metrics.number = Some((number / unit).round() * unit);
         trial.metrics.number_unit = Some(unit);
     }
     entry

@@ -182,10 +182,8 @@ fn loads_table(record: &Record, analysis: &Analysis) -> String {
     let contests = loads.map(|load| (clipped(&load.name), &load.contest));
     let all = analysis.overall.iter();
     for (name, contest) in contests.chain(all.map(|all| ("over all loads".to_owned(), all))) {
-        let cells = (0..analysis.arms.len()).map(|arm| {
-            let standing = &contest.arms[arm];
-            sentences::ratio_cell(arm, analysis.baseline, standing)
-        });
+        let cells = (0..analysis.arms.len())
+            .map(|arm| sentences::ratio_cell(arm, analysis.baseline, contest));
         table.push(std::iter::once(name).chain(cells).collect());
     }
     let caption = format!(

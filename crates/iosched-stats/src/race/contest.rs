@@ -1,11 +1,11 @@
 //! One contest: round after round into the pairs, arms out by the rule of [`super`], a verdict whenever
 //! it is asked for.
 //!
-//! Inside, every metric is turned into a *merit*: its logarithm, negated where lower is better, so that
-//! more is always better.
+//! Inside, every metric is turned into a *merit*: its logarithm (or itself, [`Scale`]), negated where lower is better, so
+//! that more is always better.
 
 use super::pairs::{Merit, Pairs, Pooled, Precision};
-use super::{ArmStanding, ArmState, Better, Contest, Design, Race, Rules, Stopped, Verdict};
+use super::{ArmStanding, ArmState, Better, Contest, Design, Race, Rules, Scale, Stopped, Verdict};
 use crate::distribution::{normal_cdf, normal_quantile, student_t_cdf};
 use crate::interval::Interval;
 use crate::sequence;
@@ -26,7 +26,7 @@ pub(super) struct Referee {
     withdrawn: usize,
     rules: Rules,
     pub(super) precision: Precision,
-    margin: f64,
+    pub(super) margin: f64,
     /// The rounds after which arms may leave and a verdict may be given.
     pub(super) first_look: usize,
     last_look: usize,
@@ -81,6 +81,7 @@ pub(super) fn sign(better: Better) -> f64 {
 pub(super) struct Field {
     referee: Referee,
     better: Better,
+    scale: Scale,
     /// Rounds taken in.
     pub(super) rounds: usize,
     pairs: Pairs,
@@ -89,7 +90,12 @@ pub(super) struct Field {
 }
 
 impl Field {
-    pub(super) fn new(referee: Referee, better: Better, withdrawn: &[usize]) -> Field {
+    pub(super) fn new(
+        referee: Referee,
+        better: Better,
+        scale: Scale,
+        withdrawn: &[usize],
+    ) -> Field {
         let mut places = vec![ArmState::Remaining; referee.arms];
         for &arm in withdrawn {
             places[arm] = ArmState::Withdrawn;
@@ -97,6 +103,7 @@ impl Field {
         Field {
             referee,
             better,
+            scale,
             rounds: 0,
             pairs: Pairs::new(referee.arms, referee.precision),
             places,
@@ -201,13 +208,13 @@ impl Field {
         self.beaten_baseline().filter(|&baseline| !beats(baseline))
     }
 
-    /// From a difference of merits to a ratio of metrics.
+    /// From a difference of merits to a ratio of metrics, or their difference.
     fn to_metric(&self, merit: Interval) -> Interval {
-        if sign(self.better) > 0.0 {
-            merit.exp()
-        } else {
-            merit.negated().exp()
-        }
+        let metric = match self.better {
+            Better::Higher => merit,
+            Better::Lower => merit.negated(),
+        };
+        metric.map(|merit| self.scale.number(merit))
     }
 
     /// Where the contest stands; `gates` are those after its last round.
@@ -228,7 +235,7 @@ impl Field {
             .map(|arm| ArmStanding {
                 rounds: self.seen[arm],
                 to_baseline: if arm == baseline {
-                    Some(Interval::around(1.0, 0.0))
+                    Some(Interval::around(self.scale.equal(), 0.0))
                 } else {
                     pairs[arm][baseline]
                 },
@@ -238,6 +245,7 @@ impl Field {
         Contest {
             rounds: self.rounds,
             better: self.better,
+            scale: self.scale,
             arms: standings,
             leader: self.leader(),
             verdict: self.verdict(gates),
@@ -282,7 +290,7 @@ impl Field {
         let pooled = self.pairs.pooled();
         let reach = self.reach(&arms);
         if settled && unbeaten.is_none() && arms.len() > 1 && reach <= referee.margin {
-            let within = reach.exp();
+            let within = self.scale.number(reach);
             return Verdict::Equal { arms, within };
         }
         let near_best = if settled {
@@ -307,18 +315,18 @@ impl Field {
         };
         if !near_best.is_empty() {
             let shortfall = |&arm: &usize| self.shortfall(arm, &arms);
-            let within = near_best.iter().map(shortfall).fold(0.0, f64::max).exp();
+            let within = near_best.iter().map(shortfall).fold(0.0, f64::max);
             return Verdict::NearBest {
                 arms: near_best,
                 among: arms,
-                within,
+                within: self.scale.number(within),
             };
         }
         let rounds_needed = self.rounds_needed(&arms, pooled);
         arms.extend(unbeaten);
         arms.sort_unstable();
         Verdict::Undecided {
-            within: self.reach(&arms).exp(),
+            within: self.scale.number(self.reach(&arms)),
             rounds_needed,
             arms,
             because,

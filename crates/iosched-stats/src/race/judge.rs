@@ -5,7 +5,7 @@
 //! from its first round again whenever one is added. What it says is what [`Race::judge`] says of the
 //! same table, however the rounds came in.
 
-use super::contest::{Field, Gate, Referee, sign};
+use super::contest::{Field, Gate, Referee};
 use super::pairs::{Merit, Pairs};
 use super::{Better, Bound, Contest, Load, Race, Requirement, Standing, Until, Verdict};
 use crate::interval::Interval;
@@ -35,7 +35,12 @@ impl Judge {
     pub fn new(race: &Race) -> Judge {
         race.check();
         let referee = Referee::new(race);
-        let field = |better| Field::new(referee, better, &race.withdrawn);
+        let field = |load: &Load| {
+            let mut referee = referee;
+            referee.margin = load.margin(&race.rules);
+            Field::new(referee, load.better, load.scale, &race.withdrawn)
+        };
+        let all = Load::new(Better::Higher, Vec::new());
         let mut judge = Judge {
             referee,
             withdrawn: race.withdrawn.clone(),
@@ -45,10 +50,10 @@ impl Judge {
                 .iter()
                 .map(|load| LoadJudge {
                     gates: Gates::new(referee, &load.requirements),
-                    field: field(load.better),
+                    field: field(load),
                 })
                 .collect(),
-            overall: (race.loads.len() > 1).then(|| field(Better::Higher)),
+            overall: (race.loads.len() > 1).then(|| field(&all)),
         };
         judge.read(race);
         judge
@@ -134,11 +139,8 @@ impl Judge {
 }
 
 fn merits(load: &Load, round: usize) -> Vec<Option<Merit>> {
-    let merit = |value: f64| Merit {
-        value: sign(load.better) * value.ln(),
-        rounded: load.rounded(value),
-    };
     let values = load.rounds[round].iter();
+    let merit = |value| load.merit(value);
     values.map(|value| value.map(merit)).collect()
 }
 

@@ -57,7 +57,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::interval::Interval;
 
+use contest::sign;
 pub use judge::Judge;
+use pairs::Merit;
 
 /// Which direction of a metric is good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +69,51 @@ pub enum Better {
     Higher,
     /// Latency, CPU time per I/O.
     Lower,
+}
+
+/// What two arms are compared by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scale {
+    /// `a / b`.
+    #[default]
+    Ratio,
+    /// `a - b`: of a metric that can be 0.
+    Difference {
+        /// What the metric is like: a difference of `size` weighs as much as a logarithm of 1.
+        size: f64,
+    },
+}
+
+impl Scale {
+    /// What two equal arms have.
+    pub fn equal(self) -> f64 {
+        match self {
+            Scale::Ratio => 1.0,
+            Scale::Difference { .. } => 0.0,
+        }
+    }
+
+    /// A number of this scale as the ratio that weighs as much.
+    pub fn relative(self, number: f64) -> f64 {
+        match self {
+            Scale::Ratio => number,
+            Scale::Difference { size } => 1.0 + number / size,
+        }
+    }
+
+    /// From a difference of merits to one of this scale.
+    fn number(self, merit: f64) -> f64 {
+        match self {
+            Scale::Ratio => merit.exp(),
+            Scale::Difference { size } => merit * size,
+        }
+    }
+
+    /// True of ratios.
+    pub fn is_ratio(&self) -> bool {
+        *self == Scale::Ratio
+    }
 }
 
 /// How the number of rounds is chosen.
@@ -152,6 +199,8 @@ pub struct Load {
     pub weight: f64,
     /// Which direction of the objective is good.
     pub better: Better,
+    /// What its arms are compared by.
+    pub scale: Scale,
     /// The objective: `rounds[round][arm]`.
     pub rounds: Vec<Vec<Option<f64>>>,
     /// The unit of the last digit that its values were rounded to; none where they are measured.
@@ -166,16 +215,33 @@ impl Load {
         Load {
             weight: 1.0,
             better,
+            scale: Scale::Ratio,
             rounds,
             unit: None,
             requirements: Vec::new(),
         }
     }
 
-    /// By how much the logarithm of a value may be off, as it was rounded to half of its unit.
-    fn rounded(&self, value: f64) -> f64 {
+    /// The merit of a value: more is better.
+    fn merit(&self, value: f64) -> Merit {
         let half = self.unit.map_or(0.0, |unit| unit / 2.0);
-        -(1.0 - half / value).max(0.0).ln()
+        let (merit, rounded) = match self.scale {
+            Scale::Ratio => (value.ln(), -(1.0 - half / value).max(0.0).ln()),
+            Scale::Difference { size } => (value / size, half / size),
+        };
+        Merit {
+            value: sign(self.better) * merit,
+            rounded,
+        }
+    }
+
+    /// Two printed units are never told to be a difference, whatever the margin.
+    fn margin(&self, rules: &Rules) -> f64 {
+        let margin = rules.margin.ln();
+        match (self.scale, self.unit) {
+            (Scale::Difference { size }, Some(unit)) => margin.max(2.0 * unit / size),
+            _ => margin,
+        }
     }
 }
 
@@ -223,6 +289,9 @@ pub struct Contest {
     pub rounds: usize,
     /// Direction of the metric; over all loads a ratio above 1 is always the better one.
     pub better: Better,
+    /// What its arms are compared by: all that is called a ratio of a metric is one of this scale.
+    #[serde(skip_serializing_if = "Scale::is_ratio")]
+    pub scale: Scale,
     /// One entry per arm.
     pub arms: Vec<ArmStanding>,
     /// The remaining arm with the best estimate.
@@ -329,7 +398,7 @@ pub enum Stopped {
 }
 
 impl Contest {
-    /// Metric of `a` / metric of `b`, valid at any time; `None` before two common rounds.
+    /// Metric of `a` / metric of `b`, or by what the scale is, valid at any time; `None` before two common rounds.
     pub fn ratio(&self, a: usize, b: usize) -> Option<Interval> {
         self.pairs[a][b]
     }
@@ -356,22 +425,23 @@ impl Contest {
     /// True if the interval of the two themselves says that `a` is better than `b`.
     pub fn is_surely_better(&self, a: usize, b: usize) -> bool {
         self.ratio(a, b).is_some_and(|ratio| match self.better {
-            Better::Higher => ratio.lower > 1.0,
-            Better::Lower => ratio.upper < 1.0,
+            Better::Higher => ratio.lower > self.scale.equal(),
+            Better::Lower => ratio.upper < self.scale.equal(),
         })
     }
 
-    /// The largest factor by which one of the remaining arms may still be better than `arm`; 1 if none can be. `None` where it is
-    /// unknown of one.
+    /// The most by which one of the remaining arms may still be better than `arm`: a factor, 1 if none can be, or a difference.
+    /// `None` where it is unknown of one.
     ///
     /// It holds for whichever arm the data suggest: the intervals of the truly best arm hold together, and that arm remains.
     pub fn most_cost(&self, arm: usize) -> Option<f64> {
         let mut others = self.remaining().filter(|&other| other != arm);
-        others.try_fold(1.0, |most: f64, other| {
+        others.try_fold(self.scale.equal(), |most: f64, other| {
             let ratio = self.ratio(other, arm)?;
-            let cost = match self.better {
-                Better::Higher => ratio.upper,
-                Better::Lower => 1.0 / ratio.lower,
+            let cost = match (self.better, self.scale) {
+                (Better::Higher, _) => ratio.upper,
+                (Better::Lower, Scale::Ratio) => 1.0 / ratio.lower,
+                (Better::Lower, Scale::Difference { .. }) => -ratio.lower,
             };
             cost.is_finite().then_some(most.max(cost))
         })
@@ -448,10 +518,12 @@ impl Race {
     /// Checks each load's rounds from this one on: a value without a logarithm is of a void trial, and must not come here.
     fn check_rounds_from(&self, first: impl Fn(usize) -> usize) {
         for (load, entry) in self.loads.iter().enumerate() {
-            let tables = entry.requirements.iter().map(|one| &one.rounds);
-            for rounds in tables.chain([&entry.rounds]) {
+            let required = entry.requirements.iter();
+            let required = required.map(|one| (&one.rounds, Scale::Ratio));
+            for (rounds, scale) in required.chain([(&entry.rounds, entry.scale)]) {
+                let may_be_any = scale != Scale::Ratio;
                 for (round, values) in rounds.iter().enumerate().skip(first(load)) {
-                    let is_value = |value: &f64| *value > 0.0 && value.is_finite();
+                    let is_value = |value: &f64| (may_be_any || *value > 0.0) && value.is_finite();
                     let is_whole = values.len() == self.arms;
                     assert!(
                         is_whole && values.iter().flatten().all(is_value),

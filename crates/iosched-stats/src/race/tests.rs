@@ -281,6 +281,32 @@ fn what_was_rounded_when_it_was_printed_widens_the_interval() {
 }
 
 #[test]
+fn a_metric_that_is_best_at_zero_is_compared_by_differences() {
+    let contest = |levels: [f64; 3]| {
+        let round = |round: u32| {
+            let noise = f64::from(round % 3);
+            let value = |level: f64| Some(if level > 0.0 { level + noise } else { 0.0 });
+            levels.map(value).to_vec()
+        };
+        let load = Load {
+            scale: Scale::Difference { size: 81.0 },
+            unit: Some(1.0),
+            ..Load::new(Better::Lower, (0..12).map(round).collect())
+        };
+        race(vec![load]).judge().loads.remove(0)
+    };
+    let won = contest([80.0, 0.0, 80.0]);
+    assert_eq!(won.verdict, Verdict::Winner { arm: 1 });
+    assert!(won.ratio(1, 0).unwrap().contains(-81.0), "{won:?}");
+    assert_eq!(won.most_cost(1), Some(0.0));
+    let equal = contest([0.0, 0.0, 80.0]);
+    assert!(
+        matches!(&equal.verdict, Verdict::Equal { arms, within } if arms == &[0, 1] && *within <= 2.0),
+        "{equal:?}"
+    );
+}
+
+#[test]
 fn void_trials_are_gaps_not_values() {
     let mut race = one_load(&[100.0, 160.0], 7);
     race.loads[0].rounds[1][0] = None;

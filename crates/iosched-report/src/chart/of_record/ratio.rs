@@ -85,7 +85,7 @@ struct ContestRow<'a> {
     contest: &'a Contest,
 }
 
-/// The contest of each load, and the one over all loads, in which more is better whatever the loads say.
+/// The contest of each load that has ratios, and the one over all loads, in which more is better whatever the loads say.
 fn rows(analysis: &Analysis) -> Vec<ContestRow<'_>> {
     let loads = analysis.loads.iter().map(|load| ContestRow {
         name: clipped(&load.name),
@@ -99,7 +99,8 @@ fn rows(analysis: &Analysis) -> Vec<ContestRow<'_>> {
         higher_is_better: true,
         contest,
     });
-    loads.chain(overall).collect()
+    let rows = loads.chain(overall);
+    rows.filter(|row| row.contest.scale.is_ratio()).collect()
 }
 
 fn to_baseline(contest: &Contest, arm: usize, baseline: usize) -> Option<Interval> {
