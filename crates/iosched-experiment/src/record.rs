@@ -181,7 +181,7 @@ pub enum StopReason {
     RoundsSpent,
     /// The budget of time is spent.
     TimeSpent,
-    /// A decision within the budget has become too unlikely to go on.
+    /// A decision within the budget had become too unlikely to go on: so versions before schema 8 ended.
     Hopeless,
     /// Others used what the loads were to have, again and again.
     Disturbed,

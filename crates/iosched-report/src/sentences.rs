@@ -1347,12 +1347,12 @@ mod tests {
         for (factors, expected) in [
             (
                 &[1.0, 1.01][..],
-                "keep none (it was active): no other arm gains more than 10 % (95 %); which is best is not known.",
+                "keep none (it was active): no other arm gains more than 5.5 % (95 %); which is best is not known.",
             ),
             (
                 &[1.0, 1.07, 1.11],
                 "undecided: use kyber, proven better than none, or give it more budget; no other arm gains more than \
-                 4.3 % over kyber (95 %); kyber leads, 1.037 × mq-deadline (95 % 0.959-1.12).",
+                 2.1 % over kyber (95 %); kyber leads, 1.036 × mq-deadline (95 % 0.979-1.096).",
             ),
         ] {
             assert_eq!(answer_of(factors, 8), format!("Answer: {expected}\n"));

@@ -548,13 +548,6 @@ mod tests {
         );
     }
 
-    /// With the chance of the least likely pair for that of all of them they took eight rounds.
-    #[test]
-    fn arms_that_are_all_the_same_are_given_up_soon() {
-        let rates = race(case(8, Truth::AllEqual, Noise::Normal), 60);
-        assert!(rates.rounds_median <= 6, "{rates:?}");
-    }
-
     /// Just above the margin it would be wrong of the other arm, just below it is right of both.
     #[test]
     fn what_is_called_near_the_best_is_within_the_margin_of_it() {

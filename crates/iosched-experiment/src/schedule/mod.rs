@@ -10,8 +10,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use iosched_stats::race::{
-    Better, Bound, Contest, Design, Judge, Load, Race, Requirement, Rules, Scale, Standing,
-    Stopped, Verdict,
+    Better, Bound, Contest, Design, Judge, Load, Race, Requirement, Rules, Scale, Standing, Verdict,
 };
 
 use crate::objective::Objective;
@@ -553,15 +552,7 @@ pub fn table(
 fn stop_reason(standing: &Standing) -> StopReason {
     let Contest { verdict, .. } = standing.decisive();
     match verdict {
-        Verdict::Undecided {
-            because: Stopped::Hopeless,
-            ..
-        } => StopReason::Hopeless,
-        Verdict::Undecided {
-            because: Stopped::Budget,
-            ..
-        }
-        | Verdict::Open => StopReason::RoundsSpent,
+        Verdict::Undecided { .. } | Verdict::Open => StopReason::RoundsSpent,
         _ => StopReason::Decided,
     }
 }

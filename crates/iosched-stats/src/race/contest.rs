@@ -5,7 +5,7 @@
 //! that more is always better.
 
 use super::pairs::{Merit, Pairs, Pooled, Precision};
-use super::{ArmStanding, ArmState, Better, Contest, Design, Race, Rules, Scale, Stopped, Verdict};
+use super::{ArmStanding, ArmState, Better, Contest, Design, Race, Rules, Scale, Verdict};
 use crate::distribution::{normal_cdf, normal_quantile, student_t_cdf};
 use crate::interval::Interval;
 use crate::sequence;
@@ -304,15 +304,11 @@ impl Field {
                 .rounds_needed(&arms, pooled)
                 .is_none_or(|needed| needed >= PATIENCE * rounds);
         let least_chance = referee.rules.hopeless;
-        let is_hopeless =
-            || settled && least_chance > 0.0 && self.chance(&arms, pooled) < least_chance;
-        let because = if rounds >= referee.last_look {
-            Stopped::Budget
-        } else if is_enough || is_hopeless() {
-            Stopped::Hopeless
-        } else {
+        let is_hopeless = || least_chance > 0.0 && self.chance(&arms, pooled) < least_chance;
+        let may_end = !near_best.is_empty() && (is_enough || is_hopeless());
+        if rounds < referee.last_look && !may_end {
             return Verdict::Open;
-        };
+        }
         if !near_best.is_empty() {
             let shortfall = |&arm: &usize| self.shortfall(arm, &arms);
             let within = near_best.iter().map(shortfall).fold(0.0, f64::max);
@@ -329,7 +325,6 @@ impl Field {
             within: self.scale.number(self.reach(&arms)),
             rounds_needed,
             arms,
-            because,
         }
     }
 

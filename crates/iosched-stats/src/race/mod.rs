@@ -24,8 +24,9 @@
 //!   one of them is directly and surely better than it.
 //! - **Near the best**: several remain, and one of them, the baseline or one surely better than it, is surely not
 //!   worse than any other by more than the margin. It ends the race where the others can be worse by a few
-//!   margins only, or where it would end undecided.
-//! - **Undecided**: the budget is spent, or the chance to decide within it has become too small.
+//!   margins only, or where the chance to decide within the budget has become too small.
+//! - **Undecided**: the budget is spent. Until then each round narrows [what the arm to keep can
+//!   cost](Contest::most_cost).
 //!
 //! So the ratio to the baseline that is printed beside an answer always proves it: that an arm beat another
 //! one which had beaten the baseline is reason to drop the baseline, and no reason to name the arm. What
@@ -149,8 +150,8 @@ pub struct Rules {
     pub min_rounds: usize,
     /// After this many rounds the race ends, decided or not.
     pub budget_rounds: usize,
-    /// The race ends early if the chance that it is decided within the budget falls below this;
-    /// 0 lets it run to the end.
+    /// A race of which the best is known but for the margin ends early if the chance that it is decided within the budget
+    /// falls below this; 0 lets it run to the end.
     pub hopeless: f64,
     /// The smallest relative standard deviation of a difference that is believed: 0.001 is 0.1 %.
     pub resolution: f64,
@@ -169,7 +170,7 @@ impl Default for Rules {
             design: Design::Sequential,
             min_rounds: 3,
             budget_rounds: 30,
-            hopeless: 0.08, // most hopeless races end after six rounds; see docs/statistics.md
+            hopeless: 0.08,    // see docs/statistics.md
             resolution: 0.001, // below it, nothing that runs on a shared machine repeats itself
             known_noise: None,
             until: Until::Overall,
@@ -375,8 +376,6 @@ pub enum Verdict {
         /// Rounds, from the first, that a decision would take if the estimates are right; `None` if
         /// beyond a million.
         rounds_needed: Option<usize>,
-        /// Why it ends.
-        because: Stopped,
     },
     /// All other arms were withdrawn by the caller: there is nothing to compare with.
     Alone {
@@ -385,16 +384,6 @@ pub enum Verdict {
     },
     /// No arm is left.
     Nobody,
-}
-
-/// Why a race ends undecided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Stopped {
-    /// All rounds are spent.
-    Budget,
-    /// The chance to decide within the budget has become too small.
-    Hopeless,
 }
 
 impl Contest {
