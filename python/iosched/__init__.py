@@ -342,9 +342,9 @@ class Conformance(_Wrapped):
     """How well our scheduler agrees with one recording."""
 
     @property
-    def agreement(self) -> float:
-        """The share of the recorded decisions that ours made, too."""
-        return float(self._value["agreement"])
+    def agreement(self) -> float | None:
+        """The share of the recorded decisions that ours made, too; None of no decision."""
+        return self._value["agreement"]
 
     def __repr__(self) -> str:
         return f"<Conformance {self['trace']}: {self['scheduler']} agrees on {self['agreed']} of {self['decisions']} decisions>"

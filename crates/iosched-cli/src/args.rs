@@ -94,7 +94,7 @@ Exit codes:
                                      16  a file of the system is unusable
                                      130  interrupted (everything was put back)
 tune and report, with --exit-code: 0 a winner, 20 equal, 21 undecided,
-22 disturbed";
+22 disturbed; conform: 0 agrees, 23 does not";
 
 #[cfg(test)]
 #[path = "../tests/command/common/options.rs"]

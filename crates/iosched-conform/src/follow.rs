@@ -51,8 +51,10 @@ pub struct Conformance {
     pub start_state: StartState,
     /// What was told or found of it, as `--initial` takes it.
     pub start_values: String,
-    /// Share of decisions on which ours agrees.
-    pub agreement: f64,
+    /// Share of decisions on which ours agrees; none of no decision.
+    pub agreement: Option<f64>,
+    /// The same of the decisions in which there was a choice.
+    pub agreement_with_choice: Option<f64>,
     /// How long before the recording's clock was zero a tick began, where that matters.
     pub tick_phase_us: f64,
     /// The counts.
@@ -82,6 +84,7 @@ impl Conformance {
             start_state: start.state,
             start_values: start.in_words(),
             agreement: report.agreement(),
+            agreement_with_choice: report.agreement_with_choice(),
             tick_phase_us: tick_phase.as_micros_f64(),
             report,
         }

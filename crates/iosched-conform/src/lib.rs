@@ -57,9 +57,13 @@ pub struct Disagreement {
 pub struct Report {
     /// Requests that the recorded scheduler dispatched.
     pub decisions: u64,
-    /// Decisions in which ours dispatched the same request. The next four are kinds of these that agree
+    /// Decisions in which ours dispatched the same request. `issued_out_of_order` to `ended` are kinds of these that agree
     /// only if the recording is not taken literally.
     pub agreed: u64,
+    /// Decisions in which two requests or more could be dispatched: with one there is nothing to agree on.
+    pub with_choice: u64,
+    /// Those on which ours agreed.
+    pub agreed_with_choice: u64,
     /// Issued after the next decision's request, while another processor held them: where two processors
     /// dispatch at a time, the order of issue need not be that of the decisions.
     pub issued_out_of_order: u64,
@@ -92,13 +96,24 @@ pub struct Report {
 }
 
 impl Report {
-    /// Share of decisions on which ours agreed; 1 if there was none.
-    pub fn agreement(&self) -> f64 {
-        if self.decisions == 0 {
-            1.0
-        } else {
-            self.agreed as f64 / self.decisions as f64
-        }
+    /// Share of decisions on which ours agreed; none of no decision.
+    pub fn agreement(&self) -> Option<f64> {
+        (self.decisions > 0).then(|| self.agreed as f64 / self.decisions as f64)
+    }
+
+    /// The same of the decisions in which there was a choice.
+    pub fn agreement_with_choice(&self) -> Option<f64> {
+        (self.with_choice > 0).then(|| self.agreed_with_choice as f64 / self.with_choice as f64)
+    }
+
+    fn decided(&mut self, has_choice: bool) {
+        self.decisions += 1;
+        self.with_choice += u64::from(has_choice);
+    }
+
+    fn agreed(&mut self, has_choice: bool) {
+        self.agreed += 1;
+        self.agreed_with_choice += u64::from(has_choice);
     }
 
     /// Keeps a disagreement in words, if it is among the first; `make` is called only then.

@@ -93,7 +93,7 @@ fn phase_before_errors<T, E>(
     }
     let (coarse, _) = BFQ_STEPS[0];
     for phase in (0..tick).step_by(usize::try_from(coarse).unwrap_or(usize::MAX)) {
-        if best.agreement() >= ENOUGH {
+        if best.agreement().is_none_or(|share| share >= ENOUGH) {
             break;
         }
         settings.kernel.tick_phase = Nanos::new(phase);

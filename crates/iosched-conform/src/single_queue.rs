@@ -476,7 +476,8 @@ impl Follower {
             self.issued.push(id);
             return;
         }
-        self.report.decisions += 1;
+        let has_choice = self.merger.all().nth(1).is_some();
+        self.report.decided(has_choice);
         self.report.first_position.get_or_insert(event.start);
         let recorded = self
             .merger
@@ -495,7 +496,7 @@ impl Follower {
         };
         let agreed = ours.is_some_and(same);
         if agreed {
-            self.report.agreed += 1;
+            self.report.agreed(has_choice);
         } else {
             self.scheduler = before;
             self.disagree(now, event, op, ours);

@@ -45,6 +45,8 @@ pub mod exit {
     pub const UNDECIDED: u8 = 21;
     /// With `--exit-code`: other programs interfered with what decides.
     pub const DISTURBED: u8 = 22;
+    /// With `conform --exit-code`: ours agrees on less than is wanted, or there was nothing to choose.
+    pub const DISAGREES: u8 = 23;
     /// Interrupted by a signal: everything was put back.
     pub const INTERRUPTED: u8 = 130;
 }

@@ -119,6 +119,31 @@ fn the_events_of_a_run_are_followed_to_the_last_decision() {
 }
 
 #[test]
+fn agreement_without_a_choice_is_told_and_is_none_for_an_exit_code() {
+    let dir = tempfile::tempdir().unwrap();
+    let conform = |depth: u32| {
+        let load = load(&dir, &format!("[r]\nrw=randread\niodepth={depth}\n"));
+        let events = dir.path().join(format!("events-{depth}"));
+        let events = events.display().to_string();
+        let simulate = ["simulate", "--disk", "fixed", "--scheduler", "deadline"];
+        let rest = ["--until", "1", "--load", &load, "--events", &events];
+        let output = answer(&[&simulate[..], &rest].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let output = answer(&["conform", &events, "--exit-code=100"]);
+        (output.status.code(), text(&output.stdout))
+    };
+    let (code, alone) = conform(1);
+    assert_eq!(code, Some(23), "{alone}");
+    assert!(
+        alone.contains("(100.000 %)\n  no decision had a choice"),
+        "{alone}"
+    );
+    let (code, many) = conform(32);
+    assert_eq!(code, Some(0), "{many}");
+    assert!(many.contains("\n  with a choice: "), "{many}");
+}
+
+#[test]
 fn recordings_below_a_folder_are_followed_though_one_is_damaged() {
     let dir = tempfile::tempdir().unwrap();
     let load = load(&dir, "[r]\nrw=randread\niodepth=4\n");

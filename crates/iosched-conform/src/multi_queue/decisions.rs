@@ -32,10 +32,16 @@ impl Follower<'_> {
         }
     }
 
+    /// Two requests or more are in the scheduler.
+    fn has_choice(&self) -> bool {
+        self.queued.len() > 1
+    }
+
     /// Ours chose as was recorded.
     pub(super) fn agree(&mut self, chosen: RequestId) {
-        self.report.decisions += 1;
-        self.report.agreed += 1;
+        let has_choice = self.has_choice();
+        self.report.decided(has_choice);
+        self.report.agreed(has_choice);
         self.dispatch_request(chosen);
     }
 
@@ -45,18 +51,21 @@ impl Follower<'_> {
         let Some(id) = self.find(&self.queued, recorded) else {
             return;
         };
-        self.report.decisions += 1;
+        let has_choice = self.has_choice();
+        self.report.decided(has_choice);
         let before = self.scheduler.duplicate();
         let ours = self.scheduler.dispatch(now, &self.requests, 0);
         if let Some(ours) = ours.filter(|&ours| self.is_alike(ours, id)) {
-            self.report.agreed += 1;
+            self.report.agreed(has_choice);
             return self.dispatch_request(ours);
         }
         if let Some(ours) = ours
             && let Some(alike) = self.issued_later(now, ours, id, next)
         {
-            self.report.decisions += 1;
-            self.report.agreed += 2;
+            // Two wait at least: what ours dispatched, and what was recorded.
+            self.report.decided(true);
+            self.report.agreed(true);
+            self.report.agreed(true);
             self.report.issued_out_of_order += 1;
             self.dispatch_request(alike);
             return self.dispatch_request(ours);
@@ -64,13 +73,13 @@ impl Follower<'_> {
         if self.with_decisions
             && let Some(alike) = self.chooses_before(now, id, before.as_ref())
         {
-            self.report.agreed += 1;
+            self.report.agreed(has_choice);
             self.report.interrupted += 1;
             return self.dispatch_request(alike);
         }
         if let Some((alike, after)) = self.chooses_after_ends(now, id, before.as_ref()) {
             self.scheduler = after;
-            self.report.agreed += 1;
+            self.report.agreed(has_choice);
             self.report.ended += 1;
             return self.dispatch_request(alike);
         }

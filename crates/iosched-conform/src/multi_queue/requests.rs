@@ -316,9 +316,10 @@ impl Follower<'_> {
             self.report.unexplained += 1;
             return;
         };
-        self.report.decisions += 1;
+        let has_choice = self.held.len() > 1;
+        self.report.decided(has_choice);
         if self.goes_directly(step, id) {
-            self.report.agreed += 1;
+            self.report.agreed(has_choice);
         } else {
             self.disagree(step.time, id, self.first_held());
         }

@@ -23,15 +23,24 @@ fn followed(scheduler: &str, queue_depth: usize, attachment: Attachment, text: &
     follow(Until::End, &recording, scheduler, &kernel, device).0
 }
 
-/// All decisions must agree.
-fn agrees(scheduler: &str, queue_depth: usize, attachment: Attachment, text: &str, decisions: u64) {
+/// All decisions must agree. In how many of them there was a choice.
+fn agrees(
+    scheduler: &str,
+    queue_depth: usize,
+    attachment: Attachment,
+    text: &str,
+    decisions: u64,
+) -> u64 {
     let report = followed(scheduler, queue_depth, attachment, text);
     let expected = Report {
         decisions,
         agreed: decisions,
+        with_choice: report.with_choice,
+        agreed_with_choice: report.with_choice,
         ..Report::default()
     };
     assert_eq!(report, expected);
+    report.with_choice
 }
 
 #[test]
@@ -48,7 +57,9 @@ fn each_plug_that_is_let_go_is_followed_by_an_ask_though_nothing_else_stands_bet
         1000 C R 800 8 0 a a\n\
         8000 X W 100 8 0 b b\n8000 X R 500 8 0 b b\n8000 X R 600 8 0 b b\n\
         8000 D W 100 8 0 b b\n8000 D R 500 8 0 b b\n8000 D R 600 8 0 b b\n";
-    agrees("mq-deadline:kernel=6.1", 4, TagOnly, text, 4);
+    // The first of all is alone, and so is the last.
+    let with_choice = agrees("mq-deadline:kernel=6.1", 4, TagOnly, text, 4);
+    assert_eq!(with_choice, 2);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use iosched_conform::Report;
 use iosched_emulate::disk_file;
 use iosched_experiment::run::random_seed;
 use iosched_experiment::simulate::live::{
@@ -18,7 +19,7 @@ use iosched_machine::visible::visible;
 use iosched_report::words;
 
 use super::super::{Outcome, boxed, stop_on_signals};
-use super::{ConformArgs, EAGER, OUT_OF_ORDER, UNEXPLAINED, told};
+use super::{ConformArgs, EAGER, OUT_OF_ORDER, UNEXPLAINED, agreement, told};
 use crate::output::Output;
 use crate::values::{Span, parse_count, split_arms};
 
@@ -85,11 +86,15 @@ pub(super) fn run(args: &ConformArgs, output: &Output) -> Outcome {
     } else {
         output.text(&summary(&report));
     }
-    Ok(if report.agrees() {
+    let followed = report.results.iter().map(|one| &one.followed);
+    let told = args.answer_code(followed);
+    let is_whole = report.results.iter().all(|one| one.lost_events == 0);
+    let told = told.map(|code| if is_whole { code } else { exit::DISAGREES });
+    Ok(told.unwrap_or(if report.agrees() {
         exit::OK
     } else {
         exit::FAILURE
-    })
+    }))
 }
 
 /// How far it is, on standard error; each comparison as soon as it is there, on standard output.
@@ -159,10 +164,8 @@ fn text(comparison: &Comparison) -> String {
         processes,
     } = comparison;
     let mut text = format!(
-        "\n{load} under {scheduler}:\n  {} of {} decisions as ours ({:.2} %)\n",
-        followed.report.agreed,
-        followed.report.decisions,
-        followed.agreement * 100.0
+        "\n{load} under {scheduler}: as ours\n  {}",
+        agreement(&followed.report)
     );
     if *lost_events > 0 {
         let _ = writeln!(text, "  {lost_events} events lost, {events} recorded");
@@ -244,18 +247,18 @@ fn slowed(speed: &Speed) -> String {
 
 /// Whether the kernel's schedulers are ours.
 fn summary(report: &LiveReport) -> String {
-    let decisions: u64 = report
-        .results
-        .iter()
-        .map(|one| one.followed.report.decisions)
-        .sum();
-    let agreed: u64 = report
-        .results
-        .iter()
-        .map(|one| one.followed.report.agreed)
-        .sum();
+    let sum = |count: fn(&Report) -> u64| -> u64 {
+        let results = report.results.iter();
+        results.map(|one| count(&one.followed.report)).sum()
+    };
+    let all = agreement(&Report {
+        decisions: sum(|report| report.decisions),
+        agreed: sum(|report| report.agreed),
+        with_choice: sum(|report| report.with_choice),
+        agreed_with_choice: sum(|report| report.agreed_with_choice),
+        ..Report::default()
+    });
     let lost: u64 = report.results.iter().map(|one| one.lost_events).sum();
-    let share = agreed as f64 / decisions.max(1) as f64 * 100.0;
     let limit = report.speed.machine.map_or(String::new(), |machine| {
         let iops = machine.iops;
         format!("through an emulated disk that answers at once: {iops:.0} IOPS, the limit here\n")
@@ -265,8 +268,8 @@ fn summary(report: &LiveReport) -> String {
         factor => format!("measured and predicted on a disk {factor} times as slow as its model\n"),
     };
     format!(
-        "\n{limit}{slowed}{} at depth {}, Linux {}, {} Hz: {agreed} of {decisions} decisions as ours\n\
-         ({share:.2} %), {lost} events lost; seed {}\npredictions are means of twenty simulated runs with other places",
+        "\n{limit}{slowed}{} at depth {}, Linux {}, {} Hz: as ours\n  {all}  \
+         {lost} events lost; seed {}\npredictions are means of twenty simulated runs with other places",
         report.disk, report.driver_depth, report.kernel, report.hz, report.seed
     )
 }
@@ -285,12 +288,12 @@ Examples:
       --scheduler mq-deadline:fifo_batch=4 --scheduler kyber --json
 
 Exit code of --live: 0 if ours agrees on 99 % of the decisions of every run and
-no event was lost, 1 if not. What was predicted does not count: on a busy
+no event was lost, 1 if not; with --exit-code 0 or 23. What was predicted does not count: on a busy
 machine the measured figures are the machine's, too.";
 
 #[cfg(test)]
 mod tests {
-    use iosched_conform::{Conformance, Report, StartState};
+    use iosched_conform::{Conformance, StartState};
     use iosched_experiment::simulate::live::{Measurement, ProcessComparison};
 
     use super::*;
@@ -313,7 +316,8 @@ mod tests {
             scheduler: "kyber".into(),
             start_state: StartState::Cold,
             start_values: String::new(),
-            agreement: 0.999_999,
+            agreement: Some(0.999_999),
+            agreement_with_choice: None,
             tick_phase_us: 0.0,
             report: Report {
                 decisions: 1_000_000,
@@ -357,7 +361,7 @@ mod tests {
             assert!(line.chars().count() <= 80, "{line}");
         }
         assert!(
-            text.contains("999999 of 1000000 decisions as ours"),
+            text.contains("999999 of 1000000 decisions (100.000 %)"),
             "{text}"
         );
     }

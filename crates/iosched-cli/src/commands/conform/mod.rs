@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use iosched_conform::{Conformance, StartState};
+use iosched_conform::{Conformance, Report, StartState};
 use iosched_experiment::simulate::conform;
 use iosched_experiment::simulate::initial::Initial;
 use iosched_experiment::simulate::recordings;
@@ -80,6 +80,37 @@ pub(crate) struct ConformArgs {
     /// `start_states.json` above the folder, if there is one; `--initial ""` for none]
     #[arg(long, value_name = "NAME=VALUE,…", conflicts_with = "live")]
     initial: Option<String>,
+
+    /// Report in the exit code whether ours agrees on so many percent of the decisions with a choice (two requests or
+    /// more), of each recording or run: 0 if so, 23 if not or if there was no choice
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "99.9",
+        value_parser = parse_percent
+    )]
+    exit_code: Option<f64>,
+}
+
+impl ConformArgs {
+    /// What `--exit-code` tells of the recordings or runs, if it is given.
+    fn answer_code<'a>(&self, mut followed: impl Iterator<Item = &'a Conformance>) -> Option<u8> {
+        let wanted = self.exit_code? / 100.0;
+        let agrees = followed.all(|one| {
+            one.agreement_with_choice
+                .is_some_and(|share| share >= wanted)
+        });
+        Some(if agrees { exit::OK } else { exit::DISAGREES })
+    }
+}
+
+/// `99.9`, a number of percent.
+fn parse_percent(text: &str) -> Result<f64, String> {
+    let percent: Option<f64> = text.trim_end_matches('%').parse().ok();
+    let percent = percent.filter(|percent| (0.0..=100.0).contains(percent));
+    percent.ok_or_else(|| "a number from 0 to 100 is wanted".to_owned())
 }
 
 /// Runs `iosched conform`. With `--json`, one object for each recording, one to a line.
@@ -103,8 +134,8 @@ pub(crate) fn run(args: &ConformArgs, output: &Output) -> Outcome {
         .map(Initial::parse)
         .transpose()
         .map_err(boxed)?;
-    let (mut followed, mut failures) = (0, Vec::new());
-    let tell = |result: Result<Conformance, Problem>| match result {
+    let (mut followed, mut failures, mut code) = (0, Vec::new(), exit::OK);
+    let mut tell_one = |result: Result<Conformance, Problem>| match result {
         Ok(conformance) if output.is_json() => {
             followed += 1;
             output.json(&conformance);
@@ -121,9 +152,14 @@ pub(crate) fn run(args: &ConformArgs, output: &Output) -> Outcome {
         }
         Err(failure) => failures.push(failure),
     };
+    let tell = |result: Result<Conformance, Problem>| {
+        let told = args.answer_code(result.iter());
+        code = code.max(told.unwrap_or(exit::OK));
+        tell_one(result);
+    };
     conform::follow_all(&args.traces, &wanted, initial.as_ref(), tell).map_err(boxed)?;
     let Some(last) = failures.pop() else {
-        return Ok(exit::OK);
+        return Ok(code);
     };
     if followed == 0 && failures.is_empty() {
         return Err(boxed(last));
@@ -160,6 +196,23 @@ fn other_scheduler(conformance: &Conformance) -> Option<String> {
 /// What a count of them is called.
 const INTERRUPTED: &str = "of these with a completion or a tick in the midst of the choice";
 
+/// On how many decisions ours agrees, and on how many of those in which there was a choice.
+fn agreement(report: &Report) -> String {
+    let percent = |agreed: u64, of: u64, share: Option<f64>| {
+        let share = share.map_or("none".to_owned(), |share| format!("{:.3} %", share * 100.0));
+        format!("{agreed} of {of} decisions ({share})")
+    };
+    let all = percent(report.agreed, report.decisions, report.agreement());
+    let share = report.agreement_with_choice();
+    let with_choice = if share.is_none() {
+        "no decision had a choice: never did two requests wait".to_owned()
+    } else {
+        let some = percent(report.agreed_with_choice, report.with_choice, share);
+        format!("with a choice: {some}")
+    };
+    format!("{all}\n  {with_choice}\n")
+}
+
 /// What a count of such is called.
 const ENDED: &str = "of these with a process that had ended a little earlier than is known";
 
@@ -189,15 +242,10 @@ pub(super) fn text(conformance: &Conformance) -> String {
     let Conformance {
         trace,
         scheduler,
-        agreement,
         report,
         ..
     } = conformance;
-    let (agreed, decisions) = (report.agreed, report.decisions);
-    let mut text = format!(
-        "{trace}: {scheduler} agrees on {agreed} of {decisions} decisions ({:.3} %)\n",
-        agreement * 100.0
-    );
+    let mut text = format!("{trace}: {scheduler} agrees on {}", agreement(report));
     if conformance.start_state == StartState::Found {
         let values = &conformance.start_values;
         let _ = writeln!(

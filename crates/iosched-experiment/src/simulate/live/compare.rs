@@ -66,7 +66,8 @@ impl LiveReport {
     /// True if the kernel decided as ours everywhere, as far as that can be told.
     pub fn agrees(&self) -> bool {
         let agrees = |result: &Comparison| {
-            result.lost_events == 0 && result.followed.agreement >= LEAST_AGREEMENT
+            let agreement = result.followed.agreement;
+            result.lost_events == 0 && agreement.is_some_and(|share| share >= LEAST_AGREEMENT)
         };
         self.results.iter().all(agrees)
     }
