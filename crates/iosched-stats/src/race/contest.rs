@@ -144,33 +144,28 @@ impl Field {
     /// Takes out the arms that another one surely beats, the most clearly beaten one first, so that
     /// whoever drives out is himself still in.
     fn drop_the_worse(&mut self, gates: &[Gate]) {
-        loop {
-            let remaining = self.remaining();
-            let mut clearest: Option<(usize, usize, Interval)> = None;
-            for &winner in &remaining {
-                if gates[winner] != Gate::Open {
+        let remaining = self.remaining();
+        let mut leads: Vec<(usize, usize, Interval)> = Vec::new();
+        for &winner in remaining.iter().filter(|&&arm| gates[arm] == Gate::Open) {
+            for &loser in remaining.iter().filter(|&&loser| loser != winner) {
+                let Some(lead) = self.pairs.interval(winner, loser) else {
                     continue;
-                }
-                for &loser in remaining.iter().filter(|&&loser| loser != winner) {
-                    let Some(lead) = self.pairs.interval(winner, loser) else {
-                        continue;
-                    };
-                    let surely_better = lead.lower > 0.0;
-                    let within_margin = lead.upper <= self.referee.margin;
-                    let clearer = clearest.is_none_or(|(_, _, other)| lead.lower > other.lower);
-                    if surely_better && !within_margin && clearer {
-                        clearest = Some((winner, loser, lead));
-                    }
+                };
+                let within_margin = lead.upper <= self.referee.margin;
+                if lead.lower > 0.0 && !within_margin {
+                    leads.push((winner, loser, lead));
                 }
             }
-            let Some((winner, loser, lead)) = clearest else {
-                return;
-            };
-            self.places[loser] = ArmState::Worse {
-                after: self.rounds,
-                than: winner,
-                ratio: self.to_metric(lead.negated()),
-            };
+        }
+        leads.sort_by(|(_, _, one), (_, _, other)| other.lower.total_cmp(&one.lower));
+        for (winner, loser, lead) in leads {
+            if [winner, loser].map(|arm| self.places[arm]) == [ArmState::Remaining; 2] {
+                self.places[loser] = ArmState::Worse {
+                    after: self.rounds,
+                    than: winner,
+                    ratio: self.to_metric(lead.negated()),
+                };
+            }
         }
     }
 
