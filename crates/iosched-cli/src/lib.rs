@@ -17,7 +17,7 @@ mod undone;
 mod values;
 
 use std::io::{ErrorKind, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use args::{Cli, Command};
@@ -28,6 +28,8 @@ use commands::{
     persist, report, restore, set, simulate, tune, undo, watch,
 };
 use iosched_machine::command_line::quoted;
+use iosched_machine::device::answers;
+use iosched_machine::failure::Problem;
 use iosched_machine::process;
 use iosched_sim::scheduler::{self, SchedulerInfo};
 
@@ -95,8 +97,22 @@ fn set_safe_path() {
     }
 }
 
+/// Refuses an argument with a path on a file system that does not answer, before anything is changed: wherever we looked
+/// at it first, we would wait for its server for ever.
+fn check_paths_answer() -> Result<(), Problem> {
+    let words = std::env::args_os().skip(1);
+    let words = words.map(|word| word.to_string_lossy().into_owned());
+    let values = words.map(|word| match word.split_once('=') {
+        Some((option, value)) if option.starts_with('-') => value.to_owned(),
+        _ => word,
+    });
+    let paths = values.filter(|value| value.contains('/'));
+    paths.map(PathBuf::from).try_for_each(|path| answers(&path))
+}
+
 /// Runs the command that was asked for.
 fn run(cli: Cli, output: &output::Output) -> commands::Outcome {
+    check_paths_answer()?;
     match cli.command {
         Command::Calibrate(args) => Ok(calibrate::run(&args, output)),
         Command::List(args) => list::run(&args, output),

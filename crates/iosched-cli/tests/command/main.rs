@@ -31,6 +31,7 @@ mod faults;
 mod foreign;
 mod help;
 mod history;
+mod hung;
 mod list;
 mod lives;
 mod loads_command;

@@ -10,7 +10,9 @@ use iosched_machine::device::{
 use iosched_machine::failure::{Problem, exit};
 use iosched_machine::file_system::FileSystemKind;
 use iosched_machine::host::Host;
+use iosched_machine::process;
 use iosched_sim::workload::fio_job::lines::LONGEST_LINE;
+use rustix::io::Errno;
 
 use super::{OwnDisk, PlanError, PlanRequest, PlannedLoad, Target, writer};
 use crate::load::Kept;
@@ -222,7 +224,9 @@ fn is_odd(path: &Path) -> bool {
 }
 
 fn check_room(directory: &Path, file_size: u64, loads: &[PlannedLoad]) -> Result<(), PlanError> {
-    let room = rustix::fs::statvfs(directory).map_err(|error| {
+    let asked = directory.to_owned();
+    let room = process::ask_patiently(move || rustix::fs::statvfs(&asked));
+    let room = room.unwrap_or(Err(Errno::TIMEDOUT)).map_err(|error| {
         let cause = std::io::Error::from(error);
         let message = format!("cannot read the state of {}: {cause}", directory.display());
         Problem::new(exit::FAILURE, message)

@@ -14,9 +14,10 @@ use super::error;
 use super::mounts::MountTable;
 use super::node::name_of_node;
 use super::{Device, DeviceNumber};
-use crate::failure::Problem;
+use crate::failure::{Problem, exit};
 use crate::host::Host;
 use crate::path_trust::{self, WayError};
+use crate::process;
 use crate::sysfs::is_kernel_name;
 
 /// What the user means by a target: a device, or a file system on one or more devices.
@@ -117,6 +118,18 @@ fn check_path(host: &Host, target: &str, device: &Device) -> Result<(), Problem>
     })
 }
 
+/// Refuses a path whose file system does not answer: whoever asks about it then waits for a server that may be gone.
+pub fn answers(path: &Path) -> Result<(), Problem> {
+    let asked = path.to_owned();
+    // Unlike attributes, which may be cached, it asks the server.
+    if process::ask_patiently(move || rustix::fs::statvfs(&asked)).is_some() {
+        return Ok(()); // also where nothing is there
+    }
+    let message = format!("{}: its file system does not answer", path.display());
+    Err(Problem::new(exit::FAILURE, message)
+        .hint("its server (NFS, FUSE) may be gone: bring it back, or name another place"))
+}
+
 /// The file system that a directory or file is on, and its devices.
 pub fn find_file_system(host: &Host, path: &Path) -> Result<FileSystem, Problem> {
     let unreadable = |error: io::Error| match error.kind() {
@@ -124,6 +137,7 @@ pub fn find_file_system(host: &Host, path: &Path) -> Result<FileSystem, Problem>
         _ => error::unreadable(path, &error),
     };
     let real = if host.is_live() {
+        answers(path)?;
         std::fs::canonicalize(path).map_err(unreadable)?
     } else {
         // The copy need not have the file: which mount it would be on is all we ask.

@@ -56,7 +56,7 @@ pub(crate) use self::content::blocks;
 pub(crate) use self::content::label;
 pub use self::content::{Blocks, Signature, SignatureClass, content};
 pub use self::find::find_file_system;
-pub use self::find::{FileSystem, Target, find, find_to_change};
+pub use self::find::{FileSystem, Target, answers, find, find_to_change};
 pub(crate) use self::identity::Recognition;
 pub use self::identity::{BackingFile, EMULATED, EMULATED_OVER, Identity};
 pub use self::inventory::{Inventory, schedulable_disks, stack, users};
