@@ -17,7 +17,6 @@ pub mod calibrate;
 mod course;
 pub mod emulated;
 pub mod event;
-#[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod fixture;
 #[cfg(any(test, feature = "fuzz"))]

@@ -10,23 +10,23 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 /// A stream of random numbers.
 #[derive(Debug, Clone)]
-pub(crate) struct Chance(ChaCha8Rng);
+pub struct Chance(ChaCha8Rng);
 
 impl Chance {
     /// The stream number `stream` of `seed`.
-    pub(crate) fn new(seed: u64, stream: u64) -> Chance {
+    pub fn new(seed: u64, stream: u64) -> Chance {
         let mut generator = ChaCha8Rng::seed_from_u64(seed);
         generator.set_stream(stream);
         Chance(generator)
     }
 
     /// A number of [0, 1), one of 2^53 evenly spaced ones.
-    pub(crate) fn uniform(&mut self) -> f64 {
+    pub fn uniform(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// One of `0 .. count`.
-    pub(crate) fn below(&mut self, count: usize) -> usize {
+    pub fn below(&mut self, count: usize) -> usize {
         assert!(count > 0, "nothing to choose from");
         // The bias of the multiplication is count / 2^64.
         let scaled = (u128::from(self.0.next_u64()) * count as u128) >> 64;
@@ -34,13 +34,13 @@ impl Chance {
     }
 
     /// A standard normal number (Box and Muller 1958).
-    pub(crate) fn normal(&mut self) -> f64 {
+    pub fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
         radius * (TAU * self.uniform()).cos()
     }
 
     /// Puts the entries into random order (Fisher and Yates).
-    pub(crate) fn shuffle<T>(&mut self, entries: &mut [T]) {
+    pub fn shuffle<T>(&mut self, entries: &mut [T]) {
         for last in (1..entries.len()).rev() {
             entries.swap(last, self.below(last + 1));
         }

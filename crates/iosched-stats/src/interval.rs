@@ -172,6 +172,44 @@ pub fn differences(blocks: &[Vec<f64>], confidence: f64) -> Option<Differences> 
     })
 }
 
+/// Two treatments of which the first surely has more than the second, by more than `least`, and by how much; a block need not
+/// have all of them. Each pair, in each direction, has this level; for one look.
+///
+/// t intervals of the differences within blocks. A pair's variance is its own, that of all pairs where that is larger, or
+/// the square of `resolution`; its degrees of freedom are those of all.
+pub fn surely_more(
+    blocks: &[Vec<Option<f64>>],
+    level: f64,
+    least: f64,
+    resolution: f64,
+) -> Option<(usize, usize, f64)> {
+    let treatments = blocks.first().map_or(0, Vec::len);
+    let pairs = (0..treatments).flat_map(|a| (a + 1..treatments).map(move |b| (a, b)));
+    let found: Vec<(usize, usize, Moments)> = pairs
+        .filter_map(|(a, b)| {
+            let rows = blocks.iter();
+            let differences = rows.filter_map(|row| Some(row[a]? - row[b]?));
+            let moments = Moments::of(&differences.collect::<Vec<f64>>())?;
+            Some((a, b, moments))
+        })
+        .collect();
+    if found.is_empty() {
+        return None;
+    }
+    let freedom: f64 = found.iter().map(|(.., of)| of.df()).sum();
+    let squares: f64 = found.iter().map(|(.., of)| of.df() * of.sd.powi(2)).sum();
+    let pooled = (squares / freedom).sqrt();
+    let is_compared = |&one: &usize| found.iter().any(|&(a, b, _)| a == one || b == one);
+    let compared = (0..treatments).filter(is_compared).count();
+    let quantile = student_t_quantile(1.0 - level, (freedom * 2.0 / compared as f64).max(1.0));
+    found.into_iter().find_map(|(a, b, of)| {
+        let sd = of.sd.max(pooled).max(resolution);
+        let is_more = of.mean.abs() - quantile * sd / (of.n as f64).sqrt() > least;
+        let (more, less) = if of.mean > 0.0 { (a, b) } else { (b, a) };
+        is_more.then_some((more, less, of.mean.abs()))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,5 +264,19 @@ mod tests {
         // Residual variance 0.06 / 4; t(1 - 0.05 / 6, 4) = 3.961.
         assert!((still.within - 3.961 * (0.015_f64 * 2.0 / 3.0).sqrt()).abs() < 1e-3);
         assert_eq!(differences(&[vec![1.0, 2.0]], 0.95), None);
+    }
+
+    #[test]
+    fn what_surely_has_more_is_found_and_chance_is_not() {
+        let row = |more: f64, chance: f64| vec![Some(chance), Some(0.5 + more - chance), None];
+        let blocks = |more: f64| [row(more, 0.1), row(more, 0.15), row(more, 0.12)];
+        assert_eq!(surely_more(&blocks(0.0), 0.01, 0.5, 0.001), None);
+        let (more, less, by) = surely_more(&blocks(0.4), 0.01, 0.1, 0.001).unwrap();
+        assert_eq!((more, less), (1, 0));
+        assert!((by - 0.653).abs() < 0.001, "{by}");
+        // t(0.99, 2) = 6.96, and the standard deviation 0.0503: not above 0.46.
+        assert_eq!(surely_more(&blocks(0.4), 0.01, 0.46, 0.001), None);
+        assert!(surely_more(&blocks(0.4), 0.01, 0.44, 0.001).is_some());
+        assert_eq!(surely_more(&[], 0.01, 0.0, 0.001), None);
     }
 }

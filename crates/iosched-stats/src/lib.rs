@@ -18,7 +18,8 @@
 
 pub mod calibrate;
 pub mod carry;
-mod chance;
+#[doc(hidden)]
+pub mod chance;
 mod distribution;
 pub mod fairness;
 pub mod histogram;

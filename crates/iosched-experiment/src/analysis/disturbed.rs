@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use iosched_stats::{Interval, sequence};
+use iosched_stats::Interval;
+use iosched_stats::interval::surely_more;
 use serde::Serialize;
 
 use super::carry::surely_carried;
 use crate::interference::Other;
 use crate::plan::Plan;
 use crate::record::{Record, StopReason};
-use crate::trial::{Trial, VoidReason};
+use crate::trial::Trial;
 
 /// Why there is no answer although arms were measured.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -57,10 +58,8 @@ const OF_PROCESSORS: f64 = 0.1;
 /// What keeps a record from having an answer, if anything.
 pub(super) fn disturbed(plan: &Plan, record: &Record) -> Option<Disturbed> {
     let void = || {
-        record.void_trials().filter_map(|void| match &void.reason {
-            VoidReason::Disturbed(disturbance) => Some(disturbance),
-            _ => None,
-        })
+        let reasons = record.void_trials().map(|void| &void.reason);
+        reasons.filter(|reason| !reason.is_failure())
     };
     if record.stop_reason() == Some(StopReason::Disturbed) {
         return Some(Disturbed::Trials {
@@ -88,7 +87,8 @@ fn differs(plan: &Plan, record: &Record, load: usize) -> Option<Disturbed> {
         .filter(|trial| trial.slot.load == load)
         .collect();
     let pairs = (arms * (arms - 1) / 2).max(1) as f64;
-    let level = (1.0 - plan.rules.confidence) / pairs / 2.0 / plan.loads.len() as f64;
+    // Two kinds, each in both directions.
+    let level = (1.0 - plan.rules.confidence) / pairs / 4.0 / plan.loads.len() as f64;
     let cpus = record.header.machine.cpus.max(1) as f64;
     let of_all: Vec<(f64, f64)> = trials.iter().filter_map(|trial| own_rate(trial)).collect();
     let mean = |pick: fn(&(f64, f64)) -> f64| {
@@ -107,51 +107,38 @@ fn differs(plan: &Plan, record: &Record, load: usize) -> Option<Disturbed> {
     let kinds: [(&'static str, f64, Share<'_>); 2] =
         [("io", 0.0, &io), ("cpu", OF_PROCESSORS, &cpu)];
     for (what, least, share) in kinds {
-        let table = by_round(&trials, share);
-        for (more, less) in (0..arms).flat_map(|a| (0..arms).map(move |b| (a, b))) {
-            let of_both = table
-                .values()
-                .filter_map(|row| Some(row.get(&more)? - row.get(&less)?).filter(|_| more != less));
-            let differences: Vec<f64> = of_both.collect();
-            let Some(interval) = sequence::interval(&differences, level, RESOLUTION) else {
-                continue;
-            };
-            if interval.lower > least {
-                let by = names(&trials, more, what);
-                let difference = interval.estimate;
-                return Some(Disturbed::Arms {
-                    load,
-                    what,
-                    more,
-                    less,
-                    difference,
-                    by,
-                });
-            }
+        let table = by_round(&trials, arms, share);
+        if let Some((more, less, difference)) = surely_more(&table, level, least, RESOLUTION) {
+            let by = names(&trials, more, what);
+            return Some(Disturbed::Arms {
+                load,
+                what,
+                more,
+                less,
+                difference,
+                by,
+            });
         }
     }
     None
 }
 
 /// The mean of each arm's trials in each round.
-fn by_round(trials: &[&Trial], share: Share<'_>) -> BTreeMap<u32, BTreeMap<usize, f64>> {
-    let mut table: BTreeMap<u32, BTreeMap<usize, (f64, u32)>> = BTreeMap::new();
+fn by_round(trials: &[&Trial], arms: usize, share: Share<'_>) -> Vec<Vec<Option<f64>>> {
+    let mut table: BTreeMap<u32, Vec<(f64, f64)>> = BTreeMap::new();
     for trial in trials {
         if let Some(value) = share(trial) {
-            let row = table.entry(trial.slot.round).or_default();
-            let (sum, count) = row.entry(trial.slot.arm).or_default();
+            let row = table
+                .entry(trial.slot.round)
+                .or_insert_with(|| vec![(0.0, 0.0); arms]);
+            let (sum, count) = &mut row[trial.slot.arm];
             *sum += value;
-            *count += 1;
+            *count += 1.0;
         }
     }
-    let means = |row: BTreeMap<usize, (f64, u32)>| {
-        let row = row.into_iter();
-        row.map(|(arm, (sum, count))| (arm, sum / f64::from(count)))
-            .collect()
-    };
-    table
-        .into_iter()
-        .map(|(round, row)| (round, means(row)))
+    let mean = |(sum, count): (f64, f64)| (count > 0.0).then(|| sum / count);
+    let rows = table.into_values();
+    rows.map(|row| row.into_iter().map(mean).collect())
         .collect()
 }
 
@@ -202,7 +189,7 @@ mod tests {
     use crate::interference::{Disturbance, ForeignIo, Interference};
     use crate::record::Entry;
     use crate::schedule::{Next, RunProgress, next};
-    use crate::trial::VoidTrial;
+    use crate::trial::{VoidReason, VoidTrial};
 
     /// A run whose second arm is twice as fast, while another program does so many I/Os under each arm.
     fn run(foreign: [u64; 2], processors: [u64; 2]) -> Analysis {

@@ -24,7 +24,7 @@ use crate::interference::Watch;
 use crate::load::fio_job::JobTarget;
 use crate::load::{Load, LoadError, Workplace, undo_outside};
 use crate::plan::{Plan, PlannedLoad, Target};
-use crate::record::{Entry, Recorder, StopReason};
+use crate::record::{Entry, Record, Recorder, StopReason};
 use crate::schedule::{Next, RunProgress};
 use crate::split::SplitWatch;
 use crate::trial::{Slot, VoidReason, VoidTrial};
@@ -49,6 +49,30 @@ pub(crate) const MOST_VOID: usize = 3;
 
 /// How often a trial that others disturbed is repeated before the run ends: that is no fault of the arm.
 const MOST_DISTURBED: usize = 5;
+
+/// What follows from a trial that does not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AfterVoid {
+    /// It is tried again.
+    Repeat,
+    /// It failed too often: the arm leaves.
+    ArmLeaves,
+    /// Others interfered too often: the run ends.
+    EndRun,
+}
+
+/// The same, for one that is not in the record yet.
+pub(crate) fn after_void(record: &Record, void: &VoidTrial) -> AfterVoid {
+    let is_failure = void.reason.is_failure();
+    let alike =
+        |other: &&VoidTrial| other.slot == void.slot && other.reason.is_failure() == is_failure;
+    let so_far = record.void_trials().filter(alike).count() + 1;
+    match is_failure {
+        true if so_far >= MOST_VOID => AfterVoid::ArmLeaves,
+        false if so_far >= MOST_DISTURBED => AfterVoid::EndRun,
+        _ => AfterVoid::Repeat,
+    }
+}
 
 /// What a run may be told besides its plan.
 pub struct RunOptions<'a> {
@@ -470,17 +494,8 @@ impl Runner<'_> {
         load: &str,
     ) -> Result<Option<StopReason>, RunError> {
         let slot = void.slot;
-        let is_disturbed = |reason: &VoidReason| matches!(reason, VoidReason::Disturbed(_));
-        let alike = |other: &&VoidTrial| {
-            other.slot == slot && is_disturbed(&other.reason) == is_disturbed(&void.reason)
-        };
-        let before = self.recorder.record().void_trials().filter(alike).count();
-        let most = if is_disturbed(&void.reason) {
-            MOST_DISTURBED
-        } else {
-            MOST_VOID
-        };
-        let is_repeated = before + 1 < most;
+        let after = after_void(self.recorder.record(), void);
+        let is_repeated = after == AfterVoid::Repeat;
         self.save(Entry::Void(void.clone()))?;
         self.observer.event(&RunEvent::TrialVoid {
             arm: label,
@@ -490,15 +505,13 @@ impl Runner<'_> {
         });
         self.mark = Instant::now();
         let reason = void.reason.to_string();
-        let is_failure = matches!(void.reason, VoidReason::LoadFailed { .. });
-        if is_failure {
+        if matches!(void.reason, VoidReason::LoadFailed { .. }) {
             self.check_target()?;
         }
-        if is_repeated {
-            return Ok(None);
-        }
-        if is_disturbed(&void.reason) {
-            return Ok(Some(StopReason::Disturbed));
+        match after {
+            AfterVoid::Repeat => return Ok(None),
+            AfterVoid::EndRun => return Ok(Some(StopReason::Disturbed)),
+            AfterVoid::ArmLeaves => {}
         }
         self.save(Entry::ArmLeft {
             load: slot.load,

@@ -10,8 +10,11 @@
 //! - *Looking on*: arms that are all the same, looked at after every round; by t intervals for as many
 //!   rounds as a tune may take, and by the race for `LOOKING_ROUNDS`.
 //! - *The oracle*: the same race, in the cases of the mix, where the noise is known and need not be estimated.
+//! - *Adversaries*: whole tunes in which something interferes ([`adversary`]).
 //! - *The fixed design*: all arms in a number of rounds chosen before, paired t intervals corrected over
 //!   arms. Its number is the smallest that is correct as often as the race in every case of the mix.
+
+pub mod adversary;
 
 use std::fmt::Write as _;
 use std::num::NonZeroUsize;
@@ -23,6 +26,7 @@ pub use iosched_stats::race::Rules;
 use iosched_stats::race::Design;
 use serde::Serialize;
 
+use self::adversary::Met;
 use crate::threads;
 
 /// What to run.
@@ -58,6 +62,8 @@ pub struct Calibration {
     /// The fixed design that does as well as the race; `None` if no number of rounds up to
     /// `MOST_FIXED_ROUNDS` does.
     pub fixed: Option<Fixed>,
+    /// Whole tunes in which something interferes, over the default rules of `tune`.
+    pub adversaries: Vec<Met>,
 }
 
 /// One case under every method.
@@ -144,6 +150,7 @@ pub fn calibrate(settings: &CalibrationSettings, progress: Progress<'_>) -> Cali
     let oracle = oracle(settings, &mix, progress);
     let looking = looking(settings, progress);
     let fixed = fixed_design(settings, &mix_rows, progress);
+    let adversaries = adversaries(settings, progress);
     Calibration {
         runs: settings.runs.get(),
         seed: settings.seed,
@@ -153,7 +160,19 @@ pub fn calibrate(settings: &CalibrationSettings, progress: Progress<'_>) -> Cali
         oracle,
         looking,
         fixed,
+        adversaries,
     }
+}
+
+fn adversaries(settings: &CalibrationSettings, progress: Progress<'_>) -> Vec<Met> {
+    let done = AtomicUsize::new(0);
+    let all = adversary::all();
+    threads::each_on(settings.threads.get(), all.len(), |number| {
+        let (adversary, tied) = all[number];
+        let met = adversary::meet(adversary, tied, settings.runs.get(), settings.seed);
+        progress(done.fetch_add(1, Ordering::Relaxed) + 1, all.len());
+        met
+    })
 }
 
 const METHODS: usize = 4;
@@ -327,6 +346,7 @@ impl Calibration {
         self.mix_table(&mut text);
         self.oracle_table(&mut text);
         self.fixed_paragraph(&mut text);
+        self.adversary_table(&mut text);
         text
     }
 
@@ -475,6 +495,32 @@ impl Calibration {
                     "\nNo fixed design of up to {MOST_FIXED_ROUNDS} rounds is right as often in every case.\n"
                 );
             }
+        }
+    }
+}
+
+impl Calibration {
+    fn adversary_table(&self, text: &mut String) {
+        text.push_str(
+            "\nSomething interferes: three arms, one of them 11 % better; trial noise 2 %.\n\
+             Tied to the best arm (arm), to each second round (round) or to nothing (lot).\n\
+             Right: the best arm is named, or is to be kept. Told: by the answer, by void\n\
+             trials or by a remark. The last two rows are of what this machine cannot see.\n\n\
+             interference                       tied    wrong right  dist. undec.  told trial\n",
+        );
+        for met in &self.adversaries {
+            let _ = writeln!(
+                text,
+                "{:<34} {:<6} {:>6} {:>5} {:>6} {:>6} {:>5} {:>5.1}",
+                met.adversary.words(),
+                met.tied.words(),
+                percent(met.wrong_winner),
+                percent(met.right),
+                percent(met.disturbed),
+                percent(met.undecided),
+                percent(met.told),
+                met.trials
+            );
         }
     }
 }
