@@ -9,9 +9,7 @@ use iosched_experiment::plan::Plan;
 
 use super::sentences::ratio_cell;
 use super::table::{Align, Table};
-use super::words::{
-    clipped, enumerate_plain, megabytes, microseconds, milliseconds, number, percent, significant,
-};
+use super::words::{clipped, megabytes, microseconds, milliseconds, percent, significant};
 
 /// A load's arms: their ratios, what these mean, and their own numbers, the most telling first.
 pub(super) fn arm_table(plan: &Plan, analysis: &Analysis, load: &LoadAnalysis) -> Table {
@@ -270,61 +268,29 @@ pub(super) fn deciding_number(load: &LoadAnalysis, arm: usize) -> (&'static str,
     (column.head, column.cell(&load.arms[arm]))
 }
 
-/// Ratios between means of the table that lie on the other side of 1 than the rounds' ratios: who reads both is told why.
-/// Empty if none does.
-pub(super) fn contrary_means(analysis: &Analysis, load: &LoadAnalysis) -> String {
-    let baseline = analysis.baseline;
-    let of = |arm: usize| (decisive_column(load.objective).value)(&load.arms[arm]);
-    let contrary = load.contest.arms.iter().enumerate();
-    let contrary = contrary.filter_map(|(arm, standing)| {
-        let of_rounds = standing.to_baseline?.estimate;
-        let of_means = of(arm)? / of(baseline)?;
-        let is_off = !(1.0 / WORTH_A_WORD..=WORTH_A_WORD).contains(&of_means);
-        let is_contrary = (of_means > 1.0) != (of_rounds > 1.0) && is_off && of_means.is_finite();
-        (arm != baseline && is_contrary).then(|| {
-            let (name, of) = (&analysis.arms[arm], &analysis.arms[baseline]);
-            format!("{name} has {} × {of}'s", number(of_means))
-        })
-    });
-    let contrary = enumerate_plain(contrary);
-    if contrary.is_empty() || load.control.is_some() || !load.contest.scale.is_ratio() {
-        return String::new();
-    }
-    format!(
-        "In {} the means of the table say the contrary: {contrary}. One long trial can do that to a mean, or rounds \
-         that one of the two did not run; the ratios are of the rounds that both ran, and decide.",
-        load.name
-    )
-}
-
-/// Means that differ by less than this say nothing to the contrary.
-const WORTH_A_WORD: f64 = 1.05;
-
-/// The column of what decides.
+/// The column of what decides: the geometric mean over trials, as the ratios are, so that both say the same.
 fn decisive_column(objective: Objective) -> Column {
-    let (head, value, show): (_, Value, Show) = match objective {
-        Objective::Throughput => ("MB/s", |arm| arm.throughput_bytes_per_s, megabytes),
-        Objective::Iops => ("IOPS", |arm| arm.iops, significant),
-        Objective::Mean => ("mean ms", |arm| arm.latency_mean_ns, milliseconds),
-        Objective::P50 => ("p50 ms", |arm| arm.latency_p50_ns, milliseconds),
-        Objective::P99 => ("p99 ms", |arm| arm.latency_p99_ns, milliseconds),
-        Objective::P999 => ("p99.9 ms", |arm| arm.latency_p999_ns, milliseconds),
-        Objective::ReadMean => ("read mean ms", |arm| arm.read_latency_mean_ns, milliseconds),
-        Objective::ReadP99 => ("read p99 ms", |arm| arm.read_latency_p99_ns, milliseconds),
-        Objective::Cpu => ("CPU µs/IO", |arm| arm.cpu_ns_per_io, microseconds),
-        Objective::Fairness => (
-            "fairness",
-            |arm| arm.fairness,
-            |index| format!("{index:.3}"),
-        ),
-        Objective::Tps => ("tps", |arm| arm.objective_mean, significant),
-        Objective::Time => ("time s", |arm| arm.objective_mean, significant),
-        Objective::Frames => (FRAMES_IN_TIME, |arm| arm.objective_mean, significant),
-        Objective::NumberHigher | Objective::NumberLower => {
-            ("number", |arm| arm.objective_mean, significant)
-        }
+    let (head, show): (_, Show) = match objective {
+        Objective::Throughput => ("MB/s", megabytes),
+        Objective::Iops => ("IOPS", significant),
+        Objective::Mean => ("mean ms", milliseconds),
+        Objective::P50 => ("p50 ms", milliseconds),
+        Objective::P99 => ("p99 ms", milliseconds),
+        Objective::P999 => ("p99.9 ms", milliseconds),
+        Objective::ReadMean => ("read mean ms", milliseconds),
+        Objective::ReadP99 => ("read p99 ms", milliseconds),
+        Objective::Cpu => ("CPU µs/IO", microseconds),
+        Objective::Fairness => ("fairness", |index| format!("{index:.3}")),
+        Objective::Tps => ("tps", significant),
+        Objective::Time => ("time s", significant),
+        Objective::Frames => (FRAMES_IN_TIME, significant),
+        Objective::NumberHigher | Objective::NumberLower => ("number", significant),
     };
-    Column { head, value, show }
+    Column {
+        head,
+        value: |arm| arm.objective.or(arm.objective_mean),
+        show,
+    }
 }
 
 #[cfg(test)]
@@ -335,27 +301,26 @@ mod tests {
     use iosched_experiment::schedule::{Next, next};
 
     #[test]
-    fn means_that_say_the_contrary_of_the_rounds_are_told() {
-        let said = |longest: f64| {
-            let mut plan = fixture::plan(2);
-            plan.loads[0].objective = Objective::Time;
-            plan.rules.fixed_rounds = Some(6);
-            let mut record = fixture::record(&plan);
-            while let Next::Trial(slot) = next(&plan, &record) {
-                let mut entry = fixture::trial(slot, 1e6);
-                if let Entry::Trial(trial) = &mut entry {
-                    let is_long = slot.round == 0 && slot.arm == 1;
-                    let usual = [0.4, 0.15][slot.arm];
-                    trial.metrics.elapsed_s = Some(if is_long { longest } else { usual });
-                }
-                record.entries.push(entry);
+    fn the_number_that_decides_agrees_with_the_ratio_beside_it() {
+        let mut plan = fixture::plan(2);
+        plan.loads[0].objective = Objective::Time;
+        plan.rules.fixed_rounds = Some(6);
+        let mut record = fixture::record(&plan);
+        while let Next::Trial(slot) = next(&plan, &record) {
+            let mut entry = fixture::trial(slot, 1e6);
+            if let Entry::Trial(trial) = &mut entry {
+                let is_long = slot.round == 0 && slot.arm == 1;
+                let usual = [0.4, 0.15][slot.arm];
+                // The means are 0.4 and 0.66.
+                trial.metrics.elapsed_s = Some(if is_long { 3.2 } else { usual });
             }
-            let analysis = Analysis::of(&record);
-            contrary_means(&analysis, &analysis.loads[0])
-        };
-        let told = said(3.2);
-        let begins = "In random-read the means of the table say the contrary: mq-deadline has 1.65 × none's.";
-        assert!(told.starts_with(begins), "{told}");
-        assert_eq!(said(0.2), "");
+            record.entries.push(entry);
+        }
+        let analysis = Analysis::of(&record);
+        let load = &analysis.loads[0];
+        assert_eq!(deciding_number(load, 0), ("time s", "0.400".into()));
+        assert_eq!(deciding_number(load, 1), ("time s", "0.250".into()));
+        let ratio = load.contest.ratio(1, 0).unwrap().estimate;
+        assert!((ratio - 0.250 / 0.400).abs() < 1e-3, "{ratio}");
     }
 }

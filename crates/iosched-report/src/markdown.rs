@@ -27,17 +27,15 @@ pub fn record(record: &Record, analysis: &Analysis) -> String {
         lines.push(escaped(sentences::of_load(analysis, load, plan).trim_end()));
         let why = why(analysis, load);
         lines.extend((!why.is_empty()).then(|| escaped(&why)));
-        let remarks = load.remarks.iter();
-        let remarks = remarks.map(|remark| sentences::remark_sentence(analysis, load, remark));
-        lines.extend(remarks.map(|remark| escaped(&remark)));
     }
     if let Some(verdict) = sentences::over_all(analysis, plan) {
         lines.push(escaped(verdict.trim_end()));
     }
-    let notes = sentences::notes(record, analysis);
-    let notes: Vec<String> = notes
-        .iter()
-        .map(|note| format!("- {}", escaped(note)))
+    let remarks = sentences::remarks(record, analysis).into_iter();
+    let lines_of = remarks.flat_map(|note| std::iter::once(note.text).chain(note.command));
+    let notes: Vec<String> = lines_of
+        .chain(sentences::ending(record, analysis))
+        .map(|note| format!("- {}", escaped(&note)))
         .collect();
     if !notes.is_empty() {
         lines.push(notes.join("\n"));

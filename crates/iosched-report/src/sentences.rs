@@ -65,6 +65,8 @@ fn left_by_what_is_wider_now(analysis: &Analysis, contest: &Contest, plan: &Plan
         others.any(|other| other != arm && contest.is_surely_better(other, arm))
     };
     let left = contest.arms.iter().enumerate();
+    let is_out = |arm: usize| Rank::of(contest, arm, analysis.baseline) == Rank::Eliminated;
+    let left = left.filter(|(arm, _)| is_out(*arm));
     left.filter_map(|(arm, standing)| match standing.place {
         ArmState::Worse { after, than, ratio } if !is_shown(arm) => Some(format!(
             "{} was eliminated after round {after}, at {}",
@@ -210,18 +212,14 @@ fn of_verdict(analysis: &Analysis, contest: &Contest, place: &str, plan: &Plan) 
             let (arms, are) = (names(arms), is_or_are(arms));
             format!("{arms} {are} near the best {place}: at most {bound} worse{open}, {rounds}\n")
         }
-        Verdict::Undecided {
-            arms,
-            rounds_needed,
-            ..
-        } => {
+        Verdict::Undecided { arms, .. } => {
             let act = analysis
                 .action
                 .map_or(analysis.baseline, |action| action.arm);
             let over = format!(" over {}", analysis.arms[act]);
             let bound = most_gain(contest, contest.most_cost(act), &over, plan);
             // What a requirement or another load keeps open is not told by rounds of this contest.
-            let needed = rounds_needed
+            let needed = rounds_said(contest)
                 .filter(|&needed| needed > contest.rounds)
                 .map_or(String::new(), |rounds| forecast(rounds, plan));
             let open = open_requirements(analysis, contest, arms, plan);
@@ -314,7 +312,8 @@ fn is_or_are(arms: &[usize]) -> &'static str {
 /// How many rounds would tell, where so many can be run.
 fn forecast(rounds: usize, plan: &Plan) -> String {
     if is_too_many(rounds, plan) {
-        return "; no budget would settle it, if the arms are as they look now".into();
+        let most = TOO_MANY * plan.rounds_at_most() as usize;
+        return format!("; more than {most} rounds would be needed to settle it");
     }
     format!("; about {rounds} rounds would settle it, if the arms are as they look now")
 }
@@ -324,7 +323,7 @@ fn is_too_many(rounds: usize, plan: &Plan) -> bool {
 }
 
 /// A run of so many times its rounds is not what anybody wants to hear of.
-const TOO_MANY: usize = 20;
+const TOO_MANY: usize = 5;
 
 /// `; 1.04 × mq-deadline, the next (95 % 1.02-1.07)`: where the table does not show how close it was.
 fn lead(analysis: &Analysis, contest: &Contest, winner: usize, plan: &Plan) -> String {
@@ -455,13 +454,9 @@ fn undecided(
     although: impl Fn(usize) -> String,
 ) -> Option<String> {
     let contest = analysis.decisive();
-    let (arms, needed) = match &contest.verdict {
-        Verdict::Undecided {
-            arms,
-            rounds_needed,
-            ..
-        } => (arms.clone(), *rounds_needed),
-        Verdict::Open => (undecided_yet(contest, analysis.baseline), None),
+    let arms = match &contest.verdict {
+        Verdict::Undecided { arms, .. } => arms.clone(),
+        Verdict::Open => undecided_yet(contest, analysis.baseline),
         _ => return None,
     };
     let name = |arm: usize| analysis.arms[arm].as_str();
@@ -522,6 +517,7 @@ fn undecided(
         format!("{} leads, {lead}", name(leader))
     };
     let so_far = if is_over { "" } else { " so far" };
+    let needed = rounds_said(contest);
     let more = is_over && needed.is_none_or(|rounds| !is_too_many(rounds, plan));
     let more = if more { ", or give it more budget" } else { "" };
     Some(format!(
@@ -633,10 +629,28 @@ pub(super) fn over_all(analysis: &Analysis, plan: &Plan) -> Option<String> {
     Some(verdict(analysis, loads, contest, "over all loads", plan))
 }
 
-/// What else a reader has to know: how it was measured, and why it ended.
-pub(super) fn notes(record: &Record, analysis: &Analysis) -> Vec<String> {
+/// What else a reader may want to know.
+#[derive(Debug)]
+pub(super) struct Note {
+    pub(super) text: String,
+    /// The command that is its remedy, in one line.
+    pub(super) command: Option<String>,
+}
+
+/// What lets the answer say less than it seems to, and how it was measured; the weightiest first.
+pub(super) fn remarks(record: &Record, analysis: &Analysis) -> Vec<Note> {
     let plan = &record.header.plan;
-    let mut lines = Vec::new();
+    let note = |text: String| Note {
+        text,
+        command: None,
+    };
+    let mut notes: Vec<Note> = alarms(analysis).map(note).collect();
+    let loads = || analysis.loads.iter().filter(|load| load.control.is_none());
+    for load in loads() {
+        let weakening = load.remarks.iter().filter(|remark| remark.weakens());
+        notes.extend(weakening.map(|remark| note(remark_sentence(analysis, load, remark))));
+    }
+    notes.extend(loads().filter_map(|load| Some(note(heavy_tail(analysis, load)?))));
     if analysis.void_trials > 0 {
         let trials = count(analysis.void_trials, "trial");
         let last = record.void_trials().last().map_or(String::new(), |void| {
@@ -644,30 +658,42 @@ pub(super) fn notes(record: &Record, analysis: &Analysis) -> Vec<String> {
             let (load, arm) = (&analysis.loads[load].name, &analysis.arms[arm]);
             format!(", the last of {load} with {arm}: {}", void.reason)
         });
-        lines.push(format!("{trials} did not count{last}."));
+        notes.push(note(format!("{trials} did not count{last}.")));
     }
-    lines.extend(preparation(record));
-    lines.extend(alarms(analysis));
-    for caveat in &analysis.caveats {
-        lines.push(caveat_sentence(analysis, caveat));
-        lines.extend(longer_trials(record, caveat));
-    }
-    lines.extend(
-        analysis
-            .confounds
-            .iter()
-            .map(|confound| confound_sentence(analysis, confound)),
-    );
+    notes.extend(analysis.caveats.iter().map(|caveat| Note {
+        text: caveat_sentence(analysis, caveat),
+        command: longer_trials(record, caveat),
+    }));
+    let confounds = analysis.confounds.iter();
+    notes.extend(confounds.map(|confound| note(confound_sentence(analysis, confound))));
+    notes.extend(preparation(record).into_iter().map(note));
     if plan.emulated.is_some() || plan.is_served() {
-        lines.push("CPU time includes that of the emulated disk's server.".into());
+        let included = "CPU time includes that of the emulated disk's server.";
+        notes.push(note(included.into()));
     }
     if plan.is_served() {
-        lines.push(
+        notes.push(note(
             "Arms called served/… are schedulers of iosched's inside the disk, not this kernel's; time in their \
              queues counts as the disk's."
                 .into(),
-        );
+        ));
     }
+    notes
+}
+
+/// That a few trials weigh much in a load, in one sentence.
+fn heavy_tail(analysis: &Analysis, load: &LoadAnalysis) -> Option<String> {
+    let outlier = |remark: &&Remark| matches!(remark, Remark::Outlier { .. });
+    far_medians(analysis, load).or_else(|| {
+        let farthest = load.remarks.iter().find(outlier)?;
+        Some(remark_sentence(analysis, load, farthest))
+    })
+}
+
+/// Why a run ended, unless it had what it needed.
+pub(super) fn ending(record: &Record, analysis: &Analysis) -> Vec<String> {
+    let plan = &record.header.plan;
+    let mut lines = Vec::new();
     let is_as_planned = |stop| match stop {
         StopReason::Decided => true,
         StopReason::TimeSpent | StopReason::Disturbed => false,
@@ -709,7 +735,7 @@ fn longest_trial(plan: &Plan) -> Option<String> {
 /// A fixed design that had its rounds has had its one look: more would make it something else. And nobody is told to go on
 /// with what no budget would settle.
 fn may_go_on(plan: &Plan, analysis: &Analysis, stop: StopReason) -> bool {
-    if rounds_said(analysis).is_some_and(|rounds| is_too_many(rounds, plan)) {
+    if rounds_said(analysis.decisive()).is_some_and(|rounds| is_too_many(rounds, plan)) {
         return false;
     }
     match stop {
@@ -746,7 +772,7 @@ fn more_of(record: &Record, analysis: &Analysis, stop: StopReason) -> Vec<String
     let seconds = |seconds: f64| format!("--budget={}s", seconds.ceil());
     if stop == StopReason::TimeSpent {
         let twice = 2.0 * budget.unwrap_or_default().max(spent);
-        let said = rounds_said(analysis).unwrap_or_default();
+        let said = rounds_said(analysis.decisive()).unwrap_or_default();
         let more = (said > plan.rules.max_rounds as usize).then(|| format!("--rounds={rounds}"));
         let enough = twice.max(a_few_rounds).max(each * said as f64);
         return more.into_iter().chain([seconds(enough)]).collect();
@@ -762,14 +788,18 @@ fn more_of(record: &Record, analysis: &Analysis, stop: StopReason) -> Vec<String
 /// Twice as many as there may be or have been, or as many as are said to be needed.
 fn more_rounds(plan: &Plan, analysis: &Analysis, progress: &RunProgress) -> usize {
     let twice = 2 * plan.rules.max_rounds.max(progress.rounds()) as usize;
-    let said = rounds_said(analysis).map_or(0, |rounds| rounds.next_multiple_of(10));
+    let said = rounds_said(analysis.decisive()).map_or(0, |rounds| rounds.next_multiple_of(10));
     twice.max(said).min(MOST_ROUNDS as usize)
 }
 
-/// How many are said to settle what is undecided.
-fn rounds_said(analysis: &Analysis) -> Option<usize> {
-    match analysis.decisive().verdict {
-        Verdict::Undecided { rounds_needed, .. } => rounds_needed,
+/// How many rounds are said to settle what is undecided: of what a million would not settle, as many as there are.
+fn rounds_said(contest: &Contest) -> Option<usize> {
+    match &contest.verdict {
+        Verdict::Undecided {
+            arms,
+            rounds_needed,
+            ..
+        } if contest.rounds > 1 && arms.len() > 1 => Some(rounds_needed.unwrap_or(usize::MAX)),
         _ => None,
     }
 }
@@ -853,10 +883,10 @@ pub(super) fn ratio_cell(arm: usize, baseline: usize, contest: &Contest) -> Stri
 }
 
 /// The medians of the rounds' ratios that lie outside of the interval: one figure is printed for each comparison, and
-/// where it depends on a few rounds that is said. Empty if none does.
-pub(super) fn far_medians(analysis: &Analysis, load: &LoadAnalysis) -> String {
+/// where it depends on a few rounds that is said.
+fn far_medians(analysis: &Analysis, load: &LoadAnalysis) -> Option<String> {
     if !load.contest.scale.is_ratio() {
-        return String::new();
+        return None;
     }
     let arms = load.arms.iter().zip(&load.contest.arms).zip(&analysis.arms);
     let far = arms.filter_map(|((summary, standing), name)| {
@@ -864,17 +894,16 @@ pub(super) fn far_medians(analysis: &Analysis, load: &LoadAnalysis) -> String {
         (!ratio.contains(median)).then(|| format!("{name} {}", number(median)))
     });
     let far = enumerate_plain(far);
-    if far.is_empty() {
-        return String::new();
-    }
     let name = &load.name;
-    format!(
-        "In {name} a few rounds weigh much: the median of the rounds' ratios is outside of the interval: {far}."
-    )
+    (!far.is_empty()).then(|| {
+        format!(
+            "In {name} a few rounds weigh much: the median of the rounds' ratios is outside of the interval: {far}."
+        )
+    })
 }
 
 /// What looks odd, and whether it matters.
-pub(super) fn remark_sentence(analysis: &Analysis, load: &LoadAnalysis, remark: &Remark) -> String {
+fn remark_sentence(analysis: &Analysis, load: &LoadAnalysis, remark: &Remark) -> String {
     let name = |arm: usize| analysis.arms[arm].as_str();
     let per_round = |ratio: f64| {
         let word = if ratio > 1.0 { "more" } else { "less" };
@@ -910,13 +939,6 @@ pub(super) fn remark_sentence(analysis: &Analysis, load: &LoadAnalysis, remark: 
             percent(high),
             percent(high_share)
         ),
-        Remark::Noisy { arm, times } => {
-            format!(
-                "{} is {} times as noisy as the others",
-                name(arm),
-                number(times)
-            )
-        }
     };
     let weight = if remark.weakens() {
         "; the interval may be too narrow"
@@ -1206,7 +1228,7 @@ mod tests {
             record.entries.push(entry);
         }
         let analysis = Analysis::of(&record);
-        let of_all = notes(&record, &analysis).join("\n");
+        let of_all = format!("{:?}", remarks(&record, &analysis));
         (of_load(&analysis, &analysis.loads[0], &plan), of_all)
     }
 
@@ -1300,9 +1322,9 @@ mod tests {
                 continue;
             }
             let said = of_load(&analysis, &analysis.loads[0], &plan);
-            let is_hopeless = said.contains("no budget would settle it");
+            let is_hopeless = said.contains("would be needed to settle it");
             hopeless += usize::from(is_hopeless);
-            let stopped = notes(&record, &analysis).join(" ");
+            let stopped = ending(&record, &analysis).join(" ");
             assert!(stopped.contains("It stopped because "), "{stopped}");
             let goes_on = stopped.contains("--resume");
             assert_eq!(!is_hopeless, goes_on, "{said}{stopped}");

@@ -7,12 +7,11 @@ use iosched_experiment::plan::{Plan, PlannedLoad, Target};
 use iosched_experiment::record::Record;
 use iosched_experiment::schedule::{Next, RunProgress};
 use iosched_machine::visible;
-use iosched_stats::race::{ArmState, Contest, Standing};
+use iosched_stats::race::{Contest, Standing};
 
-use super::columns::{arm_table, contrary_means, details_table};
+use super::columns::{arm_table, details_table};
 use super::sentences::{
-    COMMAND, choice, estimate as said, far_medians, load_head, notes, of_load, over_all,
-    remark_sentence, target_name,
+    Note, choice, ending, estimate as said, load_head, of_load, over_all, remarks, target_name,
 };
 use super::why::why;
 use super::words::{count, enumerate_plain, run_time, span, stop_reason};
@@ -37,9 +36,21 @@ impl From<usize> for Widths {
     }
 }
 
-/// The answer: per load a table and a sentence, then over all loads.
+/// The answer: per load a table and a sentence, then over all loads, then the weightiest remarks.
 pub fn record(record: &Record, analysis: &Analysis, widths: impl Into<Widths>) -> String {
-    let Widths { text: width, table } = widths.into();
+    with_remarks(record, analysis, widths.into(), MOST_REMARKS)
+}
+
+/// The same with all remarks: for `--details`.
+pub fn in_detail(record: &Record, analysis: &Analysis, widths: impl Into<Widths>) -> String {
+    with_remarks(record, analysis, widths.into(), usize::MAX)
+}
+
+/// More are not read.
+const MOST_REMARKS: usize = 3;
+
+fn with_remarks(record: &Record, analysis: &Analysis, widths: Widths, most: usize) -> String {
+    let Widths { text: width, table } = widths;
     let plan = &record.header.plan;
     let mut text = String::new();
     for (index, load) in analysis.loads.iter().enumerate() {
@@ -61,13 +72,6 @@ pub fn record(record: &Record, analysis: &Analysis, widths: impl Into<Widths>) -
         text += "\n";
         text += &fold(&of_load(analysis, load, plan), width);
         text += &fold(&why(analysis, load), width);
-        if load.control.is_none() {
-            text += &fold(&far_medians(analysis, load), width);
-            text += &fold(&contrary_means(analysis, load), width);
-        }
-        for remark in &load.remarks {
-            text += &fold(&remark_sentence(analysis, load, remark), width);
-        }
     }
     if let Some(verdict) = over_all(analysis, plan) {
         text += "\n";
@@ -76,12 +80,24 @@ pub fn record(record: &Record, analysis: &Analysis, widths: impl Into<Widths>) -
     for line in choice(analysis, plan).lines() {
         text += &fold(line, width);
     }
-    for line in notes(record, analysis) {
-        if line.starts_with(COMMAND) {
-            text += &(visible::line(&line) + "\n");
-        } else {
-            text += &fold(&line, width);
+    let mut notes = remarks(record, analysis);
+    let others = notes.split_off(most.min(notes.len())).len();
+    for Note {
+        text: note,
+        command,
+    } in notes
+    {
+        text += &fold(&note, width);
+        if let Some(command) = command {
+            text += &(visible::line(&command) + "\n");
         }
+    }
+    if others > 0 {
+        let others = count(others, "more remark");
+        text += &fold(&format!("({others}: `iosched report --details`)"), width);
+    }
+    for line in ending(record, analysis) {
+        text += &fold(&line, width);
     }
     text
 }
@@ -249,9 +265,9 @@ pub fn plan_in_short(plan: &Plan) -> String {
 /// How the race stands after a round, in one line.
 pub fn estimate(plan: &Plan, rounds: u32, standing: &Standing) -> String {
     let contest = standing.decisive();
-    let gone = |arm: usize| match contest.arms[arm].place {
-        ArmState::Remaining => "",
-        _ => " (eliminated)",
+    let gone = |arm: usize| match Rank::of(contest, arm, plan.baseline) {
+        Rank::Eliminated | Rank::Failed => " (eliminated)",
+        _ => "",
     };
     let others = (0..plan.arms.len()).filter(|&arm| arm != plan.baseline);
     let ratios: Vec<String> = others

@@ -98,7 +98,8 @@ pub(super) fn signed(value: f64) -> String {
 
 /// A number with three significant digits: `1620`, `12.3`, `0.0153`, `1.53e-7`.
 pub(super) fn significant(value: f64) -> String {
-    match value.abs() {
+    // The mean of ones may be a little less than one.
+    match value.abs() * (1.0 + 1e-12) {
         a if a >= 100.0 => format!("{value:.0}"),
         a if a >= 10.0 => format!("{value:.1}"),
         a if a >= 1.0 => format!("{value:.2}"),

@@ -16,6 +16,10 @@ use crate::output::Output;
 
 /// Arguments of `iosched report`.
 #[derive(Debug, Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
 #[command(after_long_help = "\
 Examples:
   iosched report iosched-results/20261121-101500-sda   tables and verdict
@@ -48,6 +52,10 @@ pub(crate) struct ReportArgs {
     /// Tidy data: one row per trial and metric
     #[arg(long, group = "form")]
     csv: bool,
+
+    /// Print all remarks, not only the weightiest three
+    #[arg(long)]
+    details: bool,
 
     /// Tell by the exit code what the record says: 0 a winner, 20 equal, 21 undecided, 22 disturbed (of several records the worst)
     #[arg(long)]
@@ -184,7 +192,12 @@ fn print(args: &ReportArgs, named: &Named, output: &Output) {
     } else if output.is_json() {
         output.json(&named::analysis(analysis));
     } else {
-        output.text(&text::record(record, analysis, output.widths()));
+        let text = if args.details {
+            text::in_detail(record, analysis, output.widths())
+        } else {
+            text::record(record, analysis, output.widths())
+        };
+        output.text(&text);
         let going_on =
             text::going_on(record, analysis, &named.path).filter(|_| !analysis.is_running);
         if let Some(command) = going_on {

@@ -32,7 +32,7 @@ pub fn next(plan: &Plan, record: &Record) -> Next {
     RunProgress::of(plan, record).next()
 }
 
-/// Where the race stands for a reader of the record, and after how many rounds: when time ran out, what
+/// Where the race stands for a reader of the record, and after how many rounds: once the run has ended, what
 /// is not decided is undecided, with its bound.
 pub(crate) fn standing_to_report(plan: &Plan, record: &Record) -> (u32, Standing) {
     let RunProgress {
@@ -42,7 +42,8 @@ pub(crate) fn standing_to_report(plan: &Plan, record: &Record) -> (u32, Standing
         ..
     } = RunProgress::of(plan, record);
     let seen = rounds as usize;
-    if record.stop_reason() != Some(StopReason::TimeSpent) || seen < MIN_FIXED_ROUNDS as usize {
+    let is_over = record.stop_reason().is_some() && standing.next.is_some();
+    if !is_over || seen < MIN_FIXED_ROUNDS as usize {
         return (rounds, standing);
     }
     race.rules.budget_rounds = seen;

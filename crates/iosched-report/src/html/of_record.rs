@@ -11,7 +11,7 @@ use iosched_machine::facts::DiskFacts;
 
 use super::{FigureSet, Fold, HtmlTable, Page, Room, Section, Tone, render};
 use crate::chart::of_record;
-use crate::columns::{arm_table, contrary_means, details_table};
+use crate::columns::{arm_table, details_table};
 use crate::sentences;
 use crate::table::{Align, Table};
 use crate::why::why;
@@ -212,30 +212,24 @@ pub(super) fn arm_tables(record: &Record, analysis: &Analysis) -> Vec<String> {
         .collect()
 }
 
-/// What looks odd, what came with the arms, why it ended.
+/// Who could not be measured, what looks odd, what came with the arms, why it ended.
 fn remarks(record: &Record, analysis: &Analysis) -> Vec<String> {
-    let mut lines = Vec::new();
-    for load in &analysis.loads {
-        lines.push(sentences::far_medians(analysis, load));
-        lines.push(contrary_means(analysis, load));
-        let remarks = load.remarks.iter();
-        lines.extend(remarks.map(|remark| sentences::remark_sentence(analysis, load, remark)));
-        for (arm, summary) in load.arms.iter().enumerate() {
-            let left = summary.left.iter();
-            lines.extend(left.map(|reason| format!("{} left: {reason}", analysis.arms[arm])));
-        }
-    }
-    lines.retain(|line| !line.is_empty());
-    for note in sentences::notes(record, analysis) {
-        match lines.last_mut() {
-            // A command stands with the remark that it is the remedy of.
-            Some(remark) if note.starts_with(sentences::COMMAND) => {
-                *remark = format!("{remark} {note}");
-            }
-            _ => lines.push(note),
-        }
-    }
-    lines
+    let arms = analysis
+        .loads
+        .iter()
+        .flat_map(|load| load.arms.iter().enumerate());
+    let left = arms.filter_map(|(arm, summary)| {
+        let reason = summary.left.as_ref()?;
+        Some(format!("{} left: {reason}", analysis.arms[arm]))
+    });
+    // A command stands with the remark that it is the remedy of.
+    let notes = sentences::remarks(record, analysis).into_iter();
+    let notes = notes.map(|note| match note.command {
+        Some(command) => format!("{} {command}", note.text),
+        None => note.text,
+    });
+    let ending = sentences::ending(record, analysis);
+    left.chain(notes).chain(ending).collect()
 }
 
 fn folded(record: &Record, analysis: &Analysis) -> Vec<Fold> {

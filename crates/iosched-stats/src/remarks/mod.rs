@@ -18,9 +18,8 @@ mod series;
 
 use serde::Serialize;
 
-use self::series::{SOME, autocorrelation, mean, trend, two_groups};
+use self::series::{autocorrelation, mean, trend, two_groups};
 use crate::distribution::student_t_quantile;
-use crate::interval::Moments;
 use crate::summary::median;
 
 /// Something that looks odd.
@@ -62,13 +61,6 @@ pub enum Remark {
         /// Share of the trials in the higher group.
         high_share: f64,
     },
-    /// An arm is much noisier than the others.
-    Noisy {
-        /// Which arm.
-        arm: usize,
-        /// Its noise / the median noise of the others.
-        times: f64,
-    },
 }
 
 impl Remark {
@@ -86,7 +78,6 @@ pub fn remarks(rounds: &[Vec<Option<f64>>]) -> Vec<Remark> {
     let fit = Fit::of(rounds);
     let mut remarks = fit.outliers();
     remarks.extend(fit.of_arms());
-    remarks.extend(fit.noisy_arms());
     remarks
 }
 
@@ -98,9 +89,6 @@ const WORTH: f64 = 0.02;
 
 /// Probability of a remark where there is nothing to remark, per table and kind.
 const FALSE_ALARM: f64 = 0.01;
-
-/// Noise this many times the others' is remarked on.
-const MUCH_NOISIER: f64 = 3.0;
 
 /// At most one of this many values is taken for an outlier: more are not out of the ordinary.
 const ORDINARY: usize = 8;
@@ -282,34 +270,6 @@ impl Fit {
         }
         remarks
     }
-
-    fn noisy_arms(&self) -> Vec<Remark> {
-        if self.arms < 3 {
-            return Vec::new(); // of two, nobody can say which one it is
-        }
-        let noise: Vec<Option<f64>> = (0..self.arms)
-            .map(|arm| Moments::of(&self.series(arm)).filter(|series| series.n >= SOME))
-            .map(|series| series.map(|series| series.sd))
-            .collect();
-        let mut remarks = Vec::new();
-        for (arm, own) in noise.iter().enumerate() {
-            let others: Vec<f64> = (0..self.arms)
-                .filter(|&other| other != arm)
-                .filter_map(|other| noise[other])
-                .collect();
-            if let Some(own) = *own
-                && others.len() >= 2
-                && own > MUCH_NOISIER * median(&others)
-                && own > WORTH
-            {
-                remarks.push(Remark::Noisy {
-                    arm,
-                    times: own / median(&others),
-                });
-            }
-        }
-        remarks
-    }
 }
 
 #[cfg(test)]
@@ -430,16 +390,6 @@ mod tests {
         };
         let found = count(50, moody, named);
         assert!(found >= 35, "{found} of 50");
-    }
-
-    #[test]
-    fn a_noisy_arm_is_named() {
-        let noisy = table(4, 16, 8, |arm, _, z| if arm == 0 { 6.0 * z } else { z });
-        assert!(
-            remarks(&noisy)
-                .iter()
-                .any(|remark| matches!(remark, Remark::Noisy { arm: 0, .. }))
-        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::distribution::{normal_cdf, normal_quantile};
 use crate::summary::median;
 
 /// Fewest rounds for a remark on their order.
-pub(super) const SOME: usize = 8;
+const SOME: usize = 8;
 
 /// Fewest rounds for a remark on groups.
 const MANY: usize = 12;
