@@ -1165,6 +1165,7 @@ fn confound_sentence(analysis: &Analysis, confound: &Confound) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::columns::deciding_number;
     use iosched_experiment::fixture;
     use iosched_experiment::schedule::{Next, next};
     use iosched_experiment::trial::{Slot, Trial, VoidReason, VoidTrial};
@@ -1458,6 +1459,8 @@ mod tests {
         assert!(said.starts_with(expected), "{said}");
         let cell = ratio_cell(1, 0, &analysis.loads[0].contest);
         assert!(cell.starts_with("-80.2 (-8"), "{cell}");
+        let numbers = [0, 1].map(|arm| deciding_number(&analysis.loads[0], arm).1);
+        assert_eq!(numbers, ["80.2", "0"]);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::measure::Measured;
 use crate::metrics::count;
 use crate::plan::{Plan, Target};
 use crate::record::Record;
+use crate::schedule;
 use crate::split::{Order, Parts, Split};
 use crate::trial::{Flow, JobResult, Trial, latency_histogram};
 
@@ -28,7 +29,7 @@ pub struct ArmSummary {
     /// Why it left, if it could not be measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left: Option<String>,
-    /// The objective, geometric mean over trials (what the ratios compare).
+    /// The objective, geometric mean over trials (what the ratios compare); none where arms are compared by differences.
     pub objective: Option<f64>,
     /// The objective, arithmetic mean over trials: as the numbers beside it are, of which some add up to it.
     pub objective_mean: Option<f64>,
@@ -278,7 +279,8 @@ pub(super) fn summarise(plan: &Plan, record: &Record, load: usize, arm: usize) -
             .filter(|void| void.reason.is_failure())
             .count(),
         left: record.arm_left(arm).map(str::to_owned),
-        objective: geometric_mean(trials.iter().filter_map(|t| objective.of(&t.metrics))),
+        objective: geometric_mean(trials.iter().filter_map(|t| objective.of(&t.metrics)))
+            .filter(|_| schedule::scale(plan, record, load).is_ratio()),
         objective_mean: mean(&trials, |t| objective.of(&t.metrics)),
         robust: robust(plan, record, load, arm),
         throughput_bytes_per_s: mean(&trials, |t| Some(t.metrics.throughput_bytes_per_s)),
@@ -355,7 +357,6 @@ fn mean_of_each(trials: &[&Trial], number: impl Fn(&Trial) -> Option<(f64, u64)>
     (count > 0.0).then(|| sum / count)
 }
 
-/// None where a value has no logarithm.
 fn geometric_mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let logs: Vec<f64> = values.map(f64::ln).collect();
     let mean = (logs.iter().sum::<f64>() / logs.len() as f64).exp();
