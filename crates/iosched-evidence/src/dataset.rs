@@ -4,7 +4,7 @@
 //! file anew, whole or not at all, one command at a time. `.machines.key` beside it makes the names of machines; who has it
 //! and knows a host's name can find that host's rows, so it is for its owner alone and not to be passed on.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, BufReader, Read, Write};
@@ -51,6 +51,10 @@ const MOST: Limits = Limits {
     rows: 200_000,
     bytes: 128 << 20,
 };
+
+/// The most rows of one machine in a dataset: one that contributes more than others (two hundred arms are 20 000 rows a
+/// record) leaves room for a score of them.
+const MOST_OF_MACHINE: usize = MOST.rows / 20;
 
 #[derive(Debug, Clone, Copy)]
 struct Limits {
@@ -225,13 +229,18 @@ pub struct New {
     pub rows: Vec<Row>,
     /// How many records say nothing new.
     pub already_there: usize,
-    /// Records that are known as found somewhere else; their rows are not among the others.
+    /// Records that are known as found somewhere else, or are more than their machine may have; their rows are not among
+    /// the others.
     pub refused: Vec<Problem>,
 }
 
 impl New {
     /// Of these rows those that say something new: comparisons that are not known, or known with fewer rounds.
     pub fn beside(known: &[Row], rows: Vec<Row>) -> New {
+        New::within(MOST_OF_MACHINE, known, rows)
+    }
+
+    fn within(most_of_machine: usize, known: &[Row], rows: Vec<Row>) -> New {
         let mut longest: HashMap<_, &Row> = known.iter().map(|row| (row.key(), row)).collect();
         let mut refused: BTreeMap<Text, &str> = BTreeMap::new();
         for row in &rows {
@@ -251,19 +260,58 @@ impl New {
         let mut silent: HashSet<Text> = rows.iter().map(|row| row.record.clone()).collect();
         let kept_rows = rows.into_iter().zip(kept);
         let kept_rows = kept_rows.filter_map(|(row, is_kept)| is_kept.then_some(row));
-        let new: Vec<Row> = kept_rows.collect();
-        for record in new.iter().map(|row| &row.record).chain(refused.keys()) {
+        let mut new: Vec<Row> = kept_rows.collect();
+        let over = over_quota(most_of_machine, known, &new);
+        let names = new.iter().map(|row| &row.record).chain(refused.keys());
+        for record in names {
             silent.remove(record);
         }
+        new.retain(|row| !over.contains(&row.record));
         let refused = refused.iter();
+        let refused = refused.map(|(record, column)| conflict(record, column));
+        let over = over.iter();
         New {
             rows: new,
             already_there: silent.len(),
             refused: refused
-                .map(|(record, column)| conflict(record, column))
+                .chain(over.map(|record| too_much_of_machine(record, most_of_machine)))
                 .collect(),
         }
     }
+}
+
+/// The records with which their machines would have more rows than a machine may have, in the order in which they come.
+fn over_quota(most: usize, known: &[Row], new: &[Row]) -> BTreeSet<Text> {
+    let mut of_machine: HashMap<&Text, usize> = HashMap::new();
+    for row in known {
+        *of_machine.entry(&row.machine).or_default() += 1;
+    }
+    let there: HashSet<_> = known.iter().map(Row::key).collect();
+    let mut of_record: HashMap<&Text, usize> = HashMap::new();
+    for row in new.iter().filter(|row| !there.contains(&row.key())) {
+        *of_record.entry(&row.record).or_default() += 1;
+    }
+    let mut over = BTreeSet::new();
+    for row in new {
+        let Some(rows) = of_record.remove(&row.record) else {
+            continue;
+        };
+        let has = of_machine.entry(&row.machine).or_default();
+        if *has + rows > most {
+            over.insert(row.record.clone());
+        } else {
+            *has += rows;
+        }
+    }
+    over
+}
+
+fn too_much_of_machine(record: &str, most: usize) -> Problem {
+    let message = format!(
+        "the record {record} is too large: with it its machine would have more than {most} comparisons here"
+    );
+    let hint = "add records with fewer arms, or keep that machine's in a dataset of its own";
+    Problem::new(exit::BAD_RECORD, message).hint(hint)
 }
 
 /// A comparison that is known comes again, with more rounds, and as found somewhere else.
@@ -532,6 +580,28 @@ mod tests {
             let new = New::beside(&[], [rows(4), foreign].concat());
             assert_eq!((new.rows.len(), new.refused.len()), (6, 1), "{column}");
         }
+    }
+
+    #[test]
+    fn a_machine_has_its_share_and_no_more_and_what_it_has_may_grow() {
+        let of = |machine: &str, record: usize| Row {
+            machine: machine.into(),
+            ..rows(record + 1).remove(record)
+        };
+        let known = [of("canary", 0), of("canary", 1)];
+        let longer = Row {
+            rounds: 9,
+            ..of("canary", 1)
+        };
+        let added = vec![longer, of("canary", 2), of("canary", 3), of("other", 4)];
+        let new = New::within(3, &known, added);
+        let records: Vec<&str> = new.rows.iter().map(|row| &row.record[31..]).collect();
+        assert_eq!((records, new.already_there), (vec!["1", "2", "4"], 0));
+        let [refused] = &new.refused[..] else {
+            panic!("{:?}", new.refused)
+        };
+        let named = format!("the record {:032x} is too large", 3);
+        assert!(refused.message.contains(&named), "{refused}");
     }
 
     #[test]
