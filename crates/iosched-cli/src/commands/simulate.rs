@@ -217,6 +217,9 @@ pub(crate) fn run(args: &SimulateArgs, output: &Output) -> Outcome {
                 at as f64 / 1e9
             ));
         }
+        if let Some(accuracy) = &simulated.accuracy {
+            output.note(accuracy);
+        }
         let schedulers = simulated.runs.iter().map(|run| run.scheduler.as_str());
         if let Some(note) = few_requests(args.nr_requests, simulated.queue_depth, schedulers) {
             output.note(&note);

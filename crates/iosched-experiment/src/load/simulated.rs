@@ -15,7 +15,7 @@ use iosched_sim::scheduler::{
 use iosched_sim::simulate::{
     self, Latencies, MultiQueueSettings, Outcome as Simulated, ProcessOutcome, Setup,
 };
-use iosched_sim::units::Nanos;
+use iosched_sim::units::{Nanos, Sectors};
 use iosched_sim::workload::Job;
 use iosched_sim::workload::fio_job as simulated_job;
 use iosched_switch::Arm;
@@ -40,6 +40,11 @@ pub struct SimulatedDisk {
 }
 
 impl SimulatedDisk {
+    /// How large it is, and whether it is rotational.
+    pub(super) fn size_and_kind(&self) -> (Sectors, bool) {
+        (self.model.capacity().to_sectors(), self.model.rotational())
+    }
+
     fn build(&self, seed: u64) -> Result<Box<dyn DiskModel>, Problem> {
         let options = ModelOptions {
             seed,

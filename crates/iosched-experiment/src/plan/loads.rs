@@ -143,7 +143,10 @@ fn plan_desktop(
             None => Spec::DesktopStart(settings),
         },
     };
-    plan_one(wanted, ages, chosen, checked_weight(weight)?)
+    let disk = wanted.simulate.as_ref();
+    let note = disk.map(|disk| desktop::simulated::accuracy(disk.model.rotational()).to_owned());
+    let planned = plan_one(wanted, ages, chosen, checked_weight(weight)?)?;
+    Ok(PlannedLoad { note, ..planned })
 }
 
 /// What stands after the name of a load that has settings.

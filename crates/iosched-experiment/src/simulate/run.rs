@@ -70,8 +70,13 @@ impl Load {
         }
     }
 
-    /// The processes, on a disk of this size.
-    fn work(&self, capacity: Sectors, seed: u64, meter: &Arc<Meter>) -> Result<Work, Problem> {
+    /// The processes, on a disk of this size, which is rotational or not.
+    fn work(
+        &self,
+        (capacity, rotational): (Sectors, bool),
+        seed: u64,
+        meter: &Arc<Meter>,
+    ) -> Result<Work, Problem> {
         let parse = |text: &str| {
             let jobs = fio_job::parse(text, capacity);
             Ok(Work::Jobs(
@@ -81,7 +86,7 @@ impl Load {
         match self {
             Load::BuiltIn(load) => parse(load.text),
             Load::Desktop(settings) => {
-                let script = Script::new(settings, capacity, seed)?;
+                let script = Script::new(settings, (capacity, rotational), seed)?;
                 Ok(Work::Script(Arc::new(script)))
             }
             Load::Job(path) => {
@@ -447,6 +452,9 @@ pub struct Simulated {
     pub queue_depth: usize,
     /// The load.
     pub load: String,
+    /// How near it comes to the load itself, if that is known to be not quite.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<String>,
     /// What was found in the trace, if the load is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceReport>,
@@ -509,7 +517,9 @@ impl Plan {
             .hint("give one --scheduler together with --events"));
         }
         let seed = wanted.seed;
-        let work = wanted.load.work(model.capacity(), seed, &meter)?;
+        let work = wanted
+            .load
+            .work((model.capacity(), wanted.disk.rotational()), seed, &meter)?;
         let may_run = |spec: &SchedulerSpec| -> Result<(), Problem> {
             let info = scheduler::info(&spec.name)?;
             if wanted.wbt_lat.is_some_and(|wbt_lat| wbt_lat > Nanos::ZERO) {
@@ -556,6 +566,12 @@ impl Plan {
                 .filter(|&factor| factor > 1),
             queue_depth: self.queue_depth,
             load: self.wanted.load.name(),
+            accuracy: match &self.work {
+                Work::Script(_) => {
+                    Some(simulated::accuracy(self.wanted.disk.rotational()).to_owned())
+                }
+                Work::Jobs(_) | Work::Trace(_) => None,
+            },
             trace: match &self.work {
                 Work::Jobs(_) | Work::Script(_) => None,
                 Work::Trace(trace) => Some(trace.report().clone()),

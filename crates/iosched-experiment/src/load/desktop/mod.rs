@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 use iosched_machine::beneath::Directory;
 use iosched_machine::failure::Problem;
 use iosched_machine::process::{Stop, User, as_user};
+use iosched_sim::random::Random;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rustix::fs::{Advice, OFlags, fadvise, fcntl_getfl, fcntl_setfl};
@@ -131,6 +132,12 @@ impl DesktopSettings {
     }
 }
 
+/// How much later than the rest has settled the first start begins, as chance has it: what a copy does comes in turns,
+/// and starts are not to meet the same turn in each trial.
+fn later(seed: u64) -> Duration {
+    Duration::from_nanos(Random::new(seed, "first start").below(500_000_000))
+}
+
 /// The load.
 #[derive(Debug)]
 pub(crate) struct Desktop {
@@ -178,13 +185,14 @@ impl Desktop {
     fn starts(
         &self,
         at: &Workplace<'_>,
-        begun: Instant,
+        (begun, seed): (Instant, u64),
         is_over: &dyn Fn() -> bool,
         tick: &mut dyn FnMut(Duration),
     ) -> Result<Vec<Duration>, LoadError> {
         let mut took = Vec::new();
         for start in 0..=self.settings.starts {
-            let when = SETTLING + self.settings.whole() * start / self.settings.starts;
+            let when =
+                SETTLING + later(seed) + self.settings.whole() * start / self.settings.starts;
             if !start::wait_until(when, begun, at, is_over, tick)? {
                 return Ok(Vec::new()); // what went wrong is theirs to say
             }
@@ -227,7 +235,7 @@ impl Desktop {
             settled.get_or_init(|| begun + SETTLING);
             let is_over =
                 || reads.is_finished() || streams.iter().any(ScopedJoinHandle::is_finished);
-            let took = self.starts(at, begun, &is_over, tick);
+            let took = self.starts(at, (begun, seed), &is_over, tick);
             end.ask();
             let moved: io::Result<Vec<u64>> = streams.into_iter().map(joined).collect();
             let small_reads = joined(reads);

@@ -1,12 +1,12 @@
 //! The start of a program that is not in memory: a process that reads its pages in the order in which it needs
 //! them, and waits for each read.
 //!
-//! The reads are those of one start that was recorded (`loads/program-start.txt`). Each start is a process of its
-//! own, as a started program is: a scheduler has not seen it before.
+//! The reads are those of one start that was recorded, as Linux reads ahead on such a disk: 2 MiB where it turns
+//! (`loads/program-start-rotational.txt`), 128 KiB elsewhere (`loads/program-start.txt`). Each start is a process of
+//! its own, as a started program is: a scheduler has not seen it before.
 
 use std::sync::Arc;
 
-use iosched_sim::random::Random;
 use iosched_sim::request::Op;
 use iosched_sim::units::{Nanos, Sectors};
 use iosched_sim::workload::replay::Step;
@@ -15,6 +15,7 @@ use iosched_sim::workload::{Access, Job};
 use super::extents::Files;
 
 const RECORDED: &str = include_str!("../../../loads/program-start.txt");
+const RECORDED_ROTATIONAL: &str = include_str!("../../../loads/program-start-rotational.txt");
 
 /// A read of the recorded start.
 struct Read {
@@ -24,8 +25,13 @@ struct Read {
     think: Nanos,
 }
 
-fn recorded() -> impl Iterator<Item = Read> {
-    let lines = RECORDED.lines().map(str::trim);
+fn recorded(rotational: bool) -> impl Iterator<Item = Read> {
+    let recorded = if rotational {
+        RECORDED_ROTATIONAL
+    } else {
+        RECORDED
+    };
+    let lines = recorded.lines().map(str::trim);
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.map(|line| {
         let numbers: Vec<u64> = line
@@ -46,10 +52,9 @@ fn recorded() -> impl Iterator<Item = Read> {
 /// When the starts of a trial begin at the earliest, by their number.
 pub(super) type Begin<'a> = &'a dyn Fn(u32) -> Nanos;
 
-/// The starts of a trial, one after the other: the first processes of a load. Trials do not begin them at the same
-/// moment of what goes on beside them: up to a second later, as chance has it.
-pub(super) fn jobs(starts: u32, begin: Begin<'_>, files: &mut Files, seed: u64) -> Vec<Job> {
-    let reads: Vec<Read> = recorded().collect();
+/// The starts of a trial, one after the other: the first processes of a load.
+pub(super) fn jobs(starts: u32, rotational: bool, begin: Begin<'_>, files: &mut Files) -> Vec<Job> {
+    let reads: Vec<Read> = recorded(rotational).collect();
     let ends = reads.iter().map(|read| read.offset + read.length);
     let program = files.make(ends.max().unwrap_or(Sectors::ZERO).to_bytes().as_u64());
     let steps: Arc<[Step]> = reads
@@ -65,14 +70,13 @@ pub(super) fn jobs(starts: u32, begin: Begin<'_>, files: &mut Files, seed: u64) 
             think: read.think,
         })
         .collect();
-    let later = Nanos::new(Random::new(seed, "first start").below(1_000_000_000));
     (0..starts)
         .map(|start| Job {
             name: format!("start-{}", start + 1),
             start: program.start,
             span: program.length,
             steps: Some(Arc::clone(&steps)),
-            delay: begin(start) + later,
+            delay: begin(start),
             after: (start > 0).then(|| start as usize - 1),
             ..Job::default()
         })

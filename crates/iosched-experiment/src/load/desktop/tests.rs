@@ -117,7 +117,7 @@ fn trial(text: &str, model: &str, arm: &str, seed: u64) -> Outcome {
 #[test]
 fn each_simulated_process_has_files_of_its_own() {
     for text in ["readers=2,writers=1,size=4m", "size=4m"] {
-        let script = Script::new(&settings(text), capacity(1 << 30), 1).unwrap();
+        let script = Script::new(&settings(text), (capacity(1 << 30), false), 1).unwrap();
         let beside = script
             .jobs
             .iter()
@@ -133,14 +133,38 @@ fn each_simulated_process_has_files_of_its_own() {
 
 #[test]
 fn a_simulated_start_reads_its_pages_one_after_the_other_in_a_process_of_its_own() {
-    let script = Script::new(&settings("starts=2"), capacity(1 << 30), 1).unwrap();
-    let [first, second, ..] = &script.jobs[..] else {
-        panic!("{} processes", script.jobs.len());
-    };
-    assert_eq!((first.after, second.after), (None, Some(0)));
-    let steps = first.steps.as_ref().unwrap();
-    assert_eq!(steps.len(), 52);
-    assert!(steps.iter().all(|step| step.beside == 0));
+    for (rotational, reads) in [(false, 52), (true, 10)] {
+        let script = Script::new(&settings("starts=2"), (capacity(1 << 30), rotational), 1);
+        let script = script.unwrap();
+        let [first, second, ..] = &script.jobs[..] else {
+            panic!("{} processes", script.jobs.len());
+        };
+        assert_eq!((first.after, second.after), (None, Some(0)));
+        let steps = first.steps.as_ref().unwrap();
+        assert_eq!(steps.len(), reads);
+        assert!(steps.iter().all(|step| step.beside == 0));
+    }
+}
+
+#[test]
+fn a_simulated_copy_writes_what_it_has_asked_for_and_reads_ahead_on_a_rotational_disk() {
+    for (rotational, reads) in [(false, 5), (true, 3)] {
+        let script = Script::new(&settings("size=5m"), (capacity(1 << 30), rotational), 1);
+        let script = script.unwrap();
+        let steps = script.jobs.last().unwrap().steps.as_ref().unwrap();
+        let (mut asked, mut written, mut count) = (0, 0, 0);
+        for step in steps.iter() {
+            let bytes = step.access.length.to_bytes().as_u64();
+            if step.access.op.is_write() {
+                written += bytes;
+            } else {
+                asked += bytes;
+                count += 1;
+            }
+            assert!(written <= asked, "{step:?}");
+        }
+        assert_eq!((written, asked, count), (5 << 20, 5 << 20, reads));
+    }
 }
 
 #[test]
@@ -166,7 +190,7 @@ fn a_simulated_trial_has_the_numbers_of_a_real_one_and_depends_on_its_seed_alone
 
 #[test]
 fn files_that_do_not_fit_on_the_simulated_disk_are_refused() {
-    let error = Script::new(&settings(""), capacity(8 << 20), 1).unwrap_err();
+    let error = Script::new(&settings(""), (capacity(8 << 20), false), 1).unwrap_err();
     assert!(error.message.contains("8 MiB"), "{error}");
 }
 
