@@ -400,6 +400,34 @@ fn signals_that_programs_send_one_another_put_the_disk_back() {
     }
 }
 
+/// What the run left on the disk is not somebody's choice.
+#[test]
+fn an_undo_after_a_run_that_was_killed_takes_back_what_was_set_before_it() {
+    let Some(disk) = small_disk() else { return };
+    let before = disk.whole_queue();
+    iosched()
+        .args(["set", &disk.name, "bfq"])
+        .assert()
+        .success();
+    let dir = tempfile::tempdir().unwrap();
+    let long = ["--arms=kyber,mq-deadline", "--baseline=kyber"];
+    let more = ["--fixed-rounds=9", "--runtime=60s"];
+    let mut killed = start(
+        &[&[&*disk.name], &long[..], &more].concat(),
+        &dir.path().join("r"),
+    );
+    let began = wait_until(|| fio_runs_on(&disk.name));
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert!(began, "it never began");
+    assert!(wait_until(|| !fio_runs_on(&disk.name)));
+    assert_ne!(disk.scheduler(), "bfq");
+    iosched().arg("undo").assert().success();
+    assert_eq!(disk.whole_queue(), before);
+    iosched().arg("restore").assert().success();
+    assert_eq!(disk.whole_queue(), before);
+}
+
 /// A pager that waits, a program that hangs: the run waits for it, too, but not once it is to end.
 #[test]
 fn a_run_whose_output_nobody_reads_ends_when_it_is_asked_to() {

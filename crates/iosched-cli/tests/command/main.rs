@@ -39,6 +39,7 @@ mod loads_desktop;
 mod loads_families;
 mod loads_pgbench;
 mod loads_rights;
+mod mixes;
 mod old_kernel;
 mod package;
 mod persist;

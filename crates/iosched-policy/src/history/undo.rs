@@ -152,12 +152,17 @@ fn of_disk<'a>(theirs: &'a [Resolution], disk: &DiskChange) -> Option<&'a Resolu
         .find(|theirs| matches!(theirs, Resolution::SetSince { device, .. } if *device == disk.before.device))
 }
 
-/// Keeps runs off the disks of a change until they are put back.
-fn locks(host: &Host, entry: &Entry) -> Result<Vec<Lock>, Problem> {
-    let devices = entry.disks.iter().map(|disk| &disk.before.device);
+/// Keeps runs off the disks of a change until they are put back. What a run left on them that was killed is no change of
+/// somebody else's: that is put back first.
+fn take_disks(host: &Host, entry: &Entry) -> Result<Vec<Lock>, Problem> {
+    let devices = entry.disks.iter().map(|disk| disk.before.device.clone());
     let there = devices.filter(|device| host.is_live() && host.sysfs().has_device(device));
-    let locks = there.map(|device| lock::lock(host, device));
-    locks.collect()
+    let there: Vec<String> = there.collect();
+    let locks = there.iter().map(|device| lock::lock(host, device));
+    let locks = locks.collect::<Result<Vec<Lock>, _>>()?;
+    check_nobody_puts_back(host, entry)?;
+    journal::put_disks_back_of_dead_runs(host, &there);
+    Ok(locks)
 }
 
 /// Refuses while a run measures a disk of the change, or `set --for` waits: it would put back what it found, and so
@@ -204,8 +209,7 @@ impl Turn {
         let Some(undo) = unfinished(&all) else {
             return Ok(None);
         };
-        let _locks = locks(self.host(), undo)?;
-        check_nobody_puts_back(self.host(), undo)?;
+        let _locks = take_disks(self.host(), undo)?;
         let entry = taken_back_by(undo, &all);
         let (files, left_alone) = left_to_do(self.host(), &undo.files)?;
         let theirs = theirs(self.host(), &entry, Some(undo))?;
@@ -221,8 +225,7 @@ impl Turn {
 
     fn undo_last(&self) -> Result<TakenBack, Problem> {
         let entry = last(self.host(), &entries(self.host())?)?;
-        let _locks = locks(self.host(), &entry)?;
-        check_nobody_puts_back(self.host(), &entry)?;
+        let _locks = take_disks(self.host(), &entry)?;
         let (files, left_alone) = changes_back(self.host(), &entry)?;
         let theirs = theirs(self.host(), &entry, None)?;
         let mut undo = self.new_undo(&entry, files.clone())?;
