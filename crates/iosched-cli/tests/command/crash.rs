@@ -422,6 +422,9 @@ fn an_undo_after_a_run_that_was_killed_takes_back_what_was_set_before_it() {
     assert!(began, "it never began");
     assert!(wait_until(|| !fio_runs_on(&disk.name)));
     assert_ne!(disk.scheduler(), "bfq");
+    let foretold = iosched().args(["undo", "--dry-run"]).output().unwrap();
+    let foretold = text(&foretold.stdout);
+    assert!(foretold.contains("back to none"), "{foretold}");
     iosched().arg("undo").assert().success();
     assert_eq!(disk.whole_queue(), before);
     iosched().arg("restore").assert().success();

@@ -121,8 +121,14 @@ fn theirs(host: &Host, entry: &Entry, undo: Option<&Entry>) -> Result<Vec<Resolu
         let mut disks = undo.disks.iter();
         disks.any(|disk| disk.before.device == *device)
     };
+    let left = journal::leftovers(host);
     let theirs = entry.disks.iter().filter_map(|disk| {
         let DiskChange { before, after } = disk;
+        // As a run left it that was killed.
+        let mut left = left.iter().flat_map(|of| &of.entry.disks);
+        if left.any(|of| of.device == before.device) {
+            return None;
+        }
         let Foreseen::Restored { device, .. } = before.foresee(host, same_boot) else {
             return None;
         };
