@@ -1,6 +1,7 @@
 //! Tables and sentences for a terminal: what was planned, how it stands, what came out.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use iosched_experiment::analysis::{Analysis, Rank};
 use iosched_experiment::plan::{Plan, PlannedLoad, Target};
@@ -194,7 +195,31 @@ pub fn plan(plan: &Plan) -> String {
         let _ = writeln!(text, "round {}: {order}", round + 1);
     }
     text += &time_at_most(plan);
-    text
+    text += &visible::line(&prospect(plan));
+    text + "\n"
+}
+
+/// Whether the budget can hold a decision, as far as that is known before the run begins.
+fn prospect(plan: &Plan) -> String {
+    let prospect = plan.prospect();
+    let needed = count(prospect.rounds_to_decide, "round");
+    match (prospect.rounds, prospect.longest_trial_s) {
+        (Some(rounds), _) if !prospect.can_decide => format!(
+            "{} only: cannot decide, which takes {needed} or more; give it --rounds {} or more",
+            count(rounds, "round"),
+            prospect.rounds_to_decide
+        ),
+        (Some(rounds), _) => format!(
+            "the budget holds {}; a decision takes {needed} or more",
+            count(rounds, "round")
+        ),
+        (None, Some(longest)) => format!(
+            "a decision takes {needed} or more: within the budget a trial may take {} on average; if yours takes longer, \
+             give it more --budget",
+            span(Duration::from_secs_f64(longest))
+        ),
+        (None, None) => format!("a decision takes {needed} or more"),
+    }
 }
 
 /// What a run that goes on would do: for `--resume DIR --dry-run`.

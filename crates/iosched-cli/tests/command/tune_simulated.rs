@@ -412,3 +412,28 @@ fn events_name_arms_and_loads_wherever_they_are_meant() {
         .unwrap();
     assert!(line.contains("\"load_name\":\"random-read\""), "{line}");
 }
+
+#[test]
+fn a_dry_run_says_whether_the_budget_can_hold_a_decision() {
+    let dir = tempfile::tempdir().unwrap();
+    let simulated =
+        "--simulate null --arms noop,deadline,cfq --load random-read --dry-run --rounds";
+    let dry =
+        |more: &str| text(&tune(&dir.path().join("r"), &format!("{simulated} {more}")).stdout);
+    let few = dry("2");
+    assert!(few.contains("2 rounds only: cannot decide"), "{few}");
+    let enough: Value = serde_json::from_str(&dry("20 --json")).unwrap();
+    assert_eq!(enough["prospect"]["can_decide"], true, "{enough}");
+}
+
+#[test]
+fn a_load_that_is_none_names_how_a_program_is_one() {
+    let mut tune = iosched();
+    tune.args(["tune", "--simulate", "null", "--load", "cmd: /tmp/load.sh"]);
+    let said = text(&tune.output().unwrap().stderr);
+    assert!(
+        said.contains("there is no load \"cmd: /tmp/load.sh\""),
+        "{said}"
+    );
+    assert!(said.contains("--load 'command: "), "{said}");
+}

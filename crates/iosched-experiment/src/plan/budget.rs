@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use iosched_machine::command_line::Remedy;
 use iosched_machine::failure::Problem;
-use iosched_stats::race;
+use iosched_stats::race::{Better, Judge, Load, Race, Rules, Verdict};
+use serde::Serialize;
 
 use super::{Plan, PlanError, error};
 use crate::load::fio_job::JobTarget;
@@ -42,18 +43,14 @@ fn fit_into_budget(plan: &mut Plan) -> Result<(), PlanError> {
     let (Some(budget), Some(_)) = (plan.rules.time_budget(), time_of(plan, 1)) else {
         return Ok(());
     };
-    let must_steady = plan.loads.iter().any(|load| load.wait_until_steady);
-    let share = if must_steady { 1.0 - STEADY_SHARE } else { 1.0 };
+    let share = share_of_trials(plan);
     let room = budget.mul_f64(share);
     let wished = rounds(plan, WISHED_ROUNDS);
     let fits = |plan: &Plan| time_of(plan, wished).is_none_or(|time| time <= room);
     if !fits(plan) {
         shorten(plan, &free, fits);
     }
-    let fewest = rounds(
-        plan,
-        u32::try_from(race::Rules::default().min_rounds).unwrap_or(u32::MAX),
-    );
+    let fewest = rounds(plan, fewest_to_decide(plan));
     match time_of(plan, fewest) {
         Some(needed) if needed > room => {
             let (budget, needed) = (
@@ -71,6 +68,84 @@ fn fit_into_budget(plan: &mut Plan) -> Result<(), PlanError> {
         }
         _ => Ok(()),
     }
+}
+
+/// How much of the budget of time the trials have.
+fn share_of_trials(plan: &Plan) -> f64 {
+    let must_steady = plan.loads.iter().any(|load| load.wait_until_steady);
+    if must_steady { 1.0 - STEADY_SHARE } else { 1.0 }
+}
+
+/// What a run can come to within its budget, as far as that is known before it begins.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Prospect {
+    /// False if a winner is known to be out of reach.
+    pub can_decide: bool,
+    /// Rounds without which no arm wins, however clear the difference.
+    pub rounds_to_decide: u32,
+    /// Rounds that fit into the budget; none if only trials can tell.
+    pub rounds: Option<u32>,
+    /// How long a trial may take on average so that a decision fits into the budget of time, s.
+    pub longest_trial_s: Option<f64>,
+}
+
+impl Plan {
+    /// What a run of it can come to.
+    pub fn prospect(&self) -> Prospect {
+        let needed = fewest_to_decide(self);
+        let most = self.rounds_at_most();
+        let room = self
+            .rules
+            .time_budget()
+            .map(|budget| budget.mul_f64(share_of_trials(self)));
+        let by_time = room.zip(time_of(self, 1)).map(|(room, round)| {
+            let rounds = room.as_nanos() / round.as_nanos().max(1);
+            most.min(u32::try_from(rounds).unwrap_or(u32::MAX))
+        });
+        let trials: u32 = self.loads.iter().map(|load| load.turns).sum();
+        let trials = f64::from(trials) * self.arms.len() as f64 * f64::from(needed);
+        let of_trial = |room: Duration| room.as_secs_f64() / trials - TRIAL_OVERHEAD.as_secs_f64();
+        let rounds = by_time.or((most < needed || room.is_none()).then_some(most));
+        Prospect {
+            can_decide: rounds.is_none_or(|rounds| rounds >= needed),
+            rounds_to_decide: needed,
+            rounds,
+            longest_trial_s: room.map(of_trial).map(|longest| longest.max(0.0)),
+        }
+    }
+}
+
+/// The fewest rounds after which a race of this plan can have a winner: one that is ten times as good as all others, in
+/// each round.
+fn fewest_to_decide(plan: &Plan) -> u32 {
+    if let Some(rounds) = plan.rules.fixed_rounds {
+        return rounds;
+    }
+    let mut round = vec![Some(10.0); plan.arms.len()];
+    round[plan.baseline] = Some(1.0);
+    let rules = Rules {
+        margin: plan.rules.margin,
+        confidence: plan.rules.confidence,
+        ..Rules::default()
+    };
+    let mut race = Race {
+        arms: plan.arms.len(),
+        baseline: plan.baseline,
+        loads: vec![Load::new(Better::Lower, Vec::new()); plan.loads.len()],
+        withdrawn: Vec::new(),
+        rules,
+    };
+    let mut judge = Judge::new(&race);
+    for rounds in 1..=u32::try_from(rules.budget_rounds).unwrap_or(u32::MAX) {
+        for load in &mut race.loads {
+            load.rounds.push(round.clone());
+        }
+        judge.follow(&race);
+        if matches!(judge.standing().decisive().verdict, Verdict::Winner { .. }) {
+            return rounds;
+        }
+    }
+    u32::MAX
 }
 
 /// A load whose run time nobody has chosen.
@@ -204,6 +279,22 @@ mod tests {
         plan.loads[0].wait_until_steady = true;
         choose_run_times(&mut plan).expect("fits");
         assert_eq!(plan.loads[0].runtime_s, Some(5.2));
+    }
+
+    #[test]
+    fn a_plan_says_whether_it_can_decide() {
+        let mut plan = with_budget(130.0, Some(10.0));
+        let known = plan.prospect();
+        assert_eq!((known.rounds_to_decide, known.rounds), (3, Some(3)));
+        assert!(known.can_decide);
+        plan.rules.max_rounds = 2;
+        assert!(!plan.prospect().can_decide);
+        // Two arms need a round more.
+        let mut plan = fixture::plan(2);
+        plan.loads[0].runtime_s = Some(10.0);
+        plan.rules.time_budget_s = Some(65.0);
+        let error = choose_run_times(&mut plan).expect_err("three rounds fit");
+        assert!(error.to_string().contains("4 rounds take 87 s"), "{error}");
     }
 
     #[test]

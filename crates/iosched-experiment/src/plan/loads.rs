@@ -178,6 +178,9 @@ fn weight(text: &str) -> Result<(&str, f64), PlanError> {
     let Some((name, weight)) = text.rsplit_once(':').filter(|_| !Path::new(text).exists()) else {
         return Ok((text, 1.0));
     };
+    if weight_of(weight).is_none() && builtin::find(name).is_none() && !Path::new(name).exists() {
+        return Err(unknown_load(Path::new(text)).into());
+    }
     Ok((name, checked_weight(weight)?))
 }
 
@@ -240,7 +243,8 @@ fn unknown_load(name: &Path) -> Problem {
     let names: Vec<&str> = BUILT_IN.iter().map(|load| load.name).collect();
     let name = name.display().to_string();
     Problem::usage(format!("there is no load {name:?}, and no job file of that name")).hint(format!(
-        "built-in loads: {}; pgbench, desktop, five-tests, command: and others: `iosched tune --help`",
+        "built-in loads: {}; pgbench, desktop, five-tests and others: `iosched tune --help`; any program: \
+         --load 'command: make -j2'",
         names.join(", ")
     ))
 }

@@ -36,6 +36,7 @@ mod simulated;
 mod target;
 mod wanted;
 
+pub use budget::Prospect;
 pub(crate) use budget::{STEADY_SHARE, TRIAL_OVERHEAD};
 pub use disks::disks_below;
 pub use error::PlanError;

@@ -30,7 +30,7 @@ use iosched_report::{self as report, named::Names};
 use iosched_switch::lock;
 use iosched_switch::{Arm, Layer, modern_name, renamed};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub(crate) use self::args::TuneArgs;
 use self::args::consent;
@@ -135,7 +135,9 @@ impl Session<'_> {
             }
             place.leave_out_of(&mut plan, output);
             if output.is_json() {
-                output.json(&Names::of(&plan).plan(&plan));
+                let mut value = Names::of(&plan).plan(&plan);
+                value["prospect"] = json!(plan.prospect());
+                output.json(&value);
             } else {
                 output.text(&report::text::plan(&plan));
             }
