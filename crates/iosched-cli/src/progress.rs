@@ -23,6 +23,8 @@ pub(crate) struct Progress {
     trial: String,
     expected_s: f64,
     at_most_s: Option<f64>,
+    /// A decision is out of reach if a trial takes longer, s: until that was said, and where only trials can tell.
+    longest_s: Option<f64>,
 }
 
 impl Progress {
@@ -38,7 +40,28 @@ impl Progress {
             trial: String::new(),
             expected_s: 0.0,
             at_most_s: None,
+            longest_s: longest_trial(plan),
         }
+    }
+
+    /// Says once that trials are too long for a decision within the budget.
+    fn say_too_long(&mut self, load: &str) {
+        if self
+            .longest_s
+            .is_none_or(|longest| self.expected_s <= longest)
+        {
+            return;
+        }
+        self.longest_s = None;
+        let rounds = self.plan.prospect().rounds_to_decide;
+        let needed = self.expected_s * self.plan.arms.len() as f64 * f64::from(rounds);
+        let span = |seconds| words::span(Duration::from_secs_f64(seconds));
+        self.say(&format!(
+            "the budget cannot hold a decision: a trial of {load} takes {}, and {rounds} rounds of it {}; give it more \
+             --budget (with --resume it goes on), a smaller load or fewer --arms",
+            span(self.expected_s),
+            span(needed)
+        ));
     }
 
     /// Takes the bar away.
@@ -74,6 +97,17 @@ impl Progress {
     }
 }
 
+/// How long a trial may take for a decision within the budget of time, s, where only trials can tell.
+fn longest_trial(plan: &Plan) -> Option<f64> {
+    let prospect = plan.prospect();
+    let longest = prospect
+        .longest_trial_s
+        .filter(|_| prospect.rounds.is_none())?;
+    let turns: u32 = plan.loads.iter().map(|load| load.turns).sum();
+    // Before the first trial what it takes besides its load is all that is expected.
+    Some((longest * f64::from(turns)).max(1.0))
+}
+
 impl Observer for Progress {
     fn event(&mut self, event: &RunEvent<'_>) {
         match event {
@@ -104,6 +138,7 @@ impl Observer for Progress {
                 self.trial = visible::line(&trial).into_owned();
                 self.expected_s = expected_s.max(0.1);
                 self.at_most_s = *at_most_s;
+                self.say_too_long(load);
             }
             // The bar may wait, the run may not.
             RunEvent::Tick { .. } if self.is_terminal && !streams::stderr().has_room() => {}
