@@ -288,8 +288,8 @@ Examples:
       --scheduler mq-deadline:fifo_batch=4 --scheduler kyber --json
 
 Exit code of --live: 0 if ours agrees on 99 % of the decisions of every run and
-no event was lost, 1 if not; with --exit-code 0 or 23. What was predicted does not count: on a busy
-machine the measured figures are the machine's, too.";
+no event was lost, 1 if not; with --exit-code 0 or 23. What was predicted does
+not count: on a busy machine the measured figures are the machine's, too.";
 
 #[cfg(test)]
 mod tests {
