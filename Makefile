@@ -49,7 +49,7 @@ example-documents: setup build ## the document server, with its control
 example-database: setup build ## the database server's four loads, as ratios to the baseline
 	$(EXAMPLE) hdd-7200 --size 4G --load database --file-size 64M --runtime 5s --budget 10m
 
-write-up-1 write-up-2 write-up-3 write-up-4: setup-test build ## a report of docs/write-ups.md again, under cfq, deadline and noop; ends with its tables
+write-up-1 write-up-2 write-up-3 write-up-4: setup-test build ## a report of results/write-ups.md again, under cfq, deadline and noop; ends with its tables
 	$(SUDO) env IOSCHED=$(BIN) lab/write-up $(@:write-up-%=%) $(if $(FULL),--full)
 
 two-schedulers: setup-test build ## a guest's scheduler above a host's, on an emulated disk; ends with its table

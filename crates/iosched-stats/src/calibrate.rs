@@ -491,7 +491,7 @@ mod tests {
     }
 
     // Rates below come from few runs, so that the suite stays fast; the bounds leave room for that.
-    // `iosched calibrate` makes the tables of docs/statistics.md from many.
+    // `iosched calibrate` makes the tables of results/calibration.md from many.
 
     #[test]
     fn identical_arms_rarely_have_a_winner_whatever_the_noise() {

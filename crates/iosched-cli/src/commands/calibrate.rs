@@ -24,7 +24,7 @@ Examples:
 It simulates trials with known truth (equal arms, one better by so much, drift,
 outliers, correlated noise) and counts how often `tune`, and the methods that
 people use instead, name a wrong winner or miss the right one. No disk is
-touched. docs/statistics.md explains the tables.")]
+touched. results/calibration.md explains the tables.")]
 pub(crate) struct CalibrateArgs {
     /// Simulated tunes of each method in each case
     #[arg(long, default_value = "1000", value_name = "N", value_parser = parse_count::<NonZeroUsize>)]

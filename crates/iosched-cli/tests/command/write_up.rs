@@ -25,10 +25,10 @@ fn tables_of_the_document_are_those_of_the_results_that_are_kept_beside_it() {
     if Command::new("jq").arg("--version").output().is_err() {
         return lacks("jq");
     }
-    let docs = root().join("docs");
-    let document = fs::read_to_string(docs.join("write-ups.md")).unwrap();
+    let results = root().join("results");
+    let document = fs::read_to_string(results.join("write-ups.md")).unwrap();
     for number in ["1", "2", "3", "4"] {
-        let kept = docs.join(format!("write-ups/{number}.jsonl"));
+        let kept = results.join(format!("write-ups/{number}.jsonl"));
         let begins = format!("\n<!-- tables of {number} -->\n");
         let (_, rest) = document
             .split_once(&begins)

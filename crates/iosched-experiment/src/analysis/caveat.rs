@@ -213,7 +213,7 @@ fn is_one_block(plan: &Plan, record: &Record, load: usize) -> bool {
 }
 
 /// The models of flash have no garbage collection, and how long reads wait for writes has not been checked against a
-/// drive as their reads alone have (docs/validation.md).
+/// drive as their reads alone have (results/validation.md).
 fn reads_beside_writes_on_flash(plan: &Plan, record: &Record, load: usize) -> bool {
     let Target::Simulated(disk) = &plan.target else {
         return false;

@@ -157,7 +157,7 @@ impl Pairs {
     ///   to its own as its variance exceeds the pool's.
     ///
     /// The first alone keeps its promise by theorem. That the two together keep it, also with arms of
-    /// very different noise, is shown by simulation (`iosched calibrate`, `docs/statistics.md`).
+    /// very different noise, is shown by simulation (`iosched calibrate`, `results/calibration.md`).
     ///
     /// What values were rounded by may have one sign in all rounds: rounds do not make it less.
     pub(super) fn half_width(&self, a: usize, b: usize, pooled: Pooled, rounds: usize) -> f64 {

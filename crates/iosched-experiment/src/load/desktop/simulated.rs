@@ -27,7 +27,7 @@ pub(crate) const LONGEST: Nanos = Nanos::from_secs(3600);
 /// How near this comes to the load on a disk that is rotational, or not.
 pub(crate) fn accuracy(rotational: bool) -> &'static str {
     if rotational {
-        "load desktop: a simulated start takes 0.5 to 1.6 times as long as on an emulated disk (docs/validation.md)"
+        "load desktop: a simulated start takes 0.5 to 1.6 times as long as on an emulated disk (results/validation.md)"
     } else {
         "load desktop: its simulated starts have not been compared with an emulated flash disk"
     }

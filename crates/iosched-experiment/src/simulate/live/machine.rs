@@ -22,7 +22,7 @@ const TIMES_THE_RATE: f64 = 30.0;
 
 /// The disk is to take this many times as long for a request as the machine does, or else what is
 /// measured are its own wake-ups: there are some six to a request, and on a busy machine one in a
-/// hundred takes milliseconds. From experiments: docs/validation.md.
+/// hundred takes milliseconds. From experiments: results/validation.md.
 const TIMES_THE_LATENCY: f64 = 40.0;
 
 /// The machine around the emulated disk.

@@ -9,7 +9,7 @@
 //!
 //! Facts: `lib/sbitmap.c`, `blk_mq_get_tag` (Linux 6.8 to 6.18). In recordings with events of the process
 //! scheduler these rules predicted hundreds of wakes in a row, until two processors joined queues at the
-//! same time (`docs/validation.md`). Left out: that case, and batched wakes for tags of kyber, and of
+//! same time (`results/validation.md`). Left out: that case, and batched wakes for tags of kyber, and of
 //! mq-deadline in older kernels.
 
 use std::collections::VecDeque;
