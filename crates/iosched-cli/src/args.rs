@@ -1,11 +1,13 @@
 //! What can be asked on the command line: the commands. Each one's own arguments stand in its file
 //! below `commands/`, the types of their values in [`crate::values`].
 
-use clap::{Parser, Subcommand};
+use std::fmt::Write as _;
+
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    advise, apply, calibrate, check, completions, conform, emulate, evidence, list, log, manual,
-    persist, report, restore, set, simulate, tune, undo, watch,
+    advise, apply, calibrate, check, completions, conform, emulate, evidence, list, loads, log,
+    manual, persist, report, restore, set, simulate, tune, undo, watch,
 };
 
 /// Which I/O scheduler should each disk of this machine use? Measure, decide, apply, undo.
@@ -16,19 +18,20 @@ use crate::commands::{
     about,
     propagate_version = true,
     max_term_width = 100,
+    after_help = "The options of a command: iosched COMMAND -h",
     after_long_help = EXIT_CODES
 )]
 pub(crate) struct Cli {
-    /// Print JSON on standard output instead of text
-    #[arg(long, global = true)]
+    /// Print JSON instead of text
+    #[arg(long, global = true, display_order = 900)]
     pub(crate) json: bool,
 
-    /// Print results with what qualifies them, warnings and errors only: no progress, no notes on what is being done
-    #[arg(short, long, global = true)]
+    /// Print results, warnings and errors only
+    #[arg(short, long, global = true, display_order = 901)]
     pub(crate) quiet: bool,
 
-    /// Switch disks also where /dev is this container's own, and the host sees neither lock nor journal
-    #[arg(long, global = true, hide_short_help = true)]
+    /// Switch disks also if /dev is this container's own, and the host sees neither lock nor journal
+    #[arg(long, global = true, hide_short_help = true, display_order = 902)]
     pub(crate) in_container: bool,
 
     #[command(subcommand)]
@@ -40,19 +43,22 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Show every block device, its stack, and the schedulers it offers
     List(list::ListArgs),
-    /// Recommend a scheduler for each disk without measuring, with sources and caveats
+    /// Recommend schedulers without measuring, with sources and caveats
     Advise(advise::AdviseArgs),
     /// Switch a disk's scheduler now, with read-back
     Set(set::SetArgs),
     /// Measure every scheduler under a load until the answer is known
     Tune(Box<tune::TuneArgs>),
-    /// Print the results of a recorded run again, as text, HTML, JSON, CSV and others
+    /// List the loads that can be measured, with their options
+    #[command(help_template = "{about}{after-help}")]
+    Loads(loads::LoadsArgs),
+    /// Print the results of a run again, as text, HTML, JSON or CSV
     Report(report::ReportArgs),
-    /// Collect results of many machines, and show what they say about a drive
+    /// Collect results of many machines, and show them for a drive
     Evidence(evidence::EvidenceArgs),
     /// Show live statistics of each device, and switch schedulers
     Watch(watch::WatchArgs),
-    /// Keep a scheduler across reboots, with a policy file and udev rules
+    /// Keep a scheduler across reboots: policy file and udev rules
     Persist(persist::PersistArgs),
     /// Set every disk as the policy file says
     Apply(apply::ApplyArgs),
@@ -62,13 +68,13 @@ pub(crate) enum Command {
     Undo(undo::UndoArgs),
     /// Show past changes: when, by which command, and why
     Log(log::LogArgs),
-    /// Restore the state of disks that an interrupted run left changed
+    /// Restore disks that an interrupted run left changed
     Restore(restore::RestoreArgs),
-    /// Create, list and remove block devices that behave like a disk model
+    /// Create, list and remove disks that behave like a model
     Emulate(emulate::EmulateArgs),
     /// Run a load under schedulers on a disk model, in virtual time
     Simulate(Box<simulate::SimulateArgs>),
-    /// Compare our schedulers with recordings of a kernel's, decision by decision
+    /// Compare our schedulers with a kernel's, decision by decision
     Conform(conform::ConformArgs),
     /// Check by simulation how often the answers of tune are right
     Calibrate(calibrate::CalibrateArgs),
@@ -78,6 +84,40 @@ pub(crate) enum Command {
     Manual(manual::ManualArgs),
     #[command(hide = true)]
     RevertAfter(set::RevertArgs),
+}
+
+/// The commands by what a user wants to do.
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("Look", &["list", "watch", "advise", "check", "log"]),
+    (
+        "Measure",
+        &["tune", "loads", "report", "evidence", "simulate"],
+    ),
+    ("Change", &["set", "persist", "apply", "undo", "restore"]),
+    ("Lab", &["emulate", "conform", "calibrate"]),
+    ("Other", &["completions"]),
+];
+
+/// The command line, with its commands in groups.
+pub(crate) fn command() -> clap::Command {
+    let command = Cli::command();
+    let header = *command.get_styles().get_header();
+    let literal = *command.get_styles().get_literal();
+    let mut groups = String::new();
+    for (title, names) in GROUPS {
+        let _ = writeln!(groups, "{header}{title}:{header:#}");
+        for name in names {
+            let about = command
+                .find_subcommand(name)
+                .and_then(|sub| sub.get_about());
+            let about = about.cloned().unwrap_or_default();
+            let _ = writeln!(groups, "  {literal}{name:<11}{literal:#}  {about}");
+        }
+        groups.push('\n');
+    }
+    command.help_template(format!(
+        "{{about}}\n\n{{usage-heading}} {{usage}}\n\n{groups}{header}Options:{header:#}\n{{options}}{{after-help}}"
+    ))
 }
 
 /// The exit codes of [`iosched_machine::failure::exit`], for `--help`.
@@ -105,7 +145,7 @@ mod tests {
     use std::any::TypeId;
     use std::path::PathBuf;
 
-    use clap::{Arg, CommandFactory};
+    use clap::Arg;
 
     use super::options::FILES;
     use super::*;
@@ -113,6 +153,17 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_stands_in_a_group() {
+        let command = Cli::command();
+        let visible = command.get_subcommands().filter(|sub| !sub.is_hide_set());
+        let mut names: Vec<&str> = visible.map(clap::Command::get_name).collect();
+        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|group| group.1).copied().collect();
+        names.sort_unstable();
+        grouped.sort_unstable();
+        assert_eq!(names, grouped);
     }
 
     /// The options and arguments of a command, and of those below it, that take any text.

@@ -22,10 +22,10 @@ use std::process::ExitCode;
 
 use args::{Cli, Command};
 use clap::error::{ContextKind, ContextValue};
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
 use commands::{
-    advise, apply, calibrate, check, completions, conform, emulate, evidence, list, log, manual,
-    persist, report, restore, set, simulate, tune, undo, watch,
+    advise, apply, calibrate, check, completions, conform, emulate, evidence, list, loads, log,
+    manual, persist, report, restore, set, simulate, tune, undo, watch,
 };
 use iosched_machine::command_line::quoted;
 use iosched_machine::device::answers;
@@ -43,7 +43,7 @@ pub fn run_with(schedulers: &'static [SchedulerInfo]) -> ExitCode {
     process::be_told_of_ended_children();
     set_safe_path();
     iosched_experiment::emulated::serve();
-    let cli = match Cli::try_parse() {
+    let cli = match parsed() {
         Ok(cli) => cli,
         Err(told) => return tell(&told),
     };
@@ -63,6 +63,13 @@ pub fn run_with(schedulers: &'static [SchedulerInfo]) -> ExitCode {
             ExitCode::from(failure.exit_code())
         }
     }
+}
+
+/// What the command line says.
+fn parsed() -> Result<Cli, clap::Error> {
+    let mut command = args::command();
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
 /// Prints help, the version, or what is wrong with the arguments.
@@ -116,6 +123,7 @@ fn run(cli: Cli, output: &output::Output) -> commands::Outcome {
     match cli.command {
         Command::Calibrate(args) => Ok(calibrate::run(&args, output)),
         Command::List(args) => list::run(&args, output),
+        Command::Loads(_) => loads::run(output),
         Command::Advise(args) => advise::run(&args, output),
         Command::Set(args) => set::run(&args, output),
         Command::Tune(args) => tune::run(&args, output),

@@ -23,6 +23,9 @@ pub(crate) fn tree() -> impl TypedValueParser<Value = PathBuf> {
     })
 }
 
+/// The last line of a `-h` that leaves options out.
+pub(crate) const MORE: &str = "More options, and examples: --help";
+
 /// How many of something: a whole number from 1 on.
 pub(crate) fn parse_count<T: FromStr<Err = ParseIntError>>(text: &str) -> Result<T, &'static str> {
     text.parse()

@@ -100,34 +100,35 @@ Examples:
   iosched emulate create --over sdb --read-only --scheduler cfq
 
 Over a disk or file, its bytes are those of the new device. What holds something
-is written only if --destroy-data names it.")]
+is written only if --destroy-data names it. More options: --help")]
 struct CreateArgs {
-    /// Disk model: a name (see `iosched emulate models`), or a .toml file of your own
-    #[arg(value_name = "MODEL|FILE", required_unless_present = "over")]
+    /// Disk model (`iosched emulate models`), or a .toml file
+    #[arg(value_name = "MODEL", required_unless_present = "over")]
     model: Option<String>,
 
-    /// Stand over this disk or file instead of a model: commands go there with direct I/O, and take the
-    /// time that they take there
+    /// Stand over this disk or file, not a model
     #[arg(
         long,
-        value_name = "DEVICE|FILE",
+        value_name = "DEVICE",
+        long_help = "Stand over this disk or file instead of a model: commands go there with direct I/O",
         requires = "scheduler",
         conflicts_with_all = ["model", "queue_depth", "order", "write_cache", "slow_down", "backing_dir", "seed"]
     )]
     over: Option<String>,
 
     /// Commands under way below at a time, 1 to 32; default: what the disk takes, 32 at most
-    #[arg(long, value_name = "N", requires = "over", conflicts_with = "model", value_parser = clap::value_parser!(u8).range(1..=MOST_COMMANDS as i64))]
+    #[arg(long, value_name = "N", requires = "over", conflicts_with = "model", hide_short_help = true, value_parser = clap::value_parser!(u8).range(1..=MOST_COMMANDS as i64))]
     depth: Option<u8>,
 
-    /// Only read what is below: the device takes no writes
+    /// Take no writes
     #[arg(long, requires = "over", conflicts_with_all = ["model", "destroy_data", "size"])]
     read_only: bool,
 
-    /// Allow what is below to be written; name it again if it holds something. A file of zeros needs neither
+    /// Allow writes below
     #[arg(
         long,
-        value_name = "DEVICE|FILE",
+        value_name = "DEVICE",
+        long_help = "Allow what is below to be written; name it again if it holds something. A file of zeros needs neither",
         requires = "over",
         conflicts_with = "model", // clap asks for nothing that conflicts with what is there
         num_args = 0..=1,
@@ -136,47 +137,58 @@ struct CreateArgs {
     )]
     destroy_data: Option<String>,
 
-    /// Size, for example 512M, 32G, 4T; default: the model's. Only what is written takes space. With --over: make
-    /// a new file of this size
-    #[arg(long, value_parser = parse_size)]
+    /// Size: 32G, 4T [default: the model's]
+    #[arg(
+        long,
+        value_parser = parse_size,
+        long_help = "Size: 32G, 4T [default: the model's]. Only what is written takes space. With --over: make a new file of \
+                     this size"
+    )]
     size: Option<Bytes>,
 
-    /// How many commands the drive takes at once; default: the model's
+    /// Queue depth [default: the model's]
     #[arg(long, value_name = "N")]
     queue_depth: Option<usize>,
 
     /// Order inside the drive (NCQ): fifo or shortest-access-first
-    #[arg(long, value_parser = parse_order)]
+    #[arg(long, value_parser = parse_order, hide_short_help = true)]
     order: Option<DriveQueue>,
 
-    /// Volatile write cache: on or off
-    #[arg(long, value_name = "on|off", value_parser = ["on", "off"])]
+    /// Volatile write cache [default: the model's]
+    #[arg(long, value_name = "on|off", value_parser = ["on", "off"], hide_short_help = true)]
     write_cache: Option<String>,
 
-    /// Let all that the disk does take N times as long, to see what schedulers do on a disk that is
-    /// too fast for this machine
-    #[arg(long, value_name = "N", value_parser = parse_count::<NonZeroU32>)]
+    /// Make the disk N times slower, if this machine cannot keep up with the model
+    #[arg(long, value_name = "N", hide_short_help = true, value_parser = parse_count::<NonZeroU32>)]
     slow_down: Option<NonZeroU32>,
 
-    /// Put this scheduler of ours inside, over the model: any that `iosched simulate` has, also noop, deadline and
-    /// cfq, which today's kernels have not. The kernel's own stays none
-    #[arg(long, value_name = "SCHEDULER[:NAME=VALUE,…]")]
+    /// Scheduler inside the disk, also cfq
+    #[arg(
+        long,
+        value_name = "SCHEDULER",
+        long_help = "Scheduler inside the disk, as NAME or NAME:TUNABLE=VALUE,…: any of `iosched simulate`. The kernel's own \
+                     above it is none"
+    )]
     scheduler: Option<String>,
 
-    /// Directory for the data; default: /dev/shm if there is memory to spare, else /var/tmp
-    #[arg(long, value_name = "DIR")]
+    /// Directory for the data [default: memory]
+    #[arg(
+        long,
+        value_name = "DIR",
+        long_help = "Directory for the data [default: /dev/shm if there is memory to spare, else /var/tmp]"
+    )]
     backing_dir: Option<PathBuf>,
 
-    /// Tell the kernel that it rotates; default: the truth about the model
-    #[arg(long, overrides_with = "no_rotational")]
+    /// Tell the kernel that the disk rotates [default: as the model]
+    #[arg(long, overrides_with = "no_rotational", hide_short_help = true)]
     rotational: bool,
 
-    /// Tell the kernel that it does not rotate
-    #[arg(long)]
+    /// Tell the kernel that the disk does not rotate
+    #[arg(long, hide_short_help = true)]
     no_rotational: bool,
 
-    /// Where the model's chance comes from
-    #[arg(long, default_value_t = 0)]
+    /// Seed of the model's random choices
+    #[arg(long, default_value_t = 0, hide_short_help = true)]
     seed: u64,
 
     /// Remove the disk when this process ends

@@ -39,8 +39,7 @@ The scheduler in [brackets] is the active one, as the kernel writes it. What is
 served stands inside an emulated disk, and is none of the kernel's. ADVICE is
 what `iosched advise` says, where it says something else: it tells why.")]
 pub(crate) struct ListArgs {
-    /// Devices to show, with what they stand on and what stands on them [default: all]: a kernel
-    /// name, a node or a link to one, a directory or file
+    /// Devices to show, with their stacks: a kernel name, a node or a link to one, a directory or file [default: all]
     #[arg(value_name = "DEVICE")]
     pub(crate) devices: Vec<String>,
 

@@ -9,6 +9,7 @@ pub(crate) mod conform;
 pub(crate) mod emulate;
 pub(crate) mod evidence;
 pub(crate) mod list;
+pub(crate) mod loads;
 pub(crate) mod log;
 pub(crate) mod manual;
 pub(crate) mod persist;

@@ -69,8 +69,7 @@ pub(crate) struct PersistArgs {
     #[arg(long, value_name = "DEVICE|RULE", conflicts_with = "device")]
     remove: Option<String>,
 
-    /// How it is kept: auto is a udev rule, and a TuneD profile where TuneD would undo it; cmdline is
-    /// elevator=, for all disks on the single-queue path of kernels before 5.0
+    /// auto: udev rule, with a TuneD profile if TuneD is in use; cmdline: elevator=, all disks, kernels before 5.0
     #[arg(long, value_enum, default_value_t = MethodArg::Auto)]
     method: MethodArg,
 
@@ -102,8 +101,7 @@ pub(crate) struct HowArgs {
     #[arg(long)]
     pub(crate) later: bool,
 
-    /// Put the module of the root disk's scheduler (bfq, kyber) into the initramfs, and make that anew:
-    /// for initramfs-tools, dracut and mkinitcpio
+    /// Rebuild the initramfs with the module of the root disk's scheduler (initramfs-tools, dracut, mkinitcpio)
     #[arg(long)]
     pub(crate) initramfs: bool,
 

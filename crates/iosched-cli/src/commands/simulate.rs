@@ -22,17 +22,17 @@ use iosched_sim::simulate::{Attachment, Writeback};
 use iosched_sim::units::{Bytes, Nanos};
 
 use super::trace_args::{TraceArgs, describe};
-use super::{Outcome, boxed};
+use super::{Outcome, boxed, loads};
 use crate::meter::watched;
 use crate::output::Output;
 use crate::values::{
-    Span, is_multi_queue, parse_count, parse_micros, schedulers_in_words, split_arms,
+    MORE, Span, is_multi_queue, parse_count, parse_micros, schedulers_in_words, split_arms,
     usual_hz_in_words,
 };
 
 /// Arguments of `iosched simulate`.
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = MORE, after_long_help = "\
 Examples:
   iosched simulate --load examples/two-sequential-readers.fio
       every scheduler on a 7200 rpm drive
@@ -50,141 +50,211 @@ Examples:
       a closed loop: the recorded waits and think times, not the recorded times
 ")]
 pub(crate) struct SimulateArgs {
-    /// Disk model: a name (see `iosched emulate models`), or a .toml file of your own
-    #[arg(long, default_value = "hdd-7200", value_name = "MODEL|FILE")]
-    disk: String,
-
-    /// Size of the disk: 512M, 32G, 4T [default: the model's]
-    #[arg(long, value_parser = parse_size)]
-    size: Option<Bytes>,
-
-    #[arg(long, value_name = "NAME[:TUNABLE=VALUE,…][,…]", help = format!(
-        "Scheduler with tunables; several, with commas or given several times, are compared [default: all: {}]",
-        schedulers_in_words(|_| true)
-    ))]
-    scheduler: Vec<String>,
-
-    /// Load: one of the built-in ones (see `iosched tune --help`), or a fio job file
     #[arg(
         long,
-        value_name = "NAME|FILE",
+        value_name = "SCHEDULER",
+        help = "Scheduler to simulate; several, with commas [default: all]",
+        long_help = format!(
+            "Scheduler, as NAME or NAME:TUNABLE=VALUE,…; repeatable, or with commas [default: {}]",
+            schedulers_in_words(|_| true)
+        )
+    )]
+    scheduler: Vec<String>,
+
+    /// Load (`iosched help loads`), or a fio job file
+    #[arg(
+        long,
+        value_name = "LOAD",
         default_value = "random-read",
         conflicts_with = "trace"
     )]
     load: String,
 
-    /// Initial state of the scheduler (cfq: average, last-position; bfq: see docs/schedulers/bfq.md)
-    #[arg(long, value_name = "NAME=VALUE,…")]
-    initial: Option<String>,
-
-    /// Queue depth of the disk [default: the model's]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=65536))]
-    queue_depth: Option<u64>,
-
-    /// Order inside the drive (NCQ): fifo or shortest-access-first
-    #[arg(long, value_parser = parse_order)]
-    order: Option<DriveQueue>,
-
-    /// The drive's write cache: on or off
-    #[arg(long, value_name = "on|off", value_parser = ["on", "off"])]
-    write_cache: Option<String>,
-
-    /// Make the disk N times slower
-    #[arg(long, value_name = "N", value_parser = parse_count::<NonZeroU32>)]
-    slow_down: Option<NonZeroU32>,
-
-    #[arg(long, value_name = "N", value_parser = parse_count::<NonZeroUsize>, help = format!(
-        "Requests of each kind that may be queued (`queue/nr_requests`) [default: 128; {}, and {direct} with --scsi: \
-         twice the queue depth, at most 256]. Without --scsi, {direct} always has as many as the disk's queue depth",
-        schedulers_in_words(|info| is_multi_queue(info) && !info.direct),
-        direct = schedulers_in_words(|info| info.direct)
-    ))]
-    nr_requests: Option<NonZeroUsize>,
-
-    /// Longest request in KiB (`queue/max_sectors_kb`)
-    #[arg(long, default_value_t = MergeLimits::USUAL_MAX.as_u64() / 1024, value_name = "KIB",
-          value_parser = clap::value_parser!(u64).range(4..=1 << 20))]
-    max_sectors_kb: u64,
-
-    #[arg(long, value_name = "N", help = format!(
-        "Ticks per second of the simulated kernel: 100, 250, 300 or 1000 [default: {}]",
-        usual_hz_in_words()
-    ))]
-    hz: Option<u32>,
-
-    /// Time since the last timer tick when the run begins, whole ticks not counted; a bare number counts µs
-    #[arg(long, value_name = "TIME", default_value = "0", value_parser = parse_micros)]
-    tick_phase: f64,
-
-    /// Commands that the disk accepts at a time: it returns what the driver sends beyond that, like a
-    /// SCSI disk whose task set is full [default: no limit]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=4096))]
-    device_limit: Option<u64>,
-
-    #[arg(long, help = format!(
-        "Attach the disk as SCSI and SATA disks are: {} dispatch only when it has a free slot [default: one request \
-         ahead, as on loop, virtio and NVMe]",
-        schedulers_in_words(is_multi_queue)
-    ))]
-    scsi: bool,
-
-    /// Simulate the host of an emulated disk (`iosched emulate`): the loop driver sends it nothing else
-    /// during a flush, and its server takes in written data page by page
-    #[arg(long, conflicts_with = "cpus")]
-    emulated: bool,
-
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024), help = format!(
-        "Number of processors, on which each request of {} costs time, as with a fast drive [default: they cost none]",
-        schedulers_in_words(is_multi_queue)
-    ))]
-    cpus: Option<u64>,
-
-    /// Hardware queues of the disk, each with the queue depth [default: one for each of --cpus, as
-    /// NVMe drives have them, or one]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
-    hardware_queues: Option<u64>,
-
-    #[arg(long, value_name = "TIME", help = format!(
-        "Write-back throttling: target latency of reads while the page cache is written back, as in \
-         `queue/wbt_lat_usec` (Linux: 2ms on flash, 75ms on hard disks) [default: off]. Not with {}",
-        schedulers_in_words(|info| !is_multi_queue(info))
-    ))]
-    wbt_lat: Option<Span>,
-
-    /// Memory of the simulated machine, which limits dirty pages of jobs that write with direct=0
-    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_memory)]
-    memory: Bytes,
-
-    /// Percentage of --memory that may be dirty (`vm.dirty_ratio`)
-    #[arg(long, default_value_t = 20, value_name = "PERCENT",
-          value_parser = clap::value_parser!(u8).range(0..=100))]
-    dirty_ratio: u8,
-
-    /// Percentage of --memory above which dirty pages are written back (`vm.dirty_background_ratio`)
-    #[arg(long, default_value_t = 10, value_name = "PERCENT",
-          value_parser = clap::value_parser!(u8).range(0..=100))]
-    dirty_background_ratio: u8,
+    /// Simulated time to stop after
+    #[arg(
+        long,
+        value_name = "TIME",
+        long_help = "Simulated time to stop after, if the load has not ended before [default: the jobs' `runtime`, at \
+                     least 10s; a trace's end]"
+    )]
+    until: Option<Span>,
 
     /// Seed of all random choices: the same seed gives the same run
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, hide_short_help = true)]
     seed: u64,
 
-    /// Stop after this much simulated time, unless the load ends first [default: when the jobs' own run times
-    /// (`runtime`) are over, at least 10s; for a trace, its end]
-    #[arg(long, value_name = "TIME")]
-    until: Option<Span>,
+    /// Initial state of the scheduler (cfq: average, last-position; bfq: see docs/schedulers/bfq.md)
+    #[arg(long, value_name = "NAME=VALUE,…", hide_short_help = true)]
+    initial: Option<String>,
 
     /// Print lines of comma-separated values
     #[arg(long, conflicts_with = "events")]
     csv: bool,
 
     /// Write every event into this new file, in the form that `iosched conform` reads
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     events: Option<PathBuf>,
+
+    /// Disk model (`iosched emulate models`), or a .toml file
+    #[arg(long, default_value = "hdd-7200", value_name = "MODEL", help_heading = DISK)]
+    disk: String,
+
+    /// Size of the disk: 512M, 32G, 4T [default: the model's]
+    #[arg(long, value_parser = parse_size, help_heading = DISK)]
+    size: Option<Bytes>,
+
+    /// Queue depth of the disk [default: the model's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=65536), help_heading = DISK)]
+    queue_depth: Option<u64>,
+
+    /// Order inside the drive (NCQ): fifo or shortest-access-first [default: the model's]
+    #[arg(long, value_parser = parse_order, help_heading = DISK, hide_short_help = true)]
+    order: Option<DriveQueue>,
+
+    /// The drive's write cache [default: the model's]
+    #[arg(long, value_name = "on|off", value_parser = ["on", "off"], help_heading = DISK, hide_short_help = true)]
+    write_cache: Option<String>,
+
+    /// Make the disk N times slower
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = parse_count::<NonZeroU32>,
+        help_heading = DISK,
+        hide_short_help = true
+    )]
+    slow_down: Option<NonZeroU32>,
+
+    /// Commands that the disk accepts at a time, like a SCSI disk whose task set is full beyond that [default: no limit]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u64).range(1..=4096),
+        help_heading = DISK,
+        hide_short_help = true
+    )]
+    device_limit: Option<u64>,
+
+    #[arg(long, help_heading = HOST, hide_short_help = true, help = format!(
+        "Attach the disk as SCSI or SATA: {} dispatch only into a free slot [default: as loop, virtio and NVMe]",
+        schedulers_in_words(is_multi_queue)
+    ))]
+    scsi: bool,
+
+    /// Simulate the host of an emulated disk (`iosched emulate`), with its loop driver and server
+    #[arg(long, conflicts_with = "cpus", help_heading = HOST, hide_short_help = true)]
+    emulated: bool,
+
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = parse_count::<NonZeroUsize>,
+        help_heading = HOST,
+        hide_short_help = true,
+        help = format!(
+            "Requests of each kind that may be queued [default: 128; {}: twice the queue depth, at most {MOST_REQUESTS}]",
+            schedulers_in_words(|info| is_multi_queue(info) && !info.direct)
+        )
+    )]
+    nr_requests: Option<NonZeroUsize>,
+
+    /// Longest request in KiB (`queue/max_sectors_kb`)
+    #[arg(
+        long,
+        default_value_t = MergeLimits::USUAL_MAX.as_u64() / 1024,
+        value_name = "KIB",
+        value_parser = clap::value_parser!(u64).range(4..=1 << 20),
+        help_heading = HOST,
+        hide_short_help = true
+    )]
+    max_sectors_kb: u64,
+
+    #[arg(long, value_name = "N", help_heading = HOST, hide_short_help = true, help = format!(
+        "Ticks per second of the simulated kernel: 100, 250, 300 or 1000 [default: {}]",
+        usual_hz_in_words()
+    ))]
+    hz: Option<u32>,
+
+    /// Time since the last timer tick when the run begins, in µs if it has no unit
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "0",
+        value_parser = parse_micros,
+        help_heading = HOST,
+        hide_short_help = true
+    )]
+    tick_phase: f64,
+
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u64).range(1..=1024),
+        help_heading = HOST,
+        hide_short_help = true,
+        help = format!(
+            "Number of processors, on which each request of {} costs time [default: they cost none]",
+            schedulers_in_words(is_multi_queue)
+        )
+    )]
+    cpus: Option<u64>,
+
+    /// Hardware queues of the disk, each with the queue depth [default: one for each of --cpus, or one]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u64).range(1..=1024),
+        help_heading = HOST,
+        hide_short_help = true
+    )]
+    hardware_queues: Option<u64>,
+
+    #[arg(long, value_name = "TIME", help_heading = HOST, hide_short_help = true, help = format!(
+        "Write-back throttling: target latency of reads, as in `queue/wbt_lat_usec` (not with {}) [default: off]",
+        schedulers_in_words(|info| !is_multi_queue(info))
+    ))]
+    wbt_lat: Option<Span>,
+
+    /// Memory of the simulated machine, which limits dirty pages of jobs that write with direct=0
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "1G",
+        value_parser = parse_memory,
+        help_heading = HOST,
+        hide_short_help = true
+    )]
+    memory: Bytes,
+
+    /// Percentage of --memory that may be dirty (`vm.dirty_ratio`)
+    #[arg(
+        long,
+        default_value_t = 20,
+        value_name = "PERCENT",
+        value_parser = clap::value_parser!(u8).range(0..=100),
+        help_heading = HOST,
+        hide_short_help = true
+    )]
+    dirty_ratio: u8,
+
+    /// Percentage of --memory above which dirty pages are written back (`vm.dirty_background_ratio`)
+    #[arg(
+        long,
+        default_value_t = 10,
+        value_name = "PERCENT",
+        value_parser = clap::value_parser!(u8).range(0..=100),
+        help_heading = HOST,
+        hide_short_help = true
+    )]
+    dirty_background_ratio: u8,
 
     #[command(flatten)]
     trace: TraceArgs,
 }
+
+/// Headings of the options.
+const DISK: &str = "The disk";
+const HOST: &str = "The machine";
 
 fn parse_memory(text: &str) -> Result<Bytes, String> {
     let memory = parse_size(text)?;
@@ -198,6 +268,9 @@ fn parse_memory(text: &str) -> Result<Bytes, String> {
 
 /// Runs `iosched simulate`.
 pub(crate) fn run(args: &SimulateArgs, output: &Output) -> Outcome {
+    if args.load == "help" {
+        return loads::run(output);
+    }
     let wanted = wanted(args)?;
     let meter = Arc::new(Meter::default());
     let plan = watched("reading the trace", &meter, output, || {

@@ -10,27 +10,32 @@ use iosched_sim::trace::Format;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Traces")]
 pub(crate) struct TraceArgs {
-    /// Load: a trace (blktrace, blkparse, fio iolog, MSR; also compressed; docs/traces.md)
+    /// Replay a trace: blktrace, blkparse, fio iolog or MSR
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 
-    /// The trace's format, if it is not recognised [values: see docs/traces.md]
-    #[arg(long, value_name = "FORMAT", requires = "trace", value_parser = parse_format)]
+    /// Format of the trace, if it is not recognised (docs/traces.md lists them)
+    #[arg(long, value_name = "FORMAT", requires = "trace", value_parser = parse_format, hide_short_help = true)]
     trace_format: Option<Format>,
 
-    /// Which device to replay from a trace of several, or `all`: placed one after the other on the disk
-    #[arg(long, value_name = "NAME", requires = "trace")]
+    /// Device to replay from a trace of several; `all` places them one after the other on the disk
+    #[arg(long, value_name = "NAME", requires = "trace", hide_short_help = true)]
     trace_device: Option<String>,
 
-    /// Issue each access when those that its process waited for are done, not at its recorded time
-    #[arg(long, requires = "trace", conflicts_with = "speed")]
+    /// Keep recorded waits, not recorded times
+    #[arg(
+        long,
+        requires = "trace",
+        conflicts_with = "speed",
+        long_help = "Issue each access when those that its process waited for are done, not at its recorded time"
+    )]
     closed: bool,
 
-    /// Replay this many times as fast: times between accesses are divided by it
+    /// Replay this many times as fast
     #[arg(long, value_name = "FACTOR", requires = "trace", value_parser = parse_speed)]
     speed: Option<f64>,
 
-    /// Wrap accesses beyond the end of the disk around to its beginning
+    /// Fold accesses beyond the disk's end onto the disk
     #[arg(long, requires = "trace")]
     wrap: bool,
 }

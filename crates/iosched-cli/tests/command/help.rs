@@ -3,10 +3,10 @@ use std::process::{Command, Stdio};
 
 use crate::common::iosched_process;
 
-fn help(command: &[&str], columns: usize) -> String {
+fn help(command: &[&str], option: &str, columns: usize) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_iosched"))
         .args(command)
-        .arg("--help")
+        .arg(option)
         .env("COLUMNS", columns.to_string())
         .output()
         .unwrap();
@@ -14,14 +14,43 @@ fn help(command: &[&str], columns: usize) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The commands that a help text lists.
-fn commands_in(help: &str) -> Vec<String> {
-    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let listed = listed.take_while(|line| !line.is_empty());
+/// The commands that a help text lists: those of `iosched` itself stand in groups.
+fn commands_in(command: &[&str], help: &str) -> Vec<String> {
+    let first = match command {
+        [] => "Look:",
+        _ => "Commands:",
+    };
+    let listed = help.lines().skip_while(|line| *line != first);
+    let listed = listed.take_while(|line| *line != "Options:");
     // A line that goes on from the one before begins further right.
     let names = listed.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
     let names = names.filter(|name| !name.is_empty() && *name != "help");
     names.map(str::to_owned).collect()
+}
+
+/// `-h` is one screen.
+const SCREEN: usize = 40;
+
+fn check_short(command: &[&str]) {
+    let text = help(command, "-h", 80);
+    let lines = text.lines().count();
+    assert!(lines <= SCREEN, "{command:?}: {lines} lines\n{text}");
+    for line in text.lines() {
+        let width = line.chars().count();
+        assert!(width <= 80, "{command:?}: {width} columns: {line}");
+    }
+}
+
+/// `--help` describes each option in two lines at most.
+fn check_options(command: &[&str], text: &str) {
+    let mut described = 0;
+    for line in text.lines() {
+        let is_value = line.trim_start().starts_with("- ");
+        let is_text = line.contains(char::is_alphabetic) && !is_value;
+        let is_description = line.starts_with("          ") && is_text;
+        described = if is_description { described + 1 } else { 0 };
+        assert!(described <= 2, "{command:?}: three lines: {line}");
+    }
 }
 
 /// What a help text has from its examples on.
@@ -30,8 +59,14 @@ fn examples_in(help: &str) -> &str {
 }
 
 fn check(command: &[&str], seen: &mut Vec<String>) {
+    check_short(command);
+    let text = help(command, "--help", 80);
+    check_options(
+        command,
+        text.split("\nExamples:\n").next().unwrap_or_default(),
+    );
     for columns in [80, 100, 200] {
-        let text = help(command, columns);
+        let text = help(command, "--help", columns);
         let widest = columns.min(100);
         for line in text.lines() {
             let width = line.chars().count();
@@ -45,12 +80,12 @@ fn check(command: &[&str], seen: &mut Vec<String>) {
         assert!(!text.contains('\u{1b}'), "{command:?}: colours in a pipe");
     }
     assert_eq!(
-        examples_in(&help(command, 80)),
-        examples_in(&help(command, 100)),
+        examples_in(&help(command, "--help", 80)),
+        examples_in(&help(command, "--help", 100)),
         "{command:?}: what stands beside an example is broken at 80 columns"
     );
     seen.push(command.join(" "));
-    for name in commands_in(&help(command, 80)) {
+    for name in commands_in(command, &text) {
         check(&[command, &[&name]].concat(), seen);
     }
 }

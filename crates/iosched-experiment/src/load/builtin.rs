@@ -43,13 +43,13 @@ pub const BUILT_IN: &[BuiltIn] = &[
     },
     BuiltIn {
         name: "readers-vs-writer",
-        summary: "a stream writer against four random readers; decided by the readers' p99",
+        summary: "a stream writer against four readers; their p99 decides",
         text: include_str!("../../loads/readers-vs-writer.fio"),
         objective: Objective::ReadP99,
     },
     BuiltIn {
         name: "fairness",
-        summary: "five kinds of readers and writers side by side; decided by Jain's index",
+        summary: "five kinds of readers and writers; Jain's index decides",
         text: include_str!("../../loads/fairness.fio"),
         objective: Objective::Fairness,
     },

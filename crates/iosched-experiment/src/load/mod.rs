@@ -14,7 +14,7 @@
 //!   sweep, the document server and the database server
 //! - `desktop`: the start of a program, and small reads, beside a copy or streams; for the simulator, too
 //! - [`retired`]: loads that are no more, whose records are still read
-//! - `settings`: what stands after a load's name
+//! - `settings`: what stands after a load's name; [`listed`]: all names, for help
 //! - `files`: what we do to a load's files, with the rights of its user
 
 use std::collections::BTreeMap;
@@ -41,6 +41,7 @@ pub mod fio;
 pub(crate) mod fio_job;
 mod fixed_work;
 mod job_file;
+pub mod listed;
 pub mod pgbench;
 pub mod retired;
 pub(crate) mod settings;

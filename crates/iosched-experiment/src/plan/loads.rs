@@ -243,7 +243,7 @@ fn unknown_load(name: &Path) -> Problem {
     let names: Vec<&str> = BUILT_IN.iter().map(|load| load.name).collect();
     let name = name.display().to_string();
     Problem::usage(format!("there is no load {name:?}, and no job file of that name")).hint(format!(
-        "built-in loads: {}; pgbench, desktop, five-tests and others: `iosched tune --help`; any program: \
+        "built-in loads: {}; pgbench, desktop, five-tests and others: `iosched help loads`; any program: \
          --load 'command: make -j2'",
         names.join(", ")
     ))

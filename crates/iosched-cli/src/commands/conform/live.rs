@@ -26,38 +26,55 @@ use crate::values::{Span, parse_count, split_arms};
 /// Arguments that only `--live` has.
 #[derive(Debug, Args)]
 pub(super) struct LiveArgs {
-    /// Run a load under this kernel's own schedulers on an emulated disk, record what they decide,
-    /// and compare: the decisions with ours, what was measured with what the simulator predicts
-    /// (needs root, fio, FUSE and loop devices)
-    #[arg(long)]
+    /// Record this kernel's schedulers, and compare
+    #[arg(
+        long,
+        help_heading = LIVE,
+        long_help = "Run a load under this kernel's own schedulers on an emulated disk, record and compare them with ours \
+                     (needs root, fio, FUSE, loop)"
+    )]
     pub(super) live: bool,
 
-    /// With --live: the disk model, a name (see `iosched emulate models`) or a .toml file
-    #[arg(long, value_name = "MODEL|FILE", default_value = "hdd-7200")]
+    /// Disk model (`iosched emulate models`)
+    #[arg(
+        long,
+        value_name = "MODEL",
+        default_value = "hdd-7200",
+        help_heading = LIVE,
+        long_help = "Disk model: a name of `iosched emulate models`, or a .toml file"
+    )]
     disk: String,
 
-    /// With --live: let all that the disk does take N times as long, 1 being the model's own speed
-    /// [default: so much that this machine is well faster than the disk]
-    #[arg(long, value_name = "N", requires = "live", value_parser = parse_count::<NonZeroU32>)]
-    slow_down: Option<NonZeroU32>,
-
-    /// With --live: a built-in load or a fio job file; may be given several times [default:
-    /// random-read]
-    #[arg(long, value_name = "NAME|FILE", requires = "live")]
+    /// Load, or a fio job file; repeatable [default: random-read]
+    #[arg(long, value_name = "LOAD", requires = "live", help_heading = LIVE)]
     load: Vec<String>,
 
-    /// With --live: how long each load runs under each scheduler
-    #[arg(long, value_name = "TIME", default_value = "5s")]
+    /// Time that each load runs under each scheduler
+    #[arg(long, value_name = "TIME", default_value = "5s", help_heading = LIVE)]
     runtime: Span,
 
-    /// With --live: where the places that loads visit come from [default: drawn]
-    #[arg(long, value_name = "N", requires = "live")]
+    /// Make the disk N times slower; 1 is the model's own speed [default: as this machine needs it]
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "live",
+        value_parser = parse_count::<NonZeroU32>,
+        help_heading = LIVE,
+        hide_short_help = true
+    )]
+    slow_down: Option<NonZeroU32>,
+
+    /// Seed of the places that loads visit [default: random]
+    #[arg(long, value_name = "N", requires = "live", help_heading = LIVE, hide_short_help = true)]
     seed: Option<u64>,
 
-    /// With --live: keep the recordings in this folder, for `iosched conform`
-    #[arg(long, value_name = "DIR", requires = "live")]
+    /// Directory in which to keep the recordings, for `iosched conform`
+    #[arg(long, value_name = "DIR", requires = "live", help_heading = LIVE, hide_short_help = true)]
     recordings: Option<PathBuf>,
 }
+
+/// Heading of the options that only `--live` has.
+const LIVE: &str = "Live, on an emulated disk";
 
 /// Runs `iosched conform --live`.
 pub(super) fn run(args: &ConformArgs, output: &Output) -> Outcome {
@@ -286,6 +303,12 @@ Examples:
       simulator predicts
   iosched conform --live --disk ssd-sata --queue-depth 4 --load mixed \\
       --scheduler mq-deadline:fifo_batch=4 --scheduler kyber --json
+
+The recordings of one directory are taken in the order in which they were made,
+each beginning with the state that the one before left. --initial gives the
+state of the first (NAME=VALUE,…) or of others (RECORDING:NAME=VALUE,…;…). cfq
+has average, last-position and noidle-think; docs/schedulers/bfq.md has bfq's.
+Without any =, --initial names a file of states by DIRECTORY/NAME; '' is none.
 
 Exit code of --live: 0 if ours agrees on 99 % of the decisions of every run and
 no event was lost, 1 if not; with --exit-code 0 or 23. What was predicted does

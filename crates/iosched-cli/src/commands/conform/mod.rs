@@ -16,74 +16,84 @@ use iosched_machine::failure::{Failure, Problem, exit};
 use self::live::LiveArgs;
 use super::{Outcome, boxed};
 use crate::output::Output;
-use crate::values::{is_multi_queue, parse_micros, schedulers_in_words, usual_hz_in_words};
+use crate::values::{MORE, parse_micros, usual_hz_in_words};
 
 /// Arguments of `iosched conform`.
 #[derive(Debug, Args)]
-#[command(after_long_help = live::HELP)]
+#[command(after_help = MORE, after_long_help = live::HELP)]
 pub(crate) struct ConformArgs {
-    /// Recordings (text of ours, of blkparse or of the kernel's blk tracer; may be compressed), or
-    /// folders: of these all recordings below them, those of one folder taken as made one after the
-    /// other in the order of their workers' process numbers, or if not all say them of their names, so
-    /// that each begins with the state that the one before left
+    /// Recordings of a kernel, or directories of them
     #[arg(
         required_unless_present = "live",
         conflicts_with = "live",
-        value_name = "TRACE"
+        value_name = "TRACE",
+        long_help = "Recordings: text of iosched, blkparse or the kernel's blk tracer, also compressed; or directories of \
+                     them"
     )]
     traces: Vec<PathBuf>,
 
-    #[command(flatten)]
-    live: LiveArgs,
-
-    #[arg(long, value_name = "NAME[:TUNABLE=VALUE,…]", help = format!(
-        "Our scheduler, with tunables where they differ from the kernel's defaults; `kernel=6.1` says whose rules are \
-         to hold [default: as the recording says]. With --live: set in the kernel, too; several, with commas or given \
-         several times [default: {}]",
-        schedulers_in_words(is_multi_queue)
-    ))]
+    #[arg(
+        long,
+        value_name = "SCHEDULER",
+        help = "Scheduler to compare with, and its tunables",
+        long_help = "Our scheduler, as NAME or NAME:TUNABLE=VALUE,…; `kernel=6.1` names the kernel whose rules hold. With \
+                     --live: repeatable "
+    )]
     scheduler: Vec<String>,
 
-    /// Commands that the recorded device took at a time [default: as the tunables file says, or the
-    /// recording shows]; with --live: that the emulated disk takes [default: as its model]
-    #[arg(long, value_name = "N")]
+    /// Queue depth of the disk [default: the recording's; with --live, the model's]
+    #[arg(long, value_name = "N", hide_short_help = true)]
     queue_depth: Option<usize>,
 
     /// The recorded device was not rotational
-    #[arg(long, alias = "non-rotational", conflicts_with = "live")]
+    #[arg(
+        long,
+        alias = "non-rotational",
+        conflicts_with = "live",
+        hide_short_help = true
+    )]
     no_rotational: bool,
 
-    #[arg(long, value_name = "N", help = format!(
+    #[arg(long, value_name = "N", hide_short_help = true, help = format!(
         "Ticks per second of the recorded kernel [default: {}]",
         usual_hz_in_words()
     ))]
     hz: Option<u32>,
 
-    /// How long before the recording's time zero a tick began; a bare number counts µs [default: searched for]
+    /// Time from the last tick to the recording's start, in µs if it has no unit [default: searched for]
     #[arg(
         long,
         value_name = "TIME",
         allow_negative_numbers = true,
         value_parser = parse_micros,
-        conflicts_with = "live"
+        conflicts_with = "live",
+        hide_short_help = true
     )]
     tick_phase: Option<f64>,
 
-    /// File of lines `path: value` with the tunables and limits of the recorded queue [default:
-    /// tunables.txt beside the recording, if there is one]
-    #[arg(long, value_name = "FILE", conflicts_with = "live")]
+    /// File of lines `path: value` with tunables and limits of the queue [default: tunables.txt beside the recording]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "live",
+        hide_short_help = true
+    )]
     tunables: Option<PathBuf>,
 
-    /// State that the scheduler had when the first recording of a folder began (cfq: average,
-    /// last-position, noidle-think; bfq: see its page), or when RECORDING:NAME=VALUE,… did; several behind one another
-    /// with semicolons. Without any =: a file of states by FOLDER/NAME [default: for bfq
-    /// `start_states.json` above the folder, if there is one; `--initial ""` for none]
-    #[arg(long, value_name = "NAME=VALUE,…", conflicts_with = "live")]
+    /// State of the scheduler when a recording began, or a file of states (see below) [default: for bfq
+    /// `start_states.json` above the directory]
+    #[arg(
+        long,
+        value_name = "NAME=VALUE,…",
+        conflicts_with = "live",
+        hide_short_help = true
+    )]
     initial: Option<String>,
 
-    /// Report in the exit code whether ours agrees on so many percent of the decisions with a choice (two requests or
-    /// more), of each recording or run: 0 if so, 23 if not or if there was no choice
+    /// Exit code 0 if ours agrees, 23 if not
     #[arg(
+        long_help = "Exit code 0 if ours agrees on this percentage of the decisions between two requests or more, in each \
+                     recording; 23 if not [default: 99.9]",
         long,
         value_name = "PERCENT",
         num_args = 0..=1,
@@ -92,6 +102,9 @@ pub(crate) struct ConformArgs {
         value_parser = parse_percent
     )]
     exit_code: Option<f64>,
+
+    #[command(flatten)]
+    live: LiveArgs,
 }
 
 impl ConformArgs {

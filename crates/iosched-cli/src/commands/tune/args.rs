@@ -6,18 +6,17 @@ use std::path::PathBuf;
 use clap::Args;
 use iosched_emulate::spec::parse_size;
 use iosched_experiment::interference::Tolerance;
-use iosched_experiment::load::builtin::BUILT_IN;
 use iosched_experiment::objective::Objective;
 use iosched_experiment::plan::{Requirement, Steady};
 use iosched_machine::device::Consent;
 use iosched_machine::file_system;
 use iosched_sim::units::Bytes;
 
-use crate::values::{Margin, Span, parse_count};
+use crate::values::{MORE, Margin, Span, parse_count};
 
 /// Arguments of `iosched tune`.
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = MORE, after_long_help = "\
 Examples:
   iosched tune                          on an emulated disk: see how it works
   iosched tune /srv/data                own files there, removed afterwards
@@ -41,36 +40,287 @@ device is ever written without --destroy-data.
 
 On an emulated disk with a scheduler inside (`emulate create --scheduler`), cfq
 (shown as served/cfq) is the scheduler inside the disk, while the kernel's queue
-above it has none; kernel/mq-deadline is the kernel's own, above the disk.")]
+above it has none; kernel/mq-deadline is the kernel's own, above the disk. With
+--emulate, if an arm names a scheduler that this kernel lacks (cfq, deadline,
+noop), all plain names are inside the disk.")]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a switch of the command line"
 )]
 pub(crate) struct TuneArgs {
-    /// Device, directory or file to measure on; none: an emulated hdd-7200
+    /// Device, directory or file; none: an emulated hdd-7200
+    #[arg(
+        long_help = "Device, directory or file to measure on. None: an emulated hdd-7200, or, if no emulated disk \
+                     can be created, a simulated one"
+    )]
     pub(super) target: Option<String>,
 
-    /// Use no device: run the loads on this disk model (a name of `iosched emulate models`, or a .toml file) under our own
-    /// schedulers, in virtual time (the default if no target is given and no emulated disk can be created)
+    /// Load to run; `--load help` lists them
     #[arg(
-        long,
-        value_name = "MODEL",
-        conflicts_with_all = ["target", "user", "apply", "persist", "precondition", "destroy_data", "ramp", "resume", "timeout", "file_size"]
+        long = "load",
+        value_name = "LOAD",
+        help_heading = MEASURE,
+        long_help = "Load to run, as NAME[:WEIGHT], a fio job file or 'command: PROGRAM'; repeatable. \
+                     `--load help` lists them [default: random-read]"
     )]
-    pub(super) simulate: Option<String>,
+    pub(super) loads: Vec<String>,
 
-    /// Create an emulated disk of this model (a name of `iosched emulate models`, or a .toml file) for the run, and remove
-    /// it afterwards. If an arm names a scheduler that this kernel lacks (cfq, deadline, noop), all plain names are
-    /// served inside the disk
+    /// Schedulers to compare, with commas [default: all]
+    #[arg(
+        long,
+        value_name = "ARMS",
+        help_heading = MEASURE,
+        long_help = "Schedulers to compare, as NAME or NAME:TUNABLE=VALUE,…; repeatable, or with commas \
+                     [default: all that the disk offers]"
+    )]
+    pub(super) arms: Vec<String>,
+
+    /// Arm to compare with [default: the active one]
+    #[arg(
+        long,
+        value_name = "ARM",
+        help_heading = MEASURE,
+        long_help = "Arm to compare with [default: the active scheduler, as it is tuned now]"
+    )]
+    pub(super) baseline: Option<String>,
+
+    /// If the load is a command: run this once, before the first trial
+    #[arg(long, value_name = "COMMAND", help_heading = MEASURE, hide_short_help = true)]
+    pub(super) setup: Option<String>,
+
+    /// If the load is a command: run this before each trial; its time does not count
+    #[arg(long, value_name = "COMMAND", help_heading = MEASURE, hide_short_help = true)]
+    pub(super) prepare: Option<String>,
+
+    /// Server for the load pgbench: libpq's 'host=… user=…' [default: one of our own on the target]
+    #[arg(long, value_name = "CONNECTION", help_heading = MEASURE, hide_short_help = true)]
+    pub(super) pg: Option<String>,
+
+    /// Size of each worker's test file, if the target is a directory [default: 1G]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = MEASURE, hide_short_help = true)]
+    pub(super) file_size: Option<Bytes>,
+
+    /// Make a file system for loads that need a directory (with --destroy-data) [default: ext4 on the run's emulated disk]
+    #[arg(
+        long,
+        value_name = "ext4|xfs|btrfs|f2fs",
+        value_parser = parse_file_system,
+        conflicts_with_all = ["precondition", "simulate"],
+        help_heading = MEASURE,
+        hide_short_help = true
+    )]
+    pub(super) mkfs: Option<file_system::FileSystemKind>,
+
+    /// Allow loads that write to the raw device. If it is not empty, name it here. Needed again with --resume
+    #[arg(
+        long,
+        value_name = "DEVICE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "",
+        help_heading = MEASURE,
+        hide_short_help = true
+    )]
+    pub(super) destroy_data: Option<String>,
+
+    /// Run the load with this user's rights [default: yours]
+    #[arg(long, value_name = "NAME", help_heading = MEASURE, hide_short_help = true)]
+    pub(super) user: Option<String>,
+
+    /// Run this fio instead of the one on PATH (root's PATH is fixed: the system's directories)
+    #[arg(long, value_name = "FILE", help_heading = MEASURE, hide_short_help = true)]
+    pub(super) fio: Option<PathBuf>,
+
+    /// Time that the whole run may take: 10m, 2h
+    #[arg(
+        long,
+        value_name = "TIME",
+        help_heading = HOW_LONG,
+        long_help = "Time that the whole run may take (10m, 2h). Unless --runtime is given, trials become shorter \
+                     to fit [default: none; 3m on the emulated disk]"
+    )]
+    pub(super) budget: Option<Span>,
+
+    /// Rounds at most, each with every arm once [default: 30]
+    #[arg(long, help_heading = HOW_LONG)]
+    pub(super) rounds: Option<u32>,
+
+    /// Run exactly N rounds of all arms, with classical t intervals, instead of stopping at an answer
+    #[arg(long, value_name = "N", conflicts_with = "rounds", help_heading = HOW_LONG, hide_short_help = true)]
+    pub(super) fixed_rounds: Option<u32>,
+
+    /// Run time of each trial [default: 10s]
+    #[arg(
+        long,
+        value_name = "TIME",
+        help_heading = HOW_LONG,
+        long_help = "Run time of each trial [default: the job file's, or 10s; 2s on the emulated disk]"
+    )]
+    pub(super) runtime: Option<Span>,
+
+    /// Time at the start of each trial that is not measured [default: none]
+    #[arg(long, value_name = "TIME", help_heading = HOW_LONG, hide_short_help = true)]
+    pub(super) ramp: Option<Span>,
+
+    /// Time after which a load that hangs is killed [default: twice its run time and 30s]
+    #[arg(long, value_name = "TIME", help_heading = HOW_LONG, hide_short_help = true)]
+    pub(super) timeout: Option<Span>,
+
+    /// Run a load unmeasured until it is steady (SNIA's rule). auto: only loads that write to a disk that is not emulated
+    /// [default: auto]
+    #[arg(
+        long,
+        value_name = "auto|on|off",
+        value_parser = parse_steady,
+        help_heading = HOW_LONG,
+        hide_short_help = true
+    )]
+    pub(super) steady: Option<Steady>,
+
+    /// Fill the whole raw device twice first, as flash needs it (with --destroy-data)
+    #[arg(long, help_heading = HOW_LONG, hide_short_help = true)]
+    pub(super) precondition: bool,
+
+    /// Metric that decides [default: the load's own]
+    #[arg(
+        long,
+        value_name = "METRIC",
+        value_parser = parse_objective,
+        help_heading = DECIDES,
+        long_help = "Metric that decides: throughput, iops, mean, p50, p99, p999, read-mean, read-p99, fairness, cpu, \
+                     tps, time [default: the load's]"
+    )]
+    pub(super) objective: Option<Objective>,
+
+    /// Requirement: 'throughput>=0.95' or 'p99<=1.1'
+    #[arg(
+        long = "require",
+        value_name = "RULE",
+        value_parser = parse_requirement,
+        help_heading = DECIDES,
+        long_help = "Requirement for the winner, as a ratio to the baseline: 'throughput>=0.95' or 'p99<=1.1'; repeatable"
+    )]
+    pub(super) requirements: Vec<Requirement>,
+
+    /// Difference that does not matter to you [default: 2%]
+    #[arg(long, help_heading = DECIDES)]
+    pub(super) margin: Option<Margin>,
+
+    /// Probability with which all intervals hold together: 95% or 0.95 [default: 95%]
+    #[arg(long, value_parser = parse_confidence, help_heading = DECIDES, hide_short_help = true)]
+    pub(super) confidence: Option<f64>,
+
+    /// If the load is a command: time, a regular expression whose first group is a number in the output, or a JSON pointer
+    /// (/a/b) [default: time]
+    #[arg(long, value_name = "METRIC", help_heading = DECIDES, hide_short_help = true)]
+    pub(super) metric: Option<String>,
+
+    /// Whether more or less of the command's number is better [default: higher; lower for time]
+    #[arg(
+        long,
+        value_name = "higher|lower",
+        value_parser = parse_better,
+        help_heading = DECIDES,
+        hide_short_help = true
+    )]
+    pub(super) better: Option<bool>,
+
+    /// Share of others' work (io, cpu, steal, memory) above which a trial does not count: io=5%, cpu=20%, io=off
+    /// [default: io=2%]
+    #[arg(
+        long = "tolerate",
+        value_name = "WHAT=SHARE",
+        value_delimiter = ',',
+        value_parser = parse_tolerance,
+        help_heading = DECIDES,
+        hide_short_help = true
+    )]
+    pub(super) tolerate: Vec<Tolerated>,
+
+    /// Seed of all random choices: it fixes the order of arms and the offsets [default: random]
+    #[arg(long, help_heading = DECIDES, hide_short_help = true)]
+    pub(super) seed: Option<u64>,
+
+    /// Print the plan and its longest time; do nothing
+    #[arg(long, help_heading = HOW_LONG)]
+    pub(super) dry_run: bool,
+
+    /// Switch to the winner until the next reboot
+    #[arg(
+        long,
+        help_heading = AFTERWARDS,
+        long_help = "Switch to the winner, if there is one, until the next reboot (not with --simulate or --emulate)"
+    )]
+    pub(super) apply: bool,
+
+    /// Keep the winner across reboots
+    #[arg(
+        long,
+        help_heading = AFTERWARDS,
+        long_help = "Keep the winner, if there is one, across reboots: a rule in the policy, with a link to the record \
+                     (not with --simulate or --emulate)"
+    )]
+    pub(super) persist: bool,
+
+    /// Continue an interrupted run
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with_all = ["target", "out"],
+        help_heading = AFTERWARDS,
+        long_help = "Continue a run that was interrupted, or whose budget was spent (give a larger one). An emulated \
+                     disk of the run is created again, empty"
+    )]
+    pub(super) resume: Option<PathBuf>,
+
+    /// Directory for the record [default: iosched-results/TIME-TARGET]
+    #[arg(long, value_name = "DIR", help_heading = AFTERWARDS, hide_short_help = true)]
+    pub(super) out: Option<PathBuf>,
+
+    /// Do not write the page with charts (report.html) beside the record
+    #[arg(long, help_heading = AFTERWARDS, hide_short_help = true)]
+    pub(super) no_html: bool,
+
+    /// Do not record where requests spend their time, in the queue or at the disk
+    #[arg(long, help_heading = AFTERWARDS, hide_short_help = true)]
+    pub(super) no_split: bool,
+
+    /// Report the answer in the exit code: 0 a winner, 20 equal (or near enough to the best), 21 undecided, 22 disturbed
+    #[arg(long, conflicts_with = "dry_run", help_heading = AFTERWARDS, hide_short_help = true)]
+    pub(super) exit_code: bool,
+
+    /// Measure on an emulated disk of this model
     #[arg(
         long,
         value_name = "MODEL",
-        conflicts_with_all = ["target", "simulate", "resume", "persist", "apply", "destroy_data"]
+        conflicts_with_all = ["target", "simulate", "resume", "persist", "apply", "destroy_data"],
+        help_heading = WITHOUT_DISK,
+        long_help = "Create an emulated disk of this model (of `iosched emulate models`, or a .toml file) for \
+                     the run"
     )]
     pub(super) emulate: Option<String>,
 
+    /// Simulate this model, in virtual time
+    #[arg(
+        long,
+        value_name = "MODEL",
+        conflicts_with_all = ["target", "user", "apply", "persist", "precondition", "destroy_data", "ramp", "resume", "timeout", "file_size"],
+        help_heading = WITHOUT_DISK,
+        long_help = "Run the loads on this disk model (a name of `iosched emulate models`, or a .toml file) under our \
+                     own schedulers, in virtual time"
+    )]
+    pub(super) simulate: Option<String>,
+
     /// Size of the emulated disk, for example 32G [default: the model's]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "emulate", conflicts_with = "simulate")]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = parse_size,
+        requires = "emulate",
+        conflicts_with = "simulate",
+        help_heading = WITHOUT_DISK,
+        hide_short_help = true
+    )]
     pub(super) size: Option<Bytes>,
 
     /// Queue depth of the emulated disk [default: the model's]
@@ -78,7 +328,9 @@ pub(crate) struct TuneArgs {
         long,
         value_name = "N",
         requires = "emulate",
-        conflicts_with = "simulate"
+        conflicts_with = "simulate",
+        help_heading = WITHOUT_DISK,
+        hide_short_help = true
     )]
     pub(super) queue_depth: Option<usize>,
 
@@ -88,173 +340,19 @@ pub(crate) struct TuneArgs {
         value_name = "N",
         requires = "emulate",
         conflicts_with = "simulate",
-        value_parser = parse_count::<NonZeroU32>
+        value_parser = parse_count::<NonZeroU32>,
+        help_heading = WITHOUT_DISK,
+        hide_short_help = true
     )]
     pub(super) slow_down: Option<NonZeroU32>,
-
-    #[arg(long = "load", value_name = "LOAD[:WEIGHT]", help = load_help())]
-    pub(super) loads: Vec<String>,
-
-    /// For a load that is a command: run this once, before the first trial
-    #[arg(long, value_name = "COMMAND")]
-    pub(super) setup: Option<String>,
-
-    /// For a load that is a command: run this before each trial; its time does not count
-    #[arg(long, value_name = "COMMAND")]
-    pub(super) prepare: Option<String>,
-
-    /// For a load that is a command: the number that decides. time, a regular expression whose first
-    /// group matches a number in the output, or a JSON pointer (/a/b) [default: time]
-    #[arg(long, value_name = "METRIC")]
-    pub(super) metric: Option<String>,
-
-    /// Whether more or less of the command's number is better [default: higher; lower for time]
-    #[arg(long, value_name = "higher|lower", value_parser = parse_better)]
-    pub(super) better: Option<bool>,
-
-    /// The server for the load pgbench: libpq's 'host=… user=…' [default: one of our own on the target]
-    #[arg(long, value_name = "CONNECTION")]
-    pub(super) pg: Option<String>,
-
-    /// What to compare: scheduler or scheduler:tunable=value,...; repeatable or with commas; on a disk with a scheduler
-    /// inside also kernel/NAME, the kernel's above it [default: all offered]
-    #[arg(long, value_name = "ARMS")]
-    pub(super) arms: Vec<String>,
-
-    /// The arm to compare with [default: the active one, as it is tuned now]
-    #[arg(long, value_name = "ARM")]
-    pub(super) baseline: Option<String>,
-
-    /// What decides: throughput, iops, mean, p50, p99, p999, read-mean, read-p99, fairness, cpu, tps, time [default: the load's own]
-    #[arg(long, value_parser = parse_objective)]
-    pub(super) objective: Option<Objective>,
-
-    /// What an arm must keep of another metric to win, as a ratio to the baseline's: throughput>=0.95 (at least 0.95 times
-    /// as much), p99<=1.1 (at most 1.1 times as long); repeatable
-    #[arg(long = "require", value_name = "REQUIREMENT", value_parser = parse_requirement)]
-    pub(super) requirements: Vec<Requirement>,
-
-    /// Up to which share of what others do a trial counts: io (of the disk's time) is 2%; cpu and steal (of the
-    /// processors) and memory (waiting for it) void no trial unless given: io=5%, cpu=20%, io=off
-    #[arg(long = "tolerate", value_name = "WHAT=SHARE", value_delimiter = ',', value_parser = parse_tolerance)]
-    pub(super) tolerate: Vec<Tolerated>,
-
-    /// Difference that you do not care about, in per cent: 2%, or 2 [default: 2%]
-    #[arg(long)]
-    pub(super) margin: Option<Margin>,
-
-    /// Probability with which all intervals hold together: 95%, 95 or 0.95 [default: 95%]
-    #[arg(long, value_parser = parse_confidence)]
-    pub(super) confidence: Option<f64>,
-
-    /// Maximum number of rounds [default: 30]
-    #[arg(long)]
-    pub(super) rounds: Option<u32>,
-
-    /// Run exactly this many rounds of all arms, with classical t intervals, instead of stopping at an answer
-    #[arg(long, value_name = "N", conflicts_with = "rounds")]
-    pub(super) fixed_rounds: Option<u32>,
-
-    /// Time that all measuring may take at most, preparation included (10m, 2h). Trials are made shorter to fit several
-    /// rounds, unless --runtime sets their length or they are simulated: then the run ends after as many as fit.
-    /// Reaching a steady state takes at most half of it
-    /// [default: none; 3m on the emulated disk]
-    #[arg(long, value_name = "TIME")]
-    pub(super) budget: Option<Span>,
-
-    /// Run time of each trial [default: the job file's, or 10s; 2s on the emulated disk]
-    #[arg(long, value_name = "TIME")]
-    pub(super) runtime: Option<Span>,
-
-    /// Time to leave out of the measurement at the start of each trial [default: none]
-    #[arg(long, value_name = "TIME")]
-    pub(super) ramp: Option<Span>,
-
-    /// Time after which a load that hangs is killed [default: twice its run time and 30s]
-    #[arg(long, value_name = "TIME")]
-    pub(super) timeout: Option<Span>,
-
-    /// Seed of all random choices: the same seed gives the same order of arms and the same offsets [default: random]
-    #[arg(long)]
-    pub(super) seed: Option<u64>,
-
-    /// Size of each worker's test file, where the target is a directory [default: 1G]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub(super) file_size: Option<Bytes>,
-
-    /// Run a load before it is measured until it is steady (SNIA: five runs within 20 %, slope
-    /// within 10 %): auto is for loads that write to a disk that is not emulated [default: auto]
-    #[arg(long, value_name = "auto|on|off", value_parser = parse_steady)]
-    pub(super) steady: Option<Steady>,
-
-    /// Fill the whole raw device twice first, as flash needs it (with --destroy-data)
-    #[arg(long)]
-    pub(super) precondition: bool,
-
-    /// Make a file system on the device for the run, and remove it afterwards: for loads that need a
-    /// directory (with --destroy-data; the run's own emulated disk gets ext4 by default)
-    #[arg(
-        long,
-        value_name = "ext4|xfs|btrfs|f2fs",
-        value_parser = parse_file_system,
-        conflicts_with_all = ["precondition", "simulate"]
-    )]
-    pub(super) mkfs: Option<file_system::FileSystemKind>,
-
-    /// Run the load with this user's rights [default: yours]
-    #[arg(long, value_name = "NAME")]
-    pub(super) user: Option<String>,
-
-    /// Run this fio instead of the one on PATH (root's PATH is fixed: the system's directories)
-    #[arg(long, value_name = "FILE")]
-    pub(super) fio: Option<PathBuf>,
-
-    /// Switch to the winner when there is one, until the next reboot: on a disk that is there after the run (not with
-    /// --simulate or --emulate)
-    #[arg(long)]
-    pub(super) apply: bool,
-
-    /// Keep the winner when there is one, over reboots: a rule in the policy, with a link to the record (not for simulated
-    /// or emulated disks)
-    #[arg(long)]
-    pub(super) persist: bool,
-
-    /// Do not record where requests spend their time, in the queue or at the disk
-    #[arg(long)]
-    pub(super) no_split: bool,
-
-    /// Directory for the record [default: iosched-results/TIME-TARGET]
-    #[arg(long, value_name = "DIR")]
-    pub(super) out: Option<PathBuf>,
-
-    /// Report the answer in the exit code: 0 a winner, 20 equal (or near enough to the best), 21 undecided, 22 disturbed
-    #[arg(long, conflicts_with = "dry_run")]
-    pub(super) exit_code: bool,
-
-    /// Leave out the page with charts that is written beside the record (report.html)
-    #[arg(long)]
-    pub(super) no_html: bool,
-
-    /// Continue a run that was interrupted, or whose budget was spent (give a larger one); the run's own emulated
-    /// disk is created again, empty
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["target", "out"])]
-    pub(super) resume: Option<PathBuf>,
-
-    /// Print the plan and how long it could take, and do nothing
-    #[arg(long)]
-    pub(super) dry_run: bool,
-
-    /// Allow loads that write to the raw device; name the device here if it is not empty; needed again
-    /// with --resume
-    #[arg(
-        long,
-        value_name = "DEVICE",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = ""
-    )]
-    pub(super) destroy_data: Option<String>,
 }
+
+/// Headings of the options, in the order in which a user meets the questions.
+const MEASURE: &str = "What to measure";
+const HOW_LONG: &str = "How long";
+const DECIDES: &str = "What decides";
+const AFTERWARDS: &str = "Afterwards";
+const WITHOUT_DISK: &str = "Without a disk of your own";
 
 impl TuneArgs {
     pub(super) fn tolerance(&self) -> Tolerance {
@@ -296,23 +394,6 @@ impl TuneArgs {
             .map(|(name, has_value, _)| (name, has_value))
             .collect()
     }
-}
-
-fn load_help() -> String {
-    let loads: Vec<String> = BUILT_IN
-        .iter()
-        .map(|load| format!("{} ({})", load.name, load.summary))
-        .collect();
-    format!(
-        "Load to run, repeatable: a fio job file; 'command: PROGRAM …' ('command: sh: …' for a shell); one \
-         with options, as in pgbench:scale=10,clients=20 (the values listed here are the defaults): \
-         pgbench (scale=50, clients=100, threads=2, transactions=… or time=60, mode=tpcb, \
-         select, simple-update or FILE, protocol=…), desktop (starts=2, seconds=1, size=64m, readers=0, writers=0), \
-         five-tests (size=1g, record=16m, threads=1..3), \
-         documents-read (threads=80, documents=32000, stored=…, size=4k, order=random or stored, control=on), \
-         documents-create (threads=80, documents=2000, size=4k), database:1..4; or a built-in one: {} [default: random-read]",
-        loads.join("; ")
-    )
 }
 
 fn parse_objective(text: &str) -> Result<Objective, String> {

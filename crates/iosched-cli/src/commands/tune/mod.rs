@@ -37,7 +37,7 @@ use self::args::consent;
 use self::error::{complete, fixed_by_record};
 use self::place::{RunPlace, check_can_emulate, end_disk, make, named_disk, say_emulated};
 use self::request::wanted;
-use super::{Outcome, answer_code, boxed, persist, stop_on_signals, take_turn, undo};
+use super::{Outcome, answer_code, boxed, loads, persist, stop_on_signals, take_turn, undo};
 use crate::io_priority;
 use crate::output::Output;
 use crate::progress::{JsonLines, Progress};
@@ -55,6 +55,9 @@ struct Session<'a> {
 
 /// Runs `iosched tune`.
 pub(crate) fn run(args: &TuneArgs, output: &Output) -> Outcome {
+    if args.loads.iter().any(|load| load == "help") {
+        return loads::run(output);
+    }
     io_priority::forget_niceness();
     if let Some(program) = &args.fio {
         fio::use_program(program);

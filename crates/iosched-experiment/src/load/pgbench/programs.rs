@@ -152,7 +152,7 @@ impl Programs {
                 format!(
                     "{step} needs Linux 3.17 or later (getrandom), as today's OpenSSL does: {message}"
                 ),
-                "measure with another load, fio's or a command of your own: `iosched tune --help` lists them",
+                "measure with another load, fio's or a command of your own: `iosched help loads` lists them",
             ));
         }
         Err(error::setup(
