@@ -1,5 +1,5 @@
 //! What may be written: the answer for each occasion, state and kind of device. The one source of the tables
-//! in `docs/safety.md` and of the tests that build each case.
+//! in `results/refusals.md` and of the tests that build each case.
 //!
 //! Written down by hand, and not worked out from the rule in `iosched_machine::device::may_write`: the rule has to
 //! agree with it. After a change of the tables, `INSTA_UPDATE=always cargo test -p iosched-testing` writes the
@@ -480,7 +480,7 @@ mod tests {
 
     fn assert_stands_in_document(begin: &str, markdown: &str) {
         const END: &str = "\n<!-- end -->\n";
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/safety.md");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results/refusals.md");
         let document = std::fs::read_to_string(&path).expect("the document");
         let (before, rest) = document.split_once(begin).expect("where they begin");
         let (tables, after) = rest.split_once(END).expect("where they end");
@@ -489,7 +489,7 @@ mod tests {
         }
         assert!(
             std::env::var("INSTA_UPDATE").is_ok_and(|update| update == "always"),
-            "docs/safety.md has other tables: INSTA_UPDATE=always cargo test -p iosched-testing"
+            "results/refusals.md has other tables: INSTA_UPDATE=always cargo test -p iosched-testing"
         );
         let document = [before, begin, markdown, END, after].concat();
         std::fs::write(&path, document).expect("the document");

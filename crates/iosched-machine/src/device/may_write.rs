@@ -18,7 +18,7 @@
 //!
 //! A disk that is only read, and is nobody else's meanwhile, is asked about by [`may_read_alone`].
 //!
-//! What it answers in each case is in `iosched_testing::refusal_matrix`, from which `docs/safety.md` has its tables.
+//! What it answers in each case is in `iosched_testing::refusal_matrix`, from which `results/refusals.md` has its tables.
 
 use std::fmt;
 use std::io;
