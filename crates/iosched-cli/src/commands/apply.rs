@@ -16,7 +16,7 @@ Examples:
   iosched apply --dry-run     what differs, and what would be written
   iosched apply --yes         after an edit of /etc/iosched/policy.toml
 
-A rule of the policy (docs/persist.md has all of it):
+A rule of the policy (docs/keep.md has all of it):
   [[rule]]
   name = \"archive\"
   match = { model = \"ACME 4000*\", min_size = \"4T\" }

@@ -123,7 +123,7 @@ impl Policy {
         let at = |offset: usize, message: String| {
             let (line, column) = position(text, offset);
             let message = format!("{}:{line}:{column}: {message}", path.display());
-            Problem::usage(message).hint("nothing was changed; docs/persist.md describes the file")
+            Problem::usage(message).hint("nothing was changed; docs/keep.md describes the file")
         };
         let file: FileText = toml::from_str(text).map_err(|error| {
             let message = error.message().trim().replace('\n', "; ");
