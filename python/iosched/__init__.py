@@ -344,7 +344,8 @@ class Conformance(_Wrapped):
     @property
     def agreement(self) -> float | None:
         """The share of the recorded decisions that ours made, too; None of no decision."""
-        return self._value["agreement"]
+        agreement: float | None = self._value["agreement"]
+        return agreement
 
     def __repr__(self) -> str:
         return f"<Conformance {self['trace']}: {self['scheduler']} agrees on {self['agreed']} of {self['decisions']} decisions>"

@@ -41,6 +41,7 @@ use crate::trial::{Slot, Trial, VoidTrial};
 ///   names of load and arm beside their indices, which count
 /// - 6: an arm may be a scheduler of ours inside the disk; what the emulated disk of the run is
 /// - 7: how long a trial ran, where that is chosen as the run goes on: by the plan alone its length would be taken for another
+/// - 8: lead-ins: what came before one does not count; how coarsely a number was printed
 pub(crate) const SCHEMA: u32 = 8;
 
 /// What [`Header::kind`] says.
@@ -128,8 +129,10 @@ pub enum Entry {
         arm: usize,
         /// What was measured after this arm / what was measured after the others.
         ratio: Interval,
-        /// Runs before each trial from here on.
+        /// Runs before each trial from here on: one more than before.
         runs: u32,
+        /// The first round that counts.
+        round: u32,
     },
     /// The run went on after it had been interrupted.
     Resumed {
@@ -275,6 +278,11 @@ impl Record {
         while lines.next(&mut reader)?.is_some() {
             let entry = lines.read()?;
             check_entry(&record.header.plan, &entry).map_err(|cause| lines.corrupt(cause))?;
+            if let Entry::LeadIn { runs, .. } = entry {
+                let is_next = runs == record.lead_in() + 1 && runs <= LONGEST_LEAD_IN;
+                let cause = || lines.corrupt(format!("a lead-in cannot have {runs} runs here"));
+                is_next.then_some(()).ok_or_else(cause)?;
+            }
             record.push(entry);
         }
         Ok(record)
@@ -301,6 +309,15 @@ impl Record {
         let is_lead_in = |entry: &Entry| matches!(entry, Entry::LeadIn { .. });
         let before = self.entries.iter().rposition(is_lead_in);
         self.entries[before.map_or(0, |index| index + 1)..].iter()
+    }
+
+    /// The first round that counts.
+    pub(crate) fn first_round(&self) -> u32 {
+        let rounds = self.entries.iter().rev().find_map(|entry| match entry {
+            Entry::LeadIn { round, .. } => Some(*round),
+            _ => None,
+        });
+        rounds.unwrap_or(0)
     }
 
     /// Runs of its load that come before each trial and do not count.
@@ -430,19 +447,19 @@ fn check_entry(plan: &Plan, entry: &Entry) -> Result<(), String> {
             "max_rounds is {rounds}, and must be from 2 to {MOST_ROUNDS}"
         ));
     }
-    if let Entry::LeadIn { runs, .. } = entry
-        && !(1..=LONGEST_LEAD_IN).contains(runs)
-    {
-        return Err(format!(
-            "a lead-in has {runs} runs, and must have from 1 to {LONGEST_LEAD_IN}"
-        ));
-    }
     let slot = match entry {
         Entry::Trial(trial) => trial.slot,
         Entry::Void(void) => void.slot,
-        Entry::ArmLeft { load, arm, .. } | Entry::LeadIn { load, arm, .. } => Slot {
+        Entry::ArmLeft { load, arm, .. } => Slot {
             load: *load,
             round: 0,
+            arm: *arm,
+        },
+        Entry::LeadIn {
+            load, arm, round, ..
+        } => Slot {
+            load: *load,
+            round: *round,
             arm: *arm,
         },
         Entry::Steady { load, .. } => Slot {
@@ -473,6 +490,16 @@ fn check_entry(plan: &Plan, entry: &Entry) -> Result<(), String> {
             "round is {}, and must be at most {most}",
             slot.round
         ));
+    }
+    if let Entry::Trial(trial) = entry
+        && let Some(unit) = trial.metrics.number_unit
+    {
+        let number = trial.metrics.number.unwrap_or(0.0).abs();
+        if !(unit > 0.0 && (number == 0.0 || unit <= 2.0 * number)) {
+            return Err(format!(
+                "a number {number} cannot be printed in steps of {unit}"
+            ));
+        }
     }
     if let Entry::Trial(trial) = entry
         && let Some(reason) = plan.bad_metric(slot, &trial.metrics)

@@ -201,6 +201,8 @@ fn check_disk(
 
 /// What the record in a directory says of an arm; nothing if it is not there, or is of other arms.
 fn measured(directory: &Path, arm: &str) -> Option<Measured> {
+    // It may be on a server that is gone.
+    iosched_machine::device::answers(directory).ok()?;
     let record = Record::load(directory).ok()?;
     let analysis = Analysis::of(&record);
     let arm = analysis.arms.iter().position(|label| label == arm)?;

@@ -156,7 +156,7 @@ pub(crate) fn put_back(journal: Journal, error: Problem) -> Problem {
         error.message,
         left.join("; ")
     );
-    Problem::new(error.code, message)
+    Problem::new(exit::FAILURE, message)
         .hint("`iosched restore` puts it back; what is to be is in the journal")
 }
 

@@ -1019,7 +1019,11 @@ fn preparation(record: &Record) -> Vec<String> {
                 });
             }
             Entry::LeadIn {
-                load, arm, ratio, ..
+                load,
+                arm,
+                ratio,
+                runs,
+                ..
             } => lines.push(format!(
                 "Trials of {} depended on the arm before them: after {} {} times what it was after others ({}-{}). They began \
                  anew, each led in by {} under its own arm; what was measured before does not count.",
@@ -1028,7 +1032,7 @@ fn preparation(record: &Record) -> Vec<String> {
                 number(ratio.estimate),
                 bound(ratio.lower),
                 bound(ratio.upper),
-                count(record.lead_in() as usize, "run"),
+                count(*runs as usize, "run"),
             )),
             _ => {}
         }

@@ -26,12 +26,20 @@ pub struct Follower {
 /// The smallest standard deviation of a trial that we believe: 0.1 %, as between arms.
 const RESOLUTION: f64 = 0.001;
 
+/// Nobody measures so many arms; a record of strangers may.
+const MOST_ARMS: usize = 64;
+
 /// What is left of a column, as a part of its length, below which it says nothing that others do not say.
 const NOTHING_LEFT: f64 = 1e-6;
 
 /// For each arm: what is measured after it / what is measured after the others, each with this confidence. `None` where
 /// the order of the trials does not tell.
+///
+/// Of more than `MOST_ARMS` it tells of none: it takes time with the square of their number.
 pub fn carry_over(trials: &[Follower], arms: usize, confidence: f64) -> Vec<Option<Interval>> {
+    if arms > MOST_ARMS {
+        return vec![None; arms];
+    }
     let rounds = Rounds::of(trials);
     let indicator = |is: &dyn Fn(&Follower) -> bool| -> Vec<f64> {
         let ones = trials.iter().map(|trial| f64::from(u8::from(is(trial))));

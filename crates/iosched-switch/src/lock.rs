@@ -88,6 +88,20 @@ pub fn lock(host: &Host, device: &str) -> Result<Lock, Problem> {
     let failed = |error| not_opened(device, &error);
     let file = open_node(host, device).map_err(failed)?;
     check_is_of_host(host, device, &file).map_err(failed)??;
+    in_time(host, device, file)
+}
+
+/// Locks a disk that the run has made for itself, and takes away with it: wherever that is.
+///
+/// # Errors
+/// There is none of that name, its node is none of a block device, or somebody else has it.
+pub fn lock_own(host: &Host, device: &str) -> Result<Lock, Problem> {
+    let file = open_node(host, device).map_err(|error| not_opened(device, &error))?;
+    in_time(host, device, file)
+}
+
+fn in_time(host: &Host, device: &str, file: File) -> Result<Lock, Problem> {
+    let failed = |error| not_opened(device, &error);
     let deadline = Instant::now() + PATIENCE;
     while !try_lock(&file).map_err(failed)? {
         if Instant::now() > deadline {

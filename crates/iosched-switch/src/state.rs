@@ -215,9 +215,70 @@ impl QueueState {
     }
 }
 
+impl QueueState {
+    /// This state with a change from `before` to `after` taken back: what the change did not touch stays as it is now. None
+    /// if something that it did touch is neither as before nor as after it: somebody has set that since.
+    pub fn taken_back(&self, before: &QueueState, after: &QueueState) -> Option<QueueState> {
+        let one = |now: Option<&String>, before: Option<&String>, after: Option<&String>| {
+            let kept = if before == after { now } else { before };
+            let is_ours = before == after || now == before || now == after;
+            is_ours.then(|| kept.cloned())
+        };
+        let all = |of: fn(&QueueState) -> &BTreeMap<String, String>| {
+            let (now, before, after) = (of(self), of(before), of(after));
+            let names = now.keys().chain(before.keys()).chain(after.keys());
+            let mut values = BTreeMap::new();
+            for name in names {
+                let value = one(now.get(name), before.get(name), after.get(name))?;
+                values.extend(value.map(|value| (name.clone(), value)));
+            }
+            Some(values)
+        };
+        let scheduler = |of: &QueueState| Some(of.scheduler.clone());
+        let (now, then, later) = (scheduler(self), scheduler(before), scheduler(after));
+        Some(QueueState {
+            scheduler: one(now.as_ref(), then.as_ref(), later.as_ref())??,
+            served: one(
+                self.served.as_ref(),
+                before.served.as_ref(),
+                after.served.as_ref(),
+            )?,
+            nr_requests: one(
+                self.nr_requests.as_ref(),
+                before.nr_requests.as_ref(),
+                after.nr_requests.as_ref(),
+            )?,
+            tunables: all(|state| &state.tunables)?,
+            settings: all(|state| &state.settings)?,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_change_did_not_touch_stays_and_what_somebody_set_since_is_his() {
+        let state = |scheduler: &str, tunable: &str, read_ahead: &str| QueueState {
+            scheduler: scheduler.into(),
+            tunables: [(tunable.to_owned(), "8".to_owned())].into(),
+            settings: [("read_ahead_kb".to_owned(), read_ahead.to_owned())].into(),
+            ..QueueState::default()
+        };
+        let (before, after) = (
+            state("kyber", "read_lat", "128"),
+            state("bfq", "slice", "128"),
+        );
+        let now = state("bfq", "slice", "4096");
+        let back = now.taken_back(&before, &after);
+        assert_eq!(back, Some(state("kyber", "read_lat", "4096")));
+        let theirs = state("none", "", "128").taken_back(&before, &after);
+        assert_eq!(theirs, None);
+        let mut tuned = after.clone();
+        tuned.tunables.insert("slice".into(), "0".into());
+        assert_eq!(tuned.taken_back(&before, &after), None);
+    }
 
     #[test]
     fn states_are_written_scheduler_depth_tunables_settings_throttling() {

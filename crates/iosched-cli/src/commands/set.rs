@@ -14,7 +14,7 @@ use iosched_machine::host::Host;
 use iosched_machine::process::{Owner, Stop};
 use iosched_policy::set::{Change, Settled};
 use iosched_switch::journal::{Handover, Held, Journal, Parts, Undone};
-use iosched_switch::{self as switch, Arm, Difference};
+use iosched_switch::{self as switch, Arm, Difference, lock};
 use serde::Serialize;
 
 use super::{Outcome, boxed, stop_on_signals, take_turn, undo};
@@ -112,6 +112,7 @@ pub(crate) fn run(args: &SetArgs, output: &Output) -> Outcome {
     let mut report = Report::new(args, &change);
     if args.dry_run {
         for (disk, _, arm) in &change.disks {
+            lock::check_may_lock(&host, disk)?;
             switch::foresee(&host.sysfs(), disk, arm).map_err(boxed)?;
         }
     } else {

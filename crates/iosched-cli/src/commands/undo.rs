@@ -126,8 +126,13 @@ pub(crate) fn in_a_line(taken: &TakenBack) -> String {
     } else {
         ""
     };
+    let theirs: Vec<&str> = taken.disks.iter().filter_map(Undone::set_since).collect();
+    let but = match theirs.as_slice() {
+        [] => String::new(),
+        theirs => format!(", but not on {}", theirs.join(", ")),
+    };
     format!(
-        "{finished}change {} is taken back: {}",
+        "{finished}change {} is taken back{but}: {}",
         entry.id, entry.command
     )
 }

@@ -65,7 +65,9 @@ fn arms_inside_are_switched_read_back_and_put_back() {
         said.contains("on an emulated disk with schedulers served inside"),
         "{said}"
     );
-    assert!(said.contains("not this kernel's"), "{said}");
+    let report = iosched().arg("report").arg(&out).arg("--details").output();
+    let all = in_one_line(&stdout(&report.unwrap()));
+    assert!(all.contains("not this kernel's"), "{all}");
     assert_eq!(disk.state(), before);
     let states = states(&out);
     for arm in ["cfq:slice_idle=0", "deadline:fifo_batch=4", "noop"] {

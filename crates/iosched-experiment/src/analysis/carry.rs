@@ -5,6 +5,7 @@ use iosched_stats::carry::{Follower, carry_over};
 
 use crate::plan::Plan;
 use crate::record::{Entry, LONGEST_LEAD_IN, Record};
+use crate::schedule::RunProgress;
 use crate::trial::Slot;
 
 /// A mistake about what is left behind is made in one look of so many of those in which the confidence allows one: it
@@ -21,14 +22,19 @@ pub(super) fn carried(plan: &Plan, record: &Record, load: usize) -> Vec<Option<I
 
 /// After a round: whether the trials begin anew, each led in by runs under its own arm, since they surely depend on the arm
 /// before them. Where the longest lead-in does not help, the run has no answer.
-pub(crate) fn lead_in(plan: &Plan, record: &Record) -> Option<Entry> {
+/// Nor where there is no room for them: then what was measured stays.
+pub(crate) fn lead_in(plan: &Plan, record: &Record, progress: &RunProgress<'_>) -> Option<Entry> {
     let runs = record.lead_in() + 1;
-    let (load, arm, ratio) = surely_carried(plan, record).filter(|_| runs <= LONGEST_LEAD_IN)?;
+    if runs > LONGEST_LEAD_IN || !progress.can_begin_anew(runs) {
+        return None;
+    }
+    let (load, arm, ratio) = surely_carried(plan, record)?;
     Some(Entry::LeadIn {
         load,
         arm,
         ratio,
         runs,
+        round: progress.rounds(),
     })
 }
 

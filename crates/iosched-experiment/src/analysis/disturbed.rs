@@ -278,8 +278,10 @@ mod tests {
             let value = 1e6 * [1.0, 0.9][slot.arm] * left * (1.0 + noise);
             before = slot.arm;
             record.entries.push(trial(slot, value));
-            if RunProgress::of(&plan, &record).rounds() > slot.round {
-                record.entries.extend(lead_in(&plan, &record));
+            let progress = RunProgress::of(&plan, &record);
+            if progress.rounds() > slot.round {
+                let lead_in = lead_in(&plan, &record, &progress);
+                record.entries.extend(lead_in);
             }
         }
         (Analysis::of(&record), record)

@@ -13,7 +13,7 @@ use crate::load::simulated;
 use crate::measure::Measured;
 use crate::metrics::count;
 use crate::plan::{Plan, Target};
-use crate::record::Record;
+use crate::record::{Entry, Record};
 use crate::schedule;
 use crate::split::{Order, Parts, Split};
 use crate::trial::{Flow, JobResult, Trial, latency_histogram};
@@ -274,9 +274,13 @@ pub(super) fn summarise(plan: &Plan, record: &Record, load: usize, arm: usize) -
     ArmSummary {
         trials: trials.len(),
         failed_trials: record
-            .void_trials()
-            .filter(|void| (void.slot.load, void.slot.arm) == (load, arm))
-            .filter(|void| void.reason.is_failure())
+            .that_count()
+            .filter(|entry| match entry {
+                Entry::Void(void) => {
+                    (void.slot.load, void.slot.arm) == (load, arm) && void.reason.is_failure()
+                }
+                _ => false,
+            })
             .count(),
         left: record.arm_left(arm).map(str::to_owned),
         objective: geometric_mean(trials.iter().filter_map(|t| objective.of(&t.metrics)))

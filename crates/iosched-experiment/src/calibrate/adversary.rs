@@ -281,7 +281,7 @@ impl Machine {
                 break StopReason::Disturbed;
             }
             if after.is_none() && progress.rounds() > slot.round {
-                let lead_in = lead_in(&self.plan, &self.record);
+                let lead_in = lead_in(&self.plan, &self.record, &progress);
                 self.record.entries.extend(lead_in);
                 progress.follow(&self.record);
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use iosched_machine::command_line::Remedy;
 use iosched_machine::failure::Problem;
-use iosched_stats::race::{Better, Judge, Load, Race, Rules, Verdict};
+use iosched_stats::race::{Better, Bound, Judge, Load, Race, Requirement, Rules, Verdict};
 use serde::Serialize;
 
 use super::{Plan, PlanError, error};
@@ -135,10 +135,20 @@ fn fewest_to_decide(plan: &Plan) -> u32 {
         withdrawn: Vec::new(),
         rules,
     };
+    for load in &mut race.loads {
+        let kept = |_| Requirement {
+            bound: Bound::AtMost(2.0),
+            rounds: Vec::new(),
+        };
+        load.requirements = plan.rules.requirements.iter().map(kept).collect();
+    }
     let mut judge = Judge::new(&race);
     for rounds in 1..=u32::try_from(rules.budget_rounds).unwrap_or(u32::MAX) {
         for load in &mut race.loads {
             load.rounds.push(round.clone());
+            for requirement in &mut load.requirements {
+                requirement.rounds.push(vec![Some(1.0); plan.arms.len()]);
+            }
         }
         judge.follow(&race);
         if matches!(judge.standing().decisive().verdict, Verdict::Winner { .. }) {

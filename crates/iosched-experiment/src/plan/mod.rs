@@ -446,7 +446,10 @@ impl Plan {
             .find_map(|objective| {
                 let found = match objective.of(metrics) {
                     Some(value)
-                        if value.is_finite() && (value > 0.0 || objective.may_be_zero()) =>
+                        if value > 0.0 && value.is_finite()
+                            || objective == decisive
+                                && objective.may_be_zero()
+                                && value.is_finite() =>
                     {
                         return None;
                     }

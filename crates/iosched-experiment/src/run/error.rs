@@ -128,10 +128,7 @@ impl Failure for RunError {
     fn exit_code(&self) -> u8 {
         match self {
             RunError::Interrupted { .. } => exit::INTERRUPTED,
-            RunError::NotPutBack {
-                ended_by: Some(error),
-                ..
-            } => error.exit_code(),
+            RunError::NotPutBack { .. } => exit::FAILURE,
             RunError::Vanished { .. } => exit::VANISHED,
             RunError::LoadFails { .. } => exit::LOAD_FAILED,
             RunError::NoTimeLeft { .. } => exit::USAGE,

@@ -125,7 +125,11 @@ pub fn run(
     if !plan.disks.is_empty() {
         process::be_spared_for_want_of_memory();
     }
-    let locks = plan.disks.iter().map(|disk| lock::lock(host, disk));
+    let lock = match plan.emulated {
+        Some(_) => lock::lock_own,
+        None => lock::lock,
+    };
+    let locks = plan.disks.iter().map(|disk| lock(host, disk));
     let _locks = locks.collect::<Result<Vec<Lock>, _>>()?;
     // While we waited for them another run may have been killed: what it left is not what was there before.
     journal::put_disks_back_of_dead_runs(host, &plan.disks);
@@ -450,7 +454,7 @@ impl Runner<'_> {
 
     /// Begins the trials anew where what an arm leaves behind asks for it.
     fn lead_in(&mut self) -> Result<(), RunError> {
-        let Some(entry) = lead_in(self.plan, self.recorder.record()) else {
+        let Some(entry) = lead_in(self.plan, self.recorder.record(), &self.progress) else {
             return Ok(());
         };
         if let Entry::LeadIn {
@@ -458,6 +462,7 @@ impl Runner<'_> {
             arm,
             ratio,
             runs,
+            ..
         } = entry
         {
             self.observer.event(&RunEvent::LeadIn {

@@ -32,7 +32,7 @@ pub fn next(plan: &Plan, record: &Record) -> Next {
     RunProgress::of(plan, record).next()
 }
 
-/// Where the race stands for a reader of the record, and after how many rounds: once the run has ended, what
+/// Where the race stands for a reader of the record, and after how many rounds that count: once the run has ended, what
 /// is not decided is undecided, with its bound.
 pub(crate) fn standing_to_report(plan: &Plan, record: &Record) -> (u32, Standing) {
     let RunProgress {
@@ -41,6 +41,7 @@ pub(crate) fn standing_to_report(plan: &Plan, record: &Record) -> (u32, Standing
         mut race,
         ..
     } = RunProgress::of(plan, record);
+    let rounds = rounds.saturating_sub(record.first_round());
     let seen = rounds as usize;
     let is_over = record.stop_reason().is_some() && standing.next.is_some();
     if !is_over || seen < MIN_FIXED_ROUNDS as usize {
@@ -159,6 +160,7 @@ impl<'a> RunProgress<'a> {
         let changes_the_past = |entry: &Entry| match entry {
             Entry::ArmLeft { arm, .. } => !self.withdrawn.contains(arm),
             Entry::Trial(trial) => trial.slot.round < self.rounds || self.changes_measure(trial),
+            Entry::LeadIn { .. } => true,
             _ => false,
         };
         if added.iter().any(changes_the_past) {
@@ -170,45 +172,55 @@ impl<'a> RunProgress<'a> {
 
     /// True if a trial changes by what its load's arms are compared ([`scale`]), or how coarse that is ([`unit`]).
     fn changes_measure(&self, trial: &Trial) -> bool {
-        let Slot { load, round, .. } = trial.slot;
+        let load = trial.slot.load;
         let objective = self.plan.loads[load].objective;
         let race = &self.race.loads[load];
         let is_new = match race.scale {
             Scale::Ratio => objective
                 .of(&trial.metrics)
                 .is_some_and(|value| value <= 0.0),
-            Scale::Difference { .. } => round < ROUNDS_OF_SIZE,
+            Scale::Difference { .. } => {
+                self.race.loads[load].rounds.len() < ROUNDS_OF_SIZE as usize
+            }
         };
         let unit = objective.unit(&trial.metrics);
         is_new || unit.is_some_and(|unit| race.unit.is_none_or(|known| unit < known))
     }
 
     fn read(&mut self, record: &Record) {
-        let added = &record.entries[self.entries..];
-        self.entries = record.entries.len();
-        for entry in added {
+        let before = record.entries.len() - record.that_count().count();
+        for (index, entry) in record.entries.iter().enumerate().skip(self.entries) {
             match entry {
-                Entry::Trial(trial) => self.take_in(trial),
+                Entry::Trial(trial) => {
+                    self.count(trial);
+                    if index >= before {
+                        self.take_in(trial);
+                    }
+                }
                 Entry::Void(void) => {
                     self.attempts += 1;
                     self.besides += seconds(void.elapsed_s);
                 }
                 Entry::Finished { is_cut: false, .. } => self.close_begun_rounds(),
                 Entry::Prepared { elapsed_s } => self.besides += seconds(*elapsed_s),
-                Entry::LeadIn { runs, .. } => self.lead_in(*runs),
+                Entry::LeadIn { runs, round, .. } => self.lead_in(*runs, *round),
                 Entry::Steady { elapsed_s, .. } => self.steadying += seconds(*elapsed_s),
                 _ => {}
             }
         }
+        self.entries = record.entries.len();
         self.close_rounds();
+    }
+
+    fn count(&mut self, trial: &Trial) {
+        self.attempts += 1;
+        let (trials, time) = &mut self.took[trial.slot.load];
+        *trials += 1;
+        *time += trial.phases.total();
     }
 
     fn take_in(&mut self, trial: &Trial) {
         let Slot { load, round, arm } = trial.slot;
-        self.attempts += 1;
-        let (trials, time) = &mut self.took[load];
-        *trials += 1;
-        *time += trial.phases.total();
         let plan = self.plan;
         let rows = self
             .begun
@@ -224,24 +236,32 @@ impl<'a> RunProgress<'a> {
     }
 
     /// Begins anew with longer trials: nothing of the rounds so far counts, but the time that they took.
-    fn lead_in(&mut self, runs: u32) {
-        self.close_rounds();
-        self.begun.clear();
-        let factor = f64::from(runs + 1) / f64::from(self.lead_in + 1);
+    fn lead_in(&mut self, runs: u32, round: u32) {
         for load in 0..self.took.len() {
-            self.planned[load] = Some(self.trial_time(load).mul_f64(factor));
+            self.planned[load] = Some(self.led_in(self.trial_time(load), runs));
             let (_, time) = std::mem::take(&mut self.took[load]);
             self.besides += time;
         }
         self.lead_in = runs;
-        for load in &mut self.race.loads {
-            let tables = load.requirements.iter_mut().map(|one| &mut one.rounds);
-            for row in tables.chain([&mut load.rounds]).flatten() {
-                row.fill(None);
-            }
-        }
-        self.judge = Judge::new(&self.race);
-        self.standing = self.judge.standing();
+        self.rounds = round;
+    }
+
+    /// How long something takes with so many runs before each trial, if it takes so long now.
+    fn led_in(&self, now: Duration, runs: u32) -> Duration {
+        now.mul_f64(f64::from(runs + 1) / f64::from(self.lead_in + 1))
+    }
+
+    /// Whether as many rounds as an answer takes at the least are left for trials that are led in by so many runs.
+    pub(crate) fn can_begin_anew(&self, runs: u32) -> bool {
+        let least = u32::try_from(self.race.rules.min_rounds).unwrap_or(u32::MAX);
+        let arms = u32::try_from(self.plan.arms.len()).unwrap_or(u32::MAX);
+        let loads = self.plan.loads.iter().enumerate();
+        let round: Duration = loads
+            .map(|(load, of)| self.trial_time(load) * arms * of.turns)
+            .sum();
+        let takes = self.led_in(round * least, runs);
+        self.plan.rounds_at_most().saturating_sub(self.rounds) >= least
+            && self.time_left().is_none_or(|left| left >= takes)
     }
 
     /// Judges the rounds that have become complete.
@@ -473,7 +493,7 @@ fn race(plan: &Plan, record: &Record, withdrawn: Vec<usize>) -> Race {
             })
             .collect(),
         withdrawn,
-        rules: rules(plan),
+        rules: rules(plan, record.first_round()),
     }
 }
 
@@ -517,14 +537,16 @@ fn better(is_higher: bool) -> Better {
     }
 }
 
-fn rules(plan: &Plan) -> Rules {
-    let budget_rounds = plan.rounds_at_most() as usize;
+/// The rules of a plan whose rounds count from this one on.
+fn rules(plan: &Plan, first_round: u32) -> Rules {
+    let left = |rounds: u32| rounds.saturating_sub(first_round).max(MIN_FIXED_ROUNDS) as usize;
+    let budget_rounds = left(plan.rounds_at_most());
     let defaults = Rules::default();
     Rules {
         margin: plan.rules.margin,
         confidence: plan.rules.confidence,
         design: match plan.rules.fixed_rounds {
-            Some(rounds) => Design::FixedRounds(rounds as usize),
+            Some(rounds) => Design::FixedRounds(left(rounds)),
             None => Design::Sequential,
         },
         min_rounds: defaults.min_rounds.min(budget_rounds),
@@ -533,7 +555,7 @@ fn rules(plan: &Plan) -> Rules {
     }
 }
 
-/// `rounds[round][arm]` of one metric of one load, for the first so many rounds.
+/// `rounds[round][arm]` of one metric of one load, for the first so many rounds that count.
 pub fn table(
     record: &Record,
     load: usize,
@@ -543,7 +565,8 @@ pub fn table(
     let arms = record.header.plan.arms.len();
     let mut table = vec![Values::none(arms); rounds as usize];
     for trial in record.trials().filter(|trial| trial.slot.load == load) {
-        if let Some(row) = table.get_mut(trial.slot.round as usize) {
+        let round = trial.slot.round.checked_sub(record.first_round());
+        if let Some(row) = round.and_then(|round| table.get_mut(round as usize)) {
             row.add(trial.slot.arm, objective.of(&trial.metrics));
         }
     }

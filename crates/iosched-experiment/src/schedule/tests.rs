@@ -1,5 +1,6 @@
 //! What comes next, in records small enough to see through.
 
+use iosched_stats::Interval;
 use proptest::prelude::*;
 
 use super::*;
@@ -251,13 +252,14 @@ fn what_a_finished_run_measured_is_all_read_although_it_lacks_an_arm_that_would_
 /// trial that the next one lacks.
 fn by_definition(plan: &Plan, record: &Record) -> Next {
     let left = |arm: &usize| record.arm_left(*arm).is_some();
-    for round in 0.. {
+    let first = record.first_round();
+    for round in first.. {
         let mut race = race(plan, record, (0..plan.arms.len()).filter(left).collect());
         for (index, load) in race.loads.iter_mut().enumerate() {
             let objective = plan.loads[index].objective;
-            load.rounds = table(record, index, round, objective);
+            load.rounds = table(record, index, round - first, objective);
             for (requirement, objective) in load.requirements.iter_mut().zip(required(plan)) {
-                requirement.rounds = table(record, index, round, objective);
+                requirement.rounds = table(record, index, round - first, objective);
             }
         }
         let standing = race.judge();
@@ -316,7 +318,15 @@ proptest! {
             let Next::Trial(slot) = by_definition(&plan, &record) else {
                 break;
             };
+            let is_begun = record.trials().any(|trial| trial.slot.round == slot.round);
             record.entries.push(match mishaps[step] {
+                2 if !is_begun && record.lead_in() < 2 => Entry::LeadIn {
+                    load: slot.load,
+                    arm: slot.arm,
+                    ratio: Interval::around(1.0, 0.0),
+                    runs: record.lead_in() + 1,
+                    round: slot.round,
+                },
                 0 => Entry::ArmLeft { load: slot.load, arm: slot.arm, reason: "it failed".into() },
                 1 => Entry::Void(VoidTrial {
                     slot,

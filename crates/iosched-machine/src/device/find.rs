@@ -127,7 +127,7 @@ pub fn answers(path: &Path) -> Result<(), Problem> {
     }
     let message = format!("{}: its file system does not answer", path.display());
     Err(Problem::new(exit::FAILURE, message)
-        .hint("its server (NFS, FUSE) may be gone: bring it back, or name another place"))
+        .hint("its server (NFS, FUSE) may be gone: bring it back, or name another place; a disk that still spins up answers if asked again"))
 }
 
 /// The file system that a directory or file is on, and its devices.

@@ -135,7 +135,7 @@ fn theirs(host: &Host, entry: &Entry, undo: Option<&Entry>) -> Result<Vec<Resolu
         let after = after.as_ref()?;
         let now = QueueState::read(&host.sysfs(), &device).ok()?;
         let is_theirs = match undo {
-            None => now != before.state && now != *after,
+            None => now.taken_back(&before.state, after).is_none(),
             Some(undo) => {
                 let is_third =
                     now.scheduler != before.state.scheduler && now.scheduler != after.scheduler;
@@ -149,6 +149,22 @@ fn theirs(host: &Host, entry: &Entry, undo: Option<&Entry>) -> Result<Vec<Resolu
         })
     });
     Ok(theirs.filter(|_| host.is_live()).collect())
+}
+
+/// What a change did not touch of its disks stays as it is now when it is taken back.
+fn keep_untouched(host: &Host, entry: &Entry, undo: &mut Entry) {
+    for disk in &mut undo.disks {
+        let is_same = |of: &&DiskChange| of.before.device == disk.before.device;
+        let after = (entry.disks.iter())
+            .find(is_same)
+            .and_then(|of| of.after.as_ref());
+        let now = QueueState::read(&host.sysfs(), &disk.before.device).ok();
+        let before = &disk.before.state;
+        let back = now
+            .zip(after)
+            .and_then(|(now, after)| now.taken_back(before, after));
+        disk.before.state = back.unwrap_or_else(|| before.clone());
+    }
 }
 
 /// What is said of this disk.
@@ -168,6 +184,15 @@ fn take_disks(host: &Host, entry: &Entry) -> Result<Vec<Lock>, Problem> {
     let locks = locks.collect::<Result<Vec<Lock>, _>>()?;
     check_nobody_puts_back(host, entry)?;
     journal::put_disks_back_of_dead_runs(host, &there);
+    let left = journal::leftovers(host);
+    let mut left = left.iter().flat_map(|of| &of.entry.disks);
+    if let Some(disk) = left.find(|disk| there.contains(&disk.device)) {
+        let message = format!(
+            "{} is not as it was before a run that was killed: nothing was taken back",
+            disk.device
+        );
+        return Err(Problem::new(exit::FAILURE, message).hint("`iosched restore` puts it back"));
+    }
     Ok(locks)
 }
 
@@ -238,6 +263,7 @@ impl Turn {
         undo.entry
             .disks
             .retain(|disk| of_disk(&theirs, disk).is_none());
+        keep_untouched(self.host(), &entry, &mut undo.entry);
         let ending = Ending::prepare(self.host(), &undo, &entry)?;
         undo.save()?;
         if let Err(error) = install_all(self.host(), &files) {

@@ -60,7 +60,7 @@ impl<'a> Bench<'a> {
         let host = Host::live();
         Ok(Bench {
             number: capture::device_number(&host, device)?,
-            _lock: lock::lock(&host, device)?,
+            _lock: lock::lock_own(&host, device)?,
             baseline: QueueState::read(&host.sysfs(), device)?,
             host,
             device,
