@@ -87,9 +87,8 @@ impl Output {
     /// A result of several lines, in which names are visible already.
     pub(crate) fn text(&self, text: &str) {
         let color = may_color(&std::io::stdout());
-        let mut code = "";
         for line in visible(text).trim_end_matches('\n').split('\n') {
-            code = code_of(line, code);
+            let code = stands_out(line);
             let line = paint(line, code, color && !code.is_empty());
             self.result(&format!("{line}\n"));
         }
@@ -262,21 +261,13 @@ fn may_color(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// How a line stands out after one that did so: what the user came for does, to its end.
-fn code_of(line: &str, before: &'static str) -> &'static str {
-    match stands_out(line) {
-        "" if line.starts_with("  ") => before,
-        code => code,
-    }
-}
-
 /// How a line of a result stands out (an SGR code): the answer, green if it is to change something, yellow if it
 /// is none.
 fn stands_out(line: &str) -> &'static str {
     match line.strip_prefix("Answer: ") {
         Some(answer) if answer.starts_with("use ") => "1;32",
         Some(answer)
-            if ["no arm ", "undecided"]
+            if ["no arm ", "undecided", "disturbed"]
                 .iter()
                 .any(|word| answer.starts_with(word)) =>
         {
@@ -318,21 +309,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_stands_out_to_its_last_line_and_nothing_else_does() {
+    fn an_answer_stands_out_and_nothing_else_does() {
         let lines = [
-            ("none and bfq are undecided", ""),
-            ("  in random-read", ""),
-            ("Answer: undecided: bfq leads, 1.18 ×", "1;33"),
-            ("  none; keep none", "1;33"),
-            ("  (it was active).", "1;33"),
-            ("It stopped because its time is", ""),
-            ("  spent.", ""),
-            ("Answer: use bfq.", "1;32"),
+            ("Answer: undecided: keep none for", "1;33"),
+            ("  random-read on sda.", ""),
+            ("Answer: use bfq for sda.", "1;32"),
+            ("Answer: keep none for sda.", "1"),
         ];
-        let mut code = "";
         for (line, expected) in lines {
-            code = code_of(line, code);
-            assert_eq!(code, expected, "{line}");
+            assert_eq!(stands_out(line), expected, "{line}");
         }
     }
 }

@@ -94,7 +94,7 @@ impl Objective {
             Objective::Tps => "transactions per second",
             Objective::Time => "elapsed time",
             Objective::Frames => "frames in time",
-            Objective::NumberHigher | Objective::NumberLower => "the command's number",
+            Objective::NumberHigher | Objective::NumberLower => "printed number",
         }
     }
 

@@ -11,35 +11,48 @@ use super::sentences::ratio_cell;
 use super::table::{Align, Table};
 use super::words::{clipped, megabytes, microseconds, milliseconds, percent, significant};
 
-/// A load's arms: their ratios, what these mean, and their own numbers, the most telling first.
-pub(super) fn arm_table(plan: &Plan, analysis: &Analysis, load: &LoadAnalysis) -> Table {
+/// A load's arms: the number that decides, their ratios, what these mean, and their other numbers, the most telling first: all
+/// of them in detail.
+pub(super) fn arm_table(
+    plan: &Plan,
+    analysis: &Analysis,
+    load: &LoadAnalysis,
+    in_detail: bool,
+) -> Table {
     let baseline = &analysis.arms[analysis.baseline];
     let confidence = percent(plan.rules.confidence);
+    let mut shown = columns(load);
+    if !in_detail {
+        shown.truncate(SHORT);
+    }
     let mut table = Table::new([
         ("arm", Align::Left),
+        (shown[0].head, Align::Right),
         (
-            &format!("{} to {baseline} ({confidence})", scale_word(load)),
+            &format!("{} to {baseline} ({confidence} CI)", scale_word(load)),
             Align::Left,
         ),
         ("verdict", Align::Left),
     ]);
-    let shown = columns(load);
-    for column in &shown {
+    for column in &shown[1..] {
         table.column(column.head, Align::Right);
     }
-    // The arm, its ratio, the verdict, and the number that decides.
+    // The arm, the number that decides, its ratio, the verdict.
     table.keep(4);
     for (arm, label) in analysis.arms.iter().enumerate() {
-        let mut row = vec![
-            label.clone(),
-            ratio_cell(arm, analysis.baseline, &load.contest),
-            rank_cell(analysis, load, arm),
-        ];
-        row.extend(shown.iter().map(|column| column.cell(&load.arms[arm])));
+        let mut cells = shown.iter().map(|column| column.cell(&load.arms[arm]));
+        let mut row = vec![label.clone()];
+        row.extend(cells.next());
+        row.push(ratio_cell(arm, analysis.baseline, &load.contest));
+        row.push(rank_cell(analysis, load, arm));
+        row.extend(cells);
         table.push(row);
     }
     table
 }
+
+/// Numbers of an arm that are shown beside its ratio: the one that decides, and two more.
+const SHORT: usize = 3;
 
 /// What the comparison to the baseline is.
 pub(super) fn scale_word(load: &LoadAnalysis) -> &'static str {

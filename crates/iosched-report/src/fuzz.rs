@@ -37,7 +37,10 @@ fn record(bytes: &[u8]) {
     assert_eq!(again.entries.len(), record.entries.len());
 
     let analysis = Analysis::of(&record);
-    let _ = text::record(&record, &analysis, 80);
+    let _ = (
+        text::record(&record, &analysis, path, 80),
+        text::in_detail(&record, &analysis, 80),
+    );
     let _ = text::rest(&record, 80);
     let _ = markdown::record(&record, &analysis);
     let _ = (named::analysis(&analysis), csv::trials([("", &record)]));

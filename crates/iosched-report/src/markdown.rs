@@ -12,28 +12,29 @@ use super::{sentences, words};
 pub fn record(record: &Record, analysis: &Analysis) -> String {
     let plan = &record.header.plan;
     let mut lines = Vec::new();
-    let choice = sentences::choice(analysis, plan);
-    let mut choice = choice.lines();
-    let answer = choice.next().unwrap_or_default();
-    lines.push(format!("**{}**", escaped(answer)));
-    lines.extend(choice.map(escaped));
+    let answer = sentences::answer(analysis, plan);
+    lines.push(format!("**Answer: {}.**", escaped(&answer.what)));
+    lines.push(escaped(&answer.grounds.join(" ")));
+    let costs = answer.costs.iter().map(|cost| format!("Cost: {cost}"));
+    let gains = answer.gains.iter().map(|gain| format!("Also: {gain}"));
+    lines.extend(costs.chain(gains).map(|line| escaped(&line)));
     for (index, load) in analysis.loads.iter().enumerate() {
         lines.push(format!(
             "### {}",
             escaped(&sentences::load_head(plan, analysis, index))
         ));
-        lines.push(table(&arm_table(plan, analysis, load)));
+        lines.push(table(&arm_table(plan, analysis, load, true)));
         lines.extend(details_table(analysis, load).as_ref().map(table));
-        lines.push(escaped(sentences::of_load(analysis, load, plan).trim_end()));
+        if analysis.loads.len() > 1 || load.control.is_some() {
+            lines.push(escaped(&sentences::of_load(analysis, load, plan)));
+        }
         let why = why(analysis, load);
         lines.extend((!why.is_empty()).then(|| escaped(&why)));
     }
-    if let Some(verdict) = sentences::over_all(analysis, plan) {
-        lines.push(escaped(verdict.trim_end()));
-    }
-    let remarks = sentences::remarks(record, analysis).into_iter();
-    let lines_of = remarks.flat_map(|note| std::iter::once(note.text).chain(note.command));
-    let notes: Vec<String> = lines_of
+    let warnings = sentences::warnings(record, analysis).into_iter();
+    let warnings = warnings.flat_map(|note| std::iter::once(note.text).chain(note.command));
+    let notes: Vec<String> = warnings
+        .chain(sentences::notes(record, analysis))
         .chain(sentences::ending(record, analysis))
         .map(|note| format!("- {}", escaped(&note)))
         .collect();

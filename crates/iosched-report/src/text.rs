@@ -1,6 +1,7 @@
 //! Tables and sentences for a terminal: what was planned, how it stands, what came out.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::time::Duration;
 
 use iosched_experiment::analysis::{Analysis, Rank};
@@ -8,13 +9,14 @@ use iosched_experiment::plan::{Plan, PlannedLoad, Target};
 use iosched_experiment::record::Record;
 use iosched_experiment::schedule::{Next, RunProgress};
 use iosched_machine::visible;
-use iosched_stats::race::{Contest, Standing};
+use iosched_stats::race::Standing;
 
 use super::columns::{arm_table, details_table};
 use super::sentences::{
-    Note, choice, ending, estimate as said, load_head, of_load, over_all, remarks, target_name,
+    Answer, MOST_NAMED, Note, answer, commands, ending, estimate as said, load_head, notes,
+    of_load, target_name, warnings,
 };
-use super::why::why;
+use super::why::{most_telling, why};
 use super::words::{count, enumerate_plain, run_time, span, stop_reason};
 
 pub use super::sentences::going_on;
@@ -37,31 +39,84 @@ impl From<usize> for Widths {
     }
 }
 
-/// The answer: per load a table and a sentence, then over all loads, then the weightiest remarks.
-pub fn record(record: &Record, analysis: &Analysis, widths: impl Into<Widths>) -> String {
-    with_remarks(record, analysis, widths.into(), MOST_REMARKS)
-}
-
-/// The same with all remarks: for `--details`.
-pub fn in_detail(record: &Record, analysis: &Analysis, widths: impl Into<Widths>) -> String {
-    with_remarks(record, analysis, widths.into(), usize::MAX)
+/// The answer, what shows it and what it costs; the tables; the weightiest warnings; what to type next.
+pub fn record(
+    record: &Record,
+    analysis: &Analysis,
+    directory: &Path,
+    widths: impl Into<Widths>,
+) -> String {
+    let widths = widths.into();
+    let width = widths.text;
+    let mut text = head(record, analysis, width);
+    text += &tables(record, analysis, widths, false);
+    let mut notes = warnings(record, analysis);
+    let others = notes.split_off(MOST_WARNINGS.min(notes.len())).len();
+    text += &noted(&notes, width);
+    if others > 0 {
+        let others = count(others, "more warning");
+        text += &fold(&format!("({others}: see Details)"), width);
+    }
+    text.push('\n');
+    for (name, command) in commands(record, analysis, directory) {
+        let _ = writeln!(text, "{name:<12} {}", visible::line(&command));
+    }
+    text
 }
 
 /// More are not read.
-const MOST_REMARKS: usize = 3;
+const MOST_WARNINGS: usize = 3;
 
-fn with_remarks(record: &Record, analysis: &Analysis, widths: Widths, most: usize) -> String {
+/// All that is known: for `--details`.
+pub fn in_detail(record: &Record, analysis: &Analysis, widths: impl Into<Widths>) -> String {
+    let widths = widths.into();
+    let mut text = head(record, analysis, widths.text);
+    text += &tables(record, analysis, widths, true);
+    text += &noted(&warnings(record, analysis), widths.text);
+    let gains = answer(analysis, &record.header.plan).gains;
+    let gains = gains.into_iter().map(|gain| format!("Also: {gain}"));
+    for note in gains.chain(notes(record, analysis)) {
+        text += &fold(&note, widths.text);
+    }
+    text
+}
+
+/// The answer, its ratios, rounds and time, why the run ended, the price, the reason.
+fn head(record: &Record, analysis: &Analysis, width: usize) -> String {
+    let plan = &record.header.plan;
+    let Answer {
+        what,
+        grounds,
+        costs,
+        gains: _,
+    } = answer(analysis, plan);
+    let spent = span(RunProgress::of(plan, record).spent());
+    let rounds = format!("{}, {spent}.", count(analysis.rounds, "round")).replace(' ', "\u{a0}");
+    let grounds = grounds.into_iter().chain([rounds]).collect::<Vec<_>>();
+    let mut lines = vec![grounds.join(" ")];
+    lines.extend(ending(record, analysis));
+    lines.extend(costs.into_iter().map(|cost| format!("Cost: {cost}")));
+    if let [load] = analysis.loads.as_slice() {
+        lines.extend(most_telling(analysis, load).map(|why| format!("Why: {why}")));
+    }
+    let lines = lines
+        .iter()
+        .map(|line| fold(&format!("\u{a0} {line}"), width));
+    fold(&format!("Answer: {what}."), width) + &lines.collect::<String>()
+}
+
+/// Each load's arms, below its name where that says more than the answer does.
+fn tables(record: &Record, analysis: &Analysis, widths: Widths, in_detail: bool) -> String {
     let Widths { text: width, table } = widths;
     let plan = &record.header.plan;
     let mut text = String::new();
     for (index, load) in analysis.loads.iter().enumerate() {
         text += "\n";
-        text += &fold(&load_head(plan, analysis, index), width);
-        text += &arm_table(plan, analysis, load).render(table);
-        if Some(index) == first_that_eliminates(analysis) {
-            text += &fold(ELIMINATED, width);
+        if in_detail || analysis.loads.len() > 1 || !load.objective.higher_is_better() {
+            text += &fold(&load_head(plan, analysis, index), width);
         }
-        if let Some(details) = details_table(analysis, load) {
+        text += &arm_table(plan, analysis, load, in_detail).render(table);
+        if let Some(details) = details_table(analysis, load).filter(|_| in_detail) {
             text += "\n";
             text += &details.render_whole(table);
         }
@@ -70,55 +125,34 @@ fn with_remarks(record: &Record, analysis: &Analysis, widths: Widths, most: usiz
                 text += &fold(&format!("{} left: {reason}", analysis.arms[arm]), width);
             }
         }
-        text += "\n";
-        text += &fold(&of_load(analysis, load, plan), width);
-        text += &fold(&why(analysis, load), width);
+        // The only load is what the answer speaks of.
+        if analysis.loads.len() > 1 || load.control.is_some() {
+            text += &fold(&of_load(analysis, load, plan), width);
+        }
+        if in_detail {
+            text += &fold(&why(analysis, load), width);
+        }
     }
-    if let Some(verdict) = over_all(analysis, plan) {
-        text += "\n";
-        text += &fold(&verdict, width);
-    }
-    for line in choice(analysis, plan).lines() {
-        text += &fold(line, width);
-    }
-    let mut notes = remarks(record, analysis);
-    let others = notes.split_off(most.min(notes.len())).len();
+    text
+}
+
+/// A paragraph for each warning, and the command that is its remedy in a line of its own.
+fn noted(notes: &[Note], width: usize) -> String {
+    let mut text = String::new();
     for Note {
         text: note,
         command,
     } in notes
     {
-        text += &fold(&note, width);
+        if text.is_empty() {
+            text.push('\n');
+        }
+        text += &fold(&format!("Warning: {note}"), width);
         if let Some(command) = command {
-            text += &(visible::line(&command) + "\n");
+            text += &(visible::line(command) + "\n");
         }
     }
-    if others > 0 {
-        let others = count(others, "more remark");
-        text += &fold(&format!("({others}: `iosched report --details`)"), width);
-    }
-    for line in ending(record, analysis) {
-        text += &fold(&line, width);
-    }
     text
-}
-
-/// What the word means, below the first table that has it.
-const ELIMINATED: &str = "(eliminated: surely worse than another one, or it misses a requirement; it is run no \
-     further, and its figures are of the rounds that it ran)";
-
-fn first_that_eliminates(analysis: &Analysis) -> Option<usize> {
-    let loads = analysis.loads.iter().filter(|load| load.control.is_none());
-    let eliminates = |contest: &Contest| {
-        let arms = 0..analysis.arms.len();
-        let mut ranks = arms.map(|arm| Rank::of(contest, arm, analysis.baseline));
-        ranks.any(|rank| rank == Rank::Eliminated)
-    };
-    let first = loads.into_iter().find(|load| eliminates(&load.contest))?;
-    analysis
-        .loads
-        .iter()
-        .position(|load| std::ptr::eq(load, first))
 }
 
 /// Breaks the lines that are too long between words; what follows is indented. Lines of tables are
@@ -268,9 +302,6 @@ fn time_at_most(plan: &Plan) -> String {
     )
 }
 
-/// Loads that a line names; of more it says how many there are.
-const MOST_NAMED: usize = 4;
-
 /// One line on what is measured.
 pub fn plan_in_short(plan: &Plan) -> String {
     let arms = enumerate_plain((0..plan.arms.len()).map(|arm| plan.arm_label(arm)));
@@ -290,8 +321,11 @@ pub fn plan_in_short(plan: &Plan) -> String {
 /// How the race stands after a round, in one line.
 pub fn estimate(plan: &Plan, rounds: u32, standing: &Standing) -> String {
     let contest = standing.decisive();
+    if contest.rounds < 2 {
+        return format!("round {rounds}: a comparison needs 2 rounds");
+    }
     let gone = |arm: usize| match Rank::of(contest, arm, plan.baseline) {
-        Rank::Eliminated | Rank::Failed => " (eliminated)",
+        Rank::Eliminated | Rank::Failed => " (out)",
         _ => "",
     };
     let others = (0..plan.arms.len()).filter(|&arm| arm != plan.baseline);
@@ -317,6 +351,10 @@ mod tests {
     use iosched_experiment::fixture;
     use iosched_experiment::record::Entry;
     use iosched_experiment::schedule;
+
+    fn printed(record: &Record, analysis: &Analysis, width: usize) -> String {
+        super::record(record, analysis, Path::new("iosched-results/1"), width)
+    }
 
     #[test]
     fn long_sentences_are_broken_between_words() {
@@ -347,7 +385,7 @@ mod tests {
                 }
             }
         }
-        super::record(&record, &Analysis::of(&record), 80)
+        printed(&record, &Analysis::of(&record), 80)
     }
 
     #[test]
@@ -385,15 +423,17 @@ at most 5 trials in all, 50 s, usually much less
             record.entries.push(fixture::trial(slot, 4e6));
         }
         for width in [40, 60, 80, 200] {
-            let text = super::record(&record, &Analysis::of(&record), width);
+            let text = printed(&record, &Analysis::of(&record), width);
             assert!(
                 text.contains("verdict") && text.contains("p99 ms"),
                 "{width}: {text}"
             );
-            let widest = text.lines().map(|line| line.chars().count()).max();
+            let is_command = |line: &&str| line.contains(" iosched ");
+            let lines = text.lines().filter(|line| !is_command(line));
+            let widest = lines.map(|line| line.chars().count()).max();
             assert!(widest <= Some(width), "{width}: {text}");
         }
-        let text = super::record(&record, &Analysis::of(&record), 80);
+        let text = printed(&record, &Analysis::of(&record), 80);
         let heads = text.lines().find(|line| line.starts_with("arm")).unwrap();
         assert!(heads.find("p99 ms") < heads.find("MB/s"), "{heads}");
     }
@@ -416,9 +456,9 @@ at most 5 trials in all, 50 s, usually much less
     #[test]
     fn a_record_without_a_trial_says_so() {
         let record = fixture::record(&fixture::plan(2));
-        let text = super::record(&record, &Analysis::of(&record), 80);
-        assert!(text.contains("No trial counts in random-read"), "{text}");
-        let answer = "Answer: nothing was measured; keep none (it was active).";
+        let text = printed(&record, &Analysis::of(&record), 80);
+        let answer =
+            "Answer: nothing was measured: keep none (it was active) for random-read on sda.";
         assert!(text.contains(answer), "{text}");
         assert!(!text.contains("told apart"), "{text}");
     }
@@ -432,7 +472,7 @@ at most 5 trials in all, 50 s, usually much less
             record.entries.push(fixture::trial(slot, throughput));
         }
         let mut analysis = Analysis::of(&record);
-        let told = |analysis: &Analysis| super::record(&record, analysis, 80).contains("median");
+        let told = |analysis: &Analysis| printed(&record, analysis, 80).contains("median");
         assert!(!told(&analysis));
         let robust = analysis.loads[0].arms[1].robust.as_mut();
         robust.expect("it ran beside the baseline").median = 1.2;
@@ -450,7 +490,7 @@ at most 5 trials in all, 50 s, usually much less
             let mut record = fixture::record(&plan);
             record.header.command = vec![name("iosched"), name("tune")];
             let analysis = Analysis::of(&record);
-            let text = super::record(&record, &analysis, usize::MAX);
+            let text = printed(&record, &analysis, usize::MAX);
             let of_plan = super::plan(&plan);
             [text.lines().count(), of_plan.lines().count()]
         };
@@ -480,7 +520,7 @@ at most 5 trials in all, 50 s, usually much less
             }],
             ..Analysis::of(&record)
         };
-        let text = super::record(&record, &analysis, 40);
+        let text = printed(&record, &analysis, 40);
         let command = "try: iosched tune '/srv/a directory' --load readers-vs-writer --runtime=60s";
         assert!(text.lines().any(|line| line == command), "{text}");
     }

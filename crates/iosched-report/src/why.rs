@@ -23,8 +23,24 @@ const SHARE_ALIKE: f64 = 0.05;
 
 /// Why the winner of a load wins; empty where there is none, or where the record does not show it.
 pub(super) fn why(analysis: &Analysis, load: &LoadAnalysis) -> String {
-    let Verdict::Winner { arm } = load.contest.verdict else {
+    let sentences = sentences(analysis, load);
+    if sentences.is_empty() {
         return String::new();
+    }
+    format!("Why, in {}: {}", load.name, sentences.join(" "))
+}
+
+/// The most telling of these sentences: what the scheduler does before how long requests wait.
+pub(super) fn most_telling(analysis: &Analysis, load: &LoadAnalysis) -> Option<String> {
+    let sentences = sentences(analysis, load);
+    let does = |sentence: &&String| sentence.starts_with("Under ");
+    let telling = sentences.iter().find(does).or(sentences.first())?;
+    Some(telling.clone())
+}
+
+fn sentences(analysis: &Analysis, load: &LoadAnalysis) -> Vec<String> {
+    let Verdict::Winner { arm } = load.contest.verdict else {
+        return Vec::new();
     };
     let other = if arm == analysis.baseline {
         next_best(&load.contest, arm)
@@ -32,7 +48,7 @@ pub(super) fn why(analysis: &Analysis, load: &LoadAnalysis) -> String {
         Some(analysis.baseline)
     };
     let Some(other) = other.filter(|_| load.control.is_none()) else {
-        return String::new();
+        return Vec::new();
     };
     let pair = Pair {
         winner: (&analysis.arms[arm], &load.arms[arm]),
@@ -41,27 +57,17 @@ pub(super) fn why(analysis: &Analysis, load: &LoadAnalysis) -> String {
     };
     let is_served = |arm: usize| analysis.arms[arm].starts_with(Layer::Served.prefix());
     if is_served(arm) || is_served(other) {
-        return named(load, &pair.inside());
+        return pair.inside();
     }
-    let sentences: Vec<String> = [
+    let sentences = [
         pair.waits(Kind::Read),
         pair.waits(Kind::Write),
         pair.who_waits(),
         pair.way(),
         pair.merges(),
         pair.choice(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    named(load, &sentences)
-}
-
-fn named(load: &LoadAnalysis, sentences: &[String]) -> String {
-    if sentences.is_empty() {
-        return String::new();
-    }
-    format!("Why, in {}: {}", load.name, sentences.join(" "))
+    ];
+    sentences.into_iter().flatten().collect()
 }
 
 /// The winner and whom it is held against, each with its name.

@@ -53,7 +53,7 @@ pub(crate) struct ReportArgs {
     #[arg(long, group = "form")]
     csv: bool,
 
-    /// Print all remarks, not only the weightiest three
+    /// Print all that is known: every number, warning and setting that differs
     #[arg(long)]
     details: bool,
 
@@ -195,14 +195,9 @@ fn print(args: &ReportArgs, named: &Named, output: &Output) {
         let text = if args.details {
             text::in_detail(record, analysis, output.widths())
         } else {
-            text::record(record, analysis, output.widths())
+            text::record(record, analysis, &named.path, output.widths())
         };
         output.text(&text);
-        let going_on =
-            text::going_on(record, analysis, &named.path).filter(|_| !analysis.is_running);
-        if let Some(command) = going_on {
-            output.text(&format!("to go on: {command}"));
-        }
     }
 }
 

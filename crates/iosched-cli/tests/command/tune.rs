@@ -211,7 +211,7 @@ fn a_run_whose_rounds_were_spent_goes_on_with_more() {
     let (code, said) = resume(&[]);
     assert_eq!(code, 12, "nothing is left of its budget");
     // What goes on with it is the command that the run itself named, if it named one.
-    let named = (stdout.lines()).find_map(|line| line.strip_prefix("to go on: "));
+    let named = (stdout.lines()).find_map(|line| line.strip_prefix("Go on:       "));
     let hint = named.map(|command| format!("go on with a larger budget: {command}"));
     assert!(
         hint.is_none_or(|hint| said.contains(&hint)),
@@ -254,7 +254,7 @@ fn what_tune_answers_for_an_emulated_hard_disk_is_active_after_apply() {
     let stdout = String::from_utf8(output.stdout).unwrap();
     // What this disk is for: sorted by place, its reads are half as long again. A machine that is too busy to
     // show it keeps what was active.
-    let applied = if stdout.contains("Answer: use mq-deadline.") {
+    let applied = if stdout.contains("Answer: use mq-deadline for ") {
         "mq-deadline"
     } else {
         assert!(stdout.contains("Answer: keep none"), "{stdout}");

@@ -43,10 +43,10 @@ fn a_simulated_tune_ends_in_a_verdict_and_a_record_that_says_it_again() {
     assert!(first.contains("no device is touched"), "{first}");
     assert!(stdout.contains("simulated hdd-7200"), "{stdout}");
     // Deep random reads: a scheduler that sorts wins on a hard disk, in every kernel and here.
-    let answer = "Answer: use deadline, on a simulated hdd-7200";
+    let answer = "Answer: use deadline for random-read on a simulated hdd-7200.";
     assert!(stdout.contains(answer), "{stdout}");
     let again = iosched().arg("report").arg(&record).output().unwrap();
-    let table = stdout.split("\nrecord: ").next().unwrap();
+    let table = stdout.split("\npage: ").next().unwrap();
     assert_eq!(text(&again.stdout).trim(), table.trim());
 }
 
@@ -145,10 +145,7 @@ fn a_program_starts_sooner_under_bfq_than_under_cfq_beside_readers_and_both_are_
     );
     let stdout = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(
-        stdout.contains("Answer: use bfq, on a simulated hdd-7200"),
-        "{stdout}"
-    );
+    assert!(stdout.contains("Answer: use bfq for desktop"), "{stdout}");
     let report = report(&record);
     let arms = report["loads"][0]["arms"].as_array().unwrap();
     let time = |arm: usize| arms[arm]["objective"].as_f64().unwrap();
@@ -175,7 +172,12 @@ fn a_desktop_beside_a_copy_is_simulated_by_tune_and_by_simulate() {
         "--load",
         load,
     ]);
-    for stdout in [output.stdout, simulate.output().unwrap().stdout] {
+    let mut details = iosched();
+    details
+        .args(["report", "--details"])
+        .arg(dir.path().join("r"));
+    for mut shown in [details, simulate] {
+        let stdout = shown.output().unwrap().stdout;
         let stdout = text(&stdout);
         assert!(stdout.contains("copied MB/s"), "{stdout}");
     }

@@ -45,11 +45,11 @@ impl Rank {
     /// The word.
     pub fn word(self) -> &'static str {
         match self {
-            Rank::Winner => "winner",
+            Rank::Winner => "best",
             Rank::Equal => "equal",
-            Rank::NearBest => "near the best",
+            Rank::NearBest => "near best",
             Rank::Undecided => "undecided",
-            Rank::Eliminated => "eliminated",
+            Rank::Eliminated => "out",
             Rank::Failed => "failed",
         }
     }

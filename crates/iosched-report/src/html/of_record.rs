@@ -22,33 +22,24 @@ pub fn record(record: &Record, analysis: &Analysis) -> String {
     render(&page(record, analysis))
 }
 
-/// Loads that a title names; of more it says how many there are.
-const MOST_NAMED: usize = 4;
-
-fn loads(analysis: &Analysis) -> String {
-    let names = analysis.loads.iter().map(|load| clipped(&load.name));
-    let mut names: Vec<String> = names.collect();
-    if names.len() > MOST_NAMED {
-        let others = names.split_off(2).len();
-        return format!("{} and {others} other loads", names.join(", "));
-    }
-    names.join(", ")
-}
-
 fn page(record: &Record, analysis: &Analysis) -> Page {
     let plan = &record.header.plan;
-    let choice = sentences::choice(analysis, plan);
-    let mut lines = choice.lines().map(str::to_owned);
-    let headline = lines.next().unwrap_or_default();
+    let answer = sentences::answer(analysis, plan);
+    let costs = answer.costs.iter().map(|cost| format!("Cost: {cost}"));
+    let gains = answer.gains.iter().map(|gain| format!("Also: {gain}"));
     let mut page = Page {
-        title: format!("{} on {}", loads(analysis), sentences::target_name(plan)),
+        title: format!(
+            "{} on {}",
+            sentences::loads_named(analysis),
+            sentences::target_name(plan)
+        ),
         subtitle: subtitle(record),
-        headline: headline.replacen("Answer: ", "", 1),
+        headline: answer.what,
         tone: tone(analysis),
-        sentences: said_first(analysis, plan)
-            .into_iter()
-            .chain(whys(analysis).filter(|_| analysis.loads.len() <= MOST_NAMED))
-            .chain(lines)
+        sentences: (answer.grounds.into_iter())
+            .chain(said_of_loads(analysis, plan))
+            .chain(whys(analysis).filter(|_| analysis.loads.len() <= sentences::MOST_NAMED))
+            .chain(costs.chain(gains))
             .collect(),
         sections: sections(record, analysis),
         folded: folded(record, analysis),
@@ -91,13 +82,13 @@ pub(super) fn date(unix_s: f64) -> String {
     time.strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
-/// The verdicts beside the answer: of many loads only the one over all of them.
-fn said_first(analysis: &Analysis, plan: &Plan) -> Vec<String> {
-    let mut verdicts = verdicts(analysis, plan);
-    if analysis.loads.len() > MOST_NAMED && analysis.overall.is_some() {
-        verdicts.drain(..analysis.loads.len());
+/// The verdict of each load beside the answer, which is that of the only one, and of many is over all.
+fn said_of_loads(analysis: &Analysis, plan: &Plan) -> Vec<String> {
+    match analysis.loads.len() {
+        1 if analysis.loads[0].control.is_none() => Vec::new(),
+        loads if loads > sentences::MOST_NAMED => Vec::new(),
+        _ => verdicts(analysis, plan),
     }
-    verdicts
 }
 
 /// What the winner of each load does there, where there is one and the record shows it.
@@ -106,17 +97,17 @@ fn whys(analysis: &Analysis) -> impl Iterator<Item = String> {
     whys.filter(|why| !why.is_empty())
 }
 
-/// The verdict of each load, and over all of them.
-pub(super) fn verdicts(analysis: &Analysis, plan: &Plan) -> Vec<String> {
-    let loads = analysis
-        .loads
-        .iter()
-        .map(|load| sentences::of_load(analysis, load, plan));
-    let all = sentences::over_all(analysis, plan);
-    loads
-        .chain(all)
-        .map(|text| text.trim_end().to_owned() + ".")
-        .collect()
+/// The verdict of each load.
+fn verdicts(analysis: &Analysis, plan: &Plan) -> Vec<String> {
+    let loads = analysis.loads.iter();
+    let said = loads.map(|load| {
+        format!(
+            "In {}: {}",
+            load.name,
+            sentences::of_load(analysis, load, plan)
+        )
+    });
+    said.collect()
 }
 
 fn sections(record: &Record, analysis: &Analysis) -> Vec<Section> {
@@ -142,7 +133,7 @@ fn sections(record: &Record, analysis: &Analysis) -> Vec<Section> {
     {
         sections.insert(0, first);
     }
-    if analysis.loads.len() > MOST_NAMED {
+    if analysis.loads.len() > sentences::MOST_NAMED {
         sections[0].tables = vec![loads_table(record, analysis)];
         sections[0].folds = vec![
             Fold {
@@ -202,7 +193,8 @@ pub(super) fn arm_tables(record: &Record, analysis: &Analysis) -> Vec<String> {
     loads
         .flat_map(|(index, load)| {
             let caption = sentences::load_head(plan, analysis, index);
-            let arms = HtmlTable::of(&caption, &arm_table(plan, analysis, load), chosen).html();
+            let arms =
+                HtmlTable::of(&caption, &arm_table(plan, analysis, load, true), chosen).html();
             let details = details_table(analysis, load).map(|details| {
                 let caption = format!("What else is known of {}", load.name);
                 HtmlTable::of(&caption, &details, None).html()
@@ -223,13 +215,14 @@ fn remarks(record: &Record, analysis: &Analysis) -> Vec<String> {
         Some(format!("{} left: {reason}", analysis.arms[arm]))
     });
     // A command stands with the remark that it is the remedy of.
-    let notes = sentences::remarks(record, analysis).into_iter();
-    let notes = notes.map(|note| match note.command {
+    let warnings = sentences::warnings(record, analysis).into_iter();
+    let warnings = warnings.map(|note| match note.command {
         Some(command) => format!("{} {command}", note.text),
         None => note.text,
     });
     let ending = sentences::ending(record, analysis);
-    left.chain(notes).chain(ending).collect()
+    let notes = sentences::notes(record, analysis);
+    left.chain(warnings).chain(notes).chain(ending).collect()
 }
 
 fn folded(record: &Record, analysis: &Analysis) -> Vec<Fold> {

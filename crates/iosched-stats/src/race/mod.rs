@@ -426,14 +426,19 @@ impl Contest {
     pub fn most_cost(&self, arm: usize) -> Option<f64> {
         let mut others = self.remaining().filter(|&other| other != arm);
         others.try_fold(self.scale.equal(), |most: f64, other| {
-            let ratio = self.ratio(other, arm)?;
-            let cost = match (self.better, self.scale) {
-                (Better::Higher, _) => ratio.upper,
-                (Better::Lower, Scale::Ratio) => 1.0 / ratio.lower,
-                (Better::Lower, Scale::Difference { .. }) => -ratio.lower,
-            };
-            cost.is_finite().then_some(most.max(cost))
+            Some(most.max(self.cost_against(arm, other)?))
         })
+    }
+
+    /// The most by which `other` may be better than `arm`: a factor, or a difference. `None` where it is unknown.
+    pub fn cost_against(&self, arm: usize, other: usize) -> Option<f64> {
+        let ratio = self.ratio(other, arm)?;
+        let cost = match (self.better, self.scale) {
+            (Better::Higher, _) => ratio.upper,
+            (Better::Lower, Scale::Ratio) => 1.0 / ratio.lower,
+            (Better::Lower, Scale::Difference { .. }) => -ratio.lower,
+        };
+        cost.is_finite().then_some(cost)
     }
 
     /// The arms of which one may be used: the winner; equals; those near the best. While it is undecided, none.

@@ -385,6 +385,13 @@ impl Session<'_> {
         self.args.no_html || record.header.command.iter().any(began_without)
     }
 
+    /// Prints the answer, below the notes on the run.
+    fn say(&self, recorder: &Recorder, analysis: &Analysis) {
+        let (record, directory) = (recorder.record(), recorder.directory());
+        let answer = report::text::record(record, analysis, directory, self.output.widths());
+        self.output.text(&format!("\n{answer}"));
+    }
+
     /// Runs the plan, prints the answer, applies it if asked.
     fn measure(&self, mut recorder: Recorder, disk: Option<&EmulatedDisk>) -> Outcome {
         let output = self.output;
@@ -414,11 +421,8 @@ impl Session<'_> {
         let record = recorder.record();
         if let Err(error) = ended {
             if !output.is_json() && record.trials().count() > 0 {
-                output.text(&report::text::record(
-                    record,
-                    &Analysis::of(record),
-                    output.widths(),
-                ));
+                let analysis = Analysis::of(record);
+                self.say(&recorder, &analysis);
             }
             match error {
                 // The remedy is the same command with more time, which needs the directory's name.
@@ -432,11 +436,7 @@ impl Session<'_> {
         }
         let analysis = Analysis::of(record);
         if !output.is_json() {
-            output.text(&report::text::record(record, &analysis, output.widths()));
-            output.line(&format!("record: {}", recorder.directory().display()));
-            if let Some(command) = report::text::going_on(record, &analysis, recorder.directory()) {
-                output.line(&format!("to go on: {command}"));
-            }
+            self.say(&recorder, &analysis);
         }
         if !self.leaves_out_page(record) {
             answer::write_page(&recorder, &analysis, output);
