@@ -14,7 +14,7 @@ pub(crate) struct TraceArgs {
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 
-    /// Format of the trace, if it is not recognised (docs/traces.md lists them)
+    /// Format of the trace, if it is not recognised (docs/simulate.md lists them)
     #[arg(long, value_name = "FORMAT", requires = "trace", value_parser = parse_format, hide_short_help = true)]
     trace_format: Option<Format>,
 

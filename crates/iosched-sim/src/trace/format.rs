@@ -89,7 +89,7 @@ impl Format {
             let text = excerpt(lines);
             let message = format!("this is no trace that is known here: it begins with `{text}`");
             failed(Cause::new(message).with_hint(
-                "docs/traces.md lists the formats; `--trace-format` of `iosched simulate` takes their names",
+                "docs/simulate.md lists the formats; `--trace-format` of `iosched simulate` takes their names",
             ))
         })
     }

@@ -53,7 +53,7 @@ impl Setting<'_> {
         }
         let message = format!("line {}: `{}` is not simulated", self.line, self.name);
         Err(Problem::usage(message)
-            .hint("remove it if it does not matter; docs/simulation.md lists what is simulated"))
+            .hint("remove it if it does not matter; docs/simulate.md lists what is simulated"))
     }
 
     /// What is read and written, and where.
