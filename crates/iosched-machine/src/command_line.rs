@@ -12,6 +12,13 @@ pub enum Remedy {
     With(String),
     /// Without these options, each with whether it has a value.
     Without(Vec<(&'static str, bool)>),
+    /// This word in the place of that one.
+    Instead {
+        /// The word that was given.
+        of: String,
+        /// The word that is meant.
+        with: String,
+    },
     /// The same with the rights of root.
     AsRoot,
 }
@@ -25,6 +32,10 @@ impl Remedy {
             Remedy::Without(options) => options.iter().fold(words, |words, &(name, has_value)| {
                 without(&words, name, has_value)
             }),
+            Remedy::Instead { of, with } => words
+                .into_iter()
+                .map(|word| if word == *of { with.clone() } else { word })
+                .collect(),
             Remedy::AsRoot => std::iter::once("sudo".to_owned()).chain(words).collect(),
         };
         joined(&words)

@@ -49,10 +49,12 @@ pub fn causes(error: &dyn std::error::Error) -> Vec<String> {
     causes.filter(|cause| !said.contains(cause)).collect()
 }
 
-/// An error in one sentence, with what it comes from: `cannot run fio: Permission denied (os error 13)`.
+/// An error in one sentence, with what it comes from: `cannot run fio: Permission denied (os error 13)`. The lines of an
+/// error of several are its clauses.
 pub fn in_a_sentence(error: &dyn std::error::Error) -> String {
     let parts = std::iter::once(error.to_string()).chain(causes(error));
-    parts.collect::<Vec<_>>().join(": ")
+    let sentence = parts.collect::<Vec<_>>().join(": ");
+    sentence.replace(":\n  - ", ": ").replace("\n  - ", "; ")
 }
 
 /// The same as a part of a message, or of a record: of what is longer than a few lines the beginning.

@@ -24,6 +24,7 @@ use iosched_policy::set;
 use iosched_report::evidence as evidence_words;
 use iosched_report::text::fold;
 use iosched_report::words::percent;
+use rustix::fs::{Access, access};
 use serde::Serialize;
 
 use super::list::{inventory, size};
@@ -168,18 +169,32 @@ fn named(
 ) -> Result<Vec<Advice>, Box<dyn Failure>> {
     let mut found: Vec<Advice> = Vec::new();
     for target in &args.devices {
-        let target = Target::find(host, target).map_err(boxed)?;
+        let given = target;
+        let target = Target::find(host, given).map_err(boxed)?;
+        let directory = is_writable_directory(host, &target).then_some(given.as_str());
         for device in target.devices() {
             for name in set::disks_of(host, device).map_err(boxed)? {
                 if found.iter().any(|advice| advice.device == name) {
                     continue;
                 }
-                let advice = advise::disk(host, &name, args.load_class, policy, evidence);
+                let advice =
+                    advise::disk(host, &name, directory, args.load_class, policy, evidence);
                 found.extend(advice?);
             }
         }
     }
     Ok(found)
+}
+
+/// True of a directory in which loads can have files. A copied tree has no files to look at.
+fn is_writable_directory(host: &Host, target: &Target) -> bool {
+    match target {
+        Target::Device(_) => false,
+        Target::FileSystem(found) if host.is_live() => {
+            found.path.is_dir() && access(&found.path, Access::WRITE_OK).is_ok()
+        }
+        Target::FileSystem(_) => true,
+    }
 }
 
 /// Tells of a disk; the reasons of its rule only if no other disk was told to have it before.
@@ -191,6 +206,9 @@ fn tell(disk: &Advice, same_rule: Option<&Advice>, output: &Output) {
         .collect();
     let model = model.join(" ");
     let size = size(disk.size_bytes);
+    if let Some(directory) = &disk.directory {
+        output.line(&format!("{directory} is on {}:", disk.device));
+    }
     output.line(format!("{}  {size}  {model}", disk.device).trim_end());
     let set_by = match &disk.set_by {
         Some(writer) if writer.effect == Effect::MaySet => {

@@ -41,6 +41,16 @@ fn every_machine_is_advised_as_kept_beside_its_tree() {
     });
 }
 
+#[test]
+fn a_directory_is_spoken_of_and_measured_in() {
+    let root = with_files("workstation", &[]);
+    let database = ["/boot/efi", "--load-class", "database"];
+    let text = advise(root.path(), &database);
+    assert!(text.starts_with("/boot/efi is on nvme0n1:\n"), "{text}");
+    let command = "\n    iosched tune /boot/efi --load pgbench\n";
+    assert!(text.ends_with(command), "{text}");
+}
+
 /// With every line break and indent one blank.
 fn unfolded(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")

@@ -49,6 +49,12 @@ fn a_load_that_writes_is_refused_on_a_raw_device_until_allowed_in_so_many_words(
         ],
     );
     let (code, _, stderr) = tune(&disk.name, &dir.path().join("4"), &twice);
+    for load in ["random-write", "documents-create"] {
+        let (_, _, hinted) = tune(&disk.name, &dir.path().join("6"), &["--load", load]);
+        let directory = format!("try: iosched tune {} ", mount.path().display());
+        assert!(hinted.contains(&directory), "{hinted}");
+        assert!(!hinted.contains("--destroy-data"), "{hinted}");
+    }
     run("umount", &[mount.path().to_str().unwrap()]);
     assert_eq!(code, 11, "mounted is never overruled: {stderr}");
 

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use iosched_machine::command_line::quoted_path;
+use iosched_machine::command_line::{Remedy, quoted, quoted_path};
 use iosched_machine::device::{
-    Device, GivenUp, Occasion, Target as Found, Write, find_file_system, may_write,
+    Consent, Device, GivenUp, Inventory, Occasion, Target as Found, User, Write, find_file_system,
+    may_write,
 };
 use iosched_machine::failure::{Problem, exit};
 use iosched_machine::file_system::FileSystemKind;
@@ -14,7 +15,7 @@ use iosched_machine::process;
 use iosched_sim::workload::fio_job::lines::LONGEST_LINE;
 use rustix::io::Errno;
 
-use super::{OwnDisk, PlanError, PlanRequest, PlannedLoad, Target, writer};
+use super::{OwnDisk, PlanError, PlanRequest, PlannedLoad, Target, error, writer};
 use crate::load::Kept;
 
 /// Checks the target, and says how the loads reach it and what the user gave up for that.
@@ -41,7 +42,13 @@ pub(super) fn check(
             "load {} needs a directory, and {} is none",
             load.name, wanted.target
         );
-        let problem = Problem::new(exit::NO_SUCH_DEVICE, message).hint(
+        let problem = Problem::new(exit::NO_SUCH_DEVICE, message);
+        if let Found::Device(device) = found
+            && let Some((hint, remedy)) = directory_instead(wanted, host, device)
+        {
+            return Err(error::with(problem.hint(hint), remedy));
+        }
+        let problem = problem.hint(
             "name a directory on the disk that is meant; on a disk that holds nothing, let a file \
              system be made for the run: --mkfs ext4 --destroy-data",
         );
@@ -174,7 +181,43 @@ fn give_up(
         consent: &wanted.destroy_data,
         occasion: Occasion::Start,
     };
-    Ok(Some(may_write(host, device, &write)?))
+    may_write(host, device, &write)
+        .map(Some)
+        .map_err(|refused| {
+            let mut refused = PlanError::from(refused);
+            let asks_for_loads = !wanted.precondition && wanted.destroy_data == Consent::No;
+            if asks_for_loads && let Some((_, remedy)) = directory_instead(wanted, host, device) {
+                refused.remedy = Some(remedy);
+            }
+            refused
+        })
+}
+
+/// A directory on a device that is mounted, as a hint and in the place of the device: loads have files of their own there.
+fn directory_instead(
+    wanted: &PlanRequest,
+    host: &Host,
+    device: &Device,
+) -> Option<(String, Remedy)> {
+    let users = Inventory::read(host).ok()?.users(device);
+    let mount_point = users.into_iter().find_map(|user| match user {
+        User::Mount {
+            mount_point,
+            is_read_only: false,
+            ..
+        } => mount_point.into_os_string().into_string().ok(),
+        _ => None,
+    })?;
+    let hint = format!(
+        "name a directory on {}, as {}",
+        device.name,
+        quoted(&mount_point)
+    );
+    let remedy = Remedy::Instead {
+        of: wanted.target.clone(),
+        with: mount_point,
+    };
+    Some((hint, remedy))
 }
 
 /// The loads have files of their own in it.

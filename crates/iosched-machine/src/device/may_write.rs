@@ -22,13 +22,15 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::identity::{Identity, Recognition};
 use super::refusals::{Refusal, refusals};
+use super::users::User;
 use super::{Blocks, Device, Signature, blocks, content, find_to_change};
-use crate::command_line::Remedy;
+use crate::command_line::{Remedy, quoted_path};
 use crate::failure::{Failure, Remediable, exit};
 use crate::host::Host;
 use crate::visible::lines_of_error;
@@ -199,6 +201,21 @@ fn list(f: &mut fmt::Formatter<'_>, first: &str, reasons: &[Reason]) -> fmt::Res
 }
 
 impl MayNotWrite {
+    /// Where a file system on the device is mounted and can be written.
+    fn mount_point(&self) -> Option<&Path> {
+        let MayNotWrite::Refused { reasons, .. } = self else {
+            return None;
+        };
+        reasons.iter().find_map(|reason| match reason {
+            Reason::Always(Refusal::Used(User::Mount {
+                mount_point,
+                is_read_only: false,
+                ..
+            })) => Some(mount_point.as_path()),
+            _ => None,
+        })
+    }
+
     /// The option that allows it nevertheless; `None` if nothing does.
     pub fn way_out(&self) -> Option<String> {
         match self {
@@ -228,14 +245,17 @@ impl Failure for MayNotWrite {
             MayNotWrite::NamedAnother { device, .. } => {
                 format!("nothing was written; is {device} the one that you mean?")
             }
-            MayNotWrite::Refused { device, .. } => match self.way_out() {
-                Some(option) => {
+            MayNotWrite::Refused { device, .. } => {
+                if let Some(option) = self.way_out() {
                     format!("if all of that may be destroyed, name the device again: {option}")
+                } else {
+                    let example = self.mount_point().map(quoted_path);
+                    let example = example.map_or(String::new(), |at| format!(", as {at}"));
+                    format!(
+                        "name a directory on {device} as the target{example}, or take {device} out of use first"
+                    )
                 }
-                None => format!(
-                    "take {device} out of use first, or name a directory on it as the target"
-                ),
-            },
+            }
             MayNotWrite::NotAlone { device, .. } => format!("take {device} out of use first"),
             MayNotWrite::AnotherDisk { device, .. } => format!(
                 "nothing was written; see what it is: iosched list -v {device}; a new run can measure it"
@@ -355,10 +375,18 @@ pub fn may_read_alone(host: &Host, device: &Device, is_claimed: bool) -> Result<
 fn check_consent(host: &Host, device: &Device, write: &Write<'_>) -> Result<(), MayNotWrite> {
     match write.consent {
         Consent::ToWrite => Ok(()),
-        Consent::No => Err(MayNotWrite::NotAllowed {
-            what: write.what.to_owned(),
-            device: device.name.clone(),
-        }),
+        // Nobody is shown the option that allows it while the device is in use.
+        Consent::No => {
+            let uses = refusals(host, device, false).into_iter();
+            let uses = uses.filter(|refusal| !refusal.can_be_overruled());
+            let reasons: Vec<Reason> = uses.map(Reason::Always).collect();
+            let device = device.name.clone();
+            if reasons.is_empty() {
+                let what = write.what.to_owned();
+                return Err(MayNotWrite::NotAllowed { what, device });
+            }
+            Err(MayNotWrite::Refused { device, reasons })
+        }
         Consent::Named(name) => match find_to_change(host, name) {
             Ok(named) if named.number == device.number => Ok(()),
             _ => Err(MayNotWrite::NamedAnother {

@@ -39,6 +39,9 @@ use crate::policy::writers::{self, SCHEDULER, Writer, Writers};
 pub struct Advice {
     /// Kernel name.
     pub device: String,
+    /// The directory on it that the user named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
     /// What the device says that it is.
     pub model: Option<String>,
     /// In bytes.
@@ -164,14 +167,15 @@ pub fn disks(
     let known = matching::disks(host)?;
     let all = known
         .iter()
-        .map(|disk| machine.advise(disk, class, policy, evidence));
+        .map(|disk| machine.advise(disk, None, class, policy, evidence));
     Ok(all.collect())
 }
 
-/// One disk by its kernel name; nothing where there is no scheduler to choose.
+/// One disk by its kernel name, and a directory on it if the user named one; nothing where there is no scheduler to choose.
 pub fn disk(
     host: &Host,
     name: &str,
+    directory: Option<&str>,
     class: LoadClass,
     policy: &Policy,
     evidence: &mut Evidence<'_>,
@@ -179,7 +183,7 @@ pub fn disk(
     let machine = Machine::read(host)?;
     let disk = matching::known(host, name)?;
     let is_scheduled = machine.inventory.role(&disk.device) == Role::Schedules;
-    Ok(is_scheduled.then(|| machine.advise(&disk, class, policy, evidence)))
+    Ok(is_scheduled.then(|| machine.advise(&disk, directory, class, policy, evidence)))
 }
 
 /// Disks that have another scheduler than they should, by kernel name, with what they should have for a load of which
@@ -240,6 +244,7 @@ impl Machine<'_> {
     fn advise(
         &self,
         disk: &KnownDisk,
+        directory: Option<&str>,
         class: LoadClass,
         policy: &Policy,
         evidence: &mut Evidence<'_>,
@@ -261,9 +266,17 @@ impl Machine<'_> {
             .unwrap_or_default();
         Advice {
             set_by: set_by.cloned(),
-            to_settle: (!is_required && device.kind != DeviceKind::Optical)
-                .then(|| self.to_settle(device, class, &arms)),
+            to_settle: (!is_required && device.kind != DeviceKind::Optical).then(|| {
+                let directory = directory.map(str::to_owned);
+                to_settle(
+                    device,
+                    directory.or_else(|| self.directory_on(device)),
+                    class,
+                    &arms,
+                )
+            }),
             device: device.name.clone(),
+            directory: directory.map(str::to_owned),
             model: device.model.clone(),
             size_bytes: device.size_bytes,
             active: active.to_owned(),
@@ -278,44 +291,12 @@ impl Machine<'_> {
         }
     }
 
-    /// A file system on the disk is measured in a directory; a bare disk is only read. No arms are all that it offers.
-    fn to_settle(&self, device: &Device, class: LoadClass, arms: &[String]) -> Command {
-        let loads: &[&str] = match class {
-            LoadClass::General => &[],
-            LoadClass::Database => &["pgbench"],
-            LoadClass::Desktop => &["desktop"],
-            LoadClass::Files => &["mixed"],
-            LoadClass::Backup => &["readers-vs-writer"],
-            LoadClass::Vm => &["mixed", "fairness"],
-        };
-        let mut words = vec!["iosched".to_owned(), "tune".to_owned()];
-        let directory = self.directory_on(device);
-        let writes_files = directory.is_some();
-        match directory {
-            Some(directory) => {
-                words.push(directory);
-                words.extend(
-                    loads
-                        .iter()
-                        .flat_map(|load| ["--load".to_owned(), (*load).to_owned()]),
-                );
-            }
-            None => words.push(device.name.clone()),
-        }
-        words.extend(
-            arms.iter()
-                .flat_map(|arm| ["--arms".to_owned(), arm.clone()]),
-        );
-        Command {
-            line: command_line::joined(&words),
-            writes_files,
-        }
-    }
-
     /// Where the largest file system that stands on this disk alone or with others is mounted and can be written.
     fn directory_on(&self, device: &Device) -> Option<String> {
         let above = self.inventory.above(device);
-        let mounts = above.iter().filter(|above| above.kind != DeviceKind::Loop);
+        let mounts = above
+            .iter()
+            .filter(|above| above.kind != DeviceKind::Loop || above.name == device.name);
         let mounts = mounts.flat_map(|above| {
             let users = self.inventory.usage.direct(&above.name).iter();
             users.filter_map(move |user| match user {
@@ -333,6 +314,44 @@ impl Machine<'_> {
         // Of several mounts of one file system, the first.
         let largest = mounts.reduce(|best, next| if next.0 > best.0 { next } else { best });
         largest.map(|(_, at)| at.to_owned())
+    }
+}
+
+/// A file system on the disk is measured in a directory; a bare disk is only read. No arms are all that it offers.
+fn to_settle(
+    device: &Device,
+    directory: Option<String>,
+    class: LoadClass,
+    arms: &[String],
+) -> Command {
+    let loads: &[&str] = match class {
+        LoadClass::General => &[],
+        LoadClass::Database => &["pgbench"],
+        LoadClass::Desktop => &["desktop"],
+        LoadClass::Files => &["mixed"],
+        LoadClass::Backup => &["readers-vs-writer"],
+        LoadClass::Vm => &["mixed", "fairness"],
+    };
+    let mut words = vec!["iosched".to_owned(), "tune".to_owned()];
+    let writes_files = directory.is_some();
+    match directory {
+        Some(directory) => {
+            words.push(directory);
+            words.extend(
+                loads
+                    .iter()
+                    .flat_map(|load| ["--load".to_owned(), (*load).to_owned()]),
+            );
+        }
+        None => words.push(device.name.clone()),
+    }
+    words.extend(
+        arms.iter()
+            .flat_map(|arm| ["--arms".to_owned(), arm.clone()]),
+    );
+    Command {
+        line: command_line::joined(&words),
+        writes_files,
     }
 }
 
