@@ -130,6 +130,36 @@ fn a_neighbour_that_reads_while_one_arm_runs_is_named_and_nobody_wins() {
     assert!(output.status.success());
 }
 
+/// As in a container, and on kernels without such events: by what the kernel counted beyond the load's own account.
+#[test]
+fn where_no_event_tells_a_neighbour_is_seen_by_what_the_load_did_not_read() {
+    let Some(disk) = small_disk() else {
+        return;
+    };
+    let before = disk.whole_queue();
+    let dir = tempfile::tempdir().unwrap();
+    let mut neighbour = std::process::Command::new("bash")
+        .args(["-c", NEIGHBOUR, "neighbour", &disk.name, "mq-deadline"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = std::process::Command::new("unshare")
+        .args(["--pid", "--fork", "--mount-proc"])
+        .arg(iosched_process().get_program())
+        .args(["tune", &disk.name, "--runtime", "500ms", "--exit-code"])
+        .args(["--arms", "none,mq-deadline", "--fixed-rounds", "2", "--out"])
+        .arg(dir.path().join("r"))
+        .env("IOSCHED_IN_CONTAINER", "1")
+        .output()
+        .unwrap();
+    drop(neighbour.stdin.take());
+    neighbour.wait().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(22), "{said}");
+    assert!(said.contains("others had"), "{said}");
+    assert_eq!(disk.whole_queue(), before);
+}
+
 #[test]
 fn a_disk_that_breaks_is_not_taken_for_a_bad_scheduler() {
     let Some(disk) = small_disk() else {

@@ -12,9 +12,9 @@ use iosched_switch::{self as switch, QueueState, SwitchError};
 use super::{RunError, Runner, workplace};
 use crate::course::CourseWatch;
 use crate::event::RunEvent;
-use crate::interference::{Change, Disturbance, Interference};
+use crate::interference::{Change, Disturbance, ForeignIo, Interference};
 use crate::load::fio_job::JobTarget;
-use crate::load::{LoadError, Outcome, TrialInfo};
+use crate::load::{LoadError, Outcome, Spec, TrialInfo};
 use crate::measure::{self, Counters, Measured};
 use crate::split::Split;
 use crate::trial::{Metrics, Phases, Slot, Trial, VoidReason};
@@ -22,6 +22,13 @@ use iosched_switch::journal;
 
 /// A running load is said to run about ten times a second; who waits for it looks around twice as often.
 const SHOWN: Duration = Duration::from_millis(90);
+
+/// What a file system or a program that looks at a new disk may read beside the load, where no events tell.
+const FEW_BYTES: u64 = 128 << 10;
+const FEW_IOS: u64 = 16;
+
+/// Requests up to this mean size are taken for whole accesses.
+const LONGEST_WHOLE: u64 = 64 << 10;
 
 /// How a trial ended.
 pub(super) enum TrialEnd {
@@ -233,6 +240,13 @@ impl Runner<'_> {
                 ..counted?
             },
         };
+        let by_account = |mut seen: Interference| {
+            seen.io = seen
+                .io
+                .or_else(|| self.beyond_account(slot, &outcome, &measured));
+            seen
+        };
+        let interference = interference.map(by_account);
         let run = Run {
             outcome,
             measured,
@@ -243,6 +257,43 @@ impl Runner<'_> {
         };
         run.outcome.check(&run.metrics())?;
         Ok(run)
+    }
+
+    /// What others read, where no events tell: what the kernel counted beyond the load's own account. None of a load of which
+    /// these two are not of the same I/O: through the page cache, or with a beginning that it does not count.
+    fn beyond_account(&self, slot: Slot, run: &Outcome, counted: &Measured) -> Option<ForeignIo> {
+        let planned = &self.plan.loads[slot.load];
+        let Spec::JobFile(text) = &planned.spec else {
+            return None;
+        };
+        let is_cut = self.plan.ramp_s > 0.0 || text.contains("ramp_time");
+        if is_cut || self.loads[slot.load].is_cold() {
+            return None;
+        }
+        let own = run.jobs.iter().filter_map(|job| job.read.as_ref());
+        let (ios, bytes) = own.fold((0, 0), |(ios, bytes), flow| {
+            (ios + flow.ios, bytes + flow.bytes)
+        });
+        let bytes = counted.read_bytes.saturating_sub(bytes + FEW_BYTES);
+        // What is longer may have been split.
+        let is_short = counted.read_bytes < ios.saturating_mul(LONGEST_WHOLE);
+        let done = counted.reads + counted.reads_merged;
+        let ios = if is_short {
+            done.saturating_sub(ios + FEW_IOS)
+        } else {
+            0
+        };
+        let of = |part: u64, all: u64| part as f64 / all.max(1) as f64;
+        let all = (
+            done + counted.writes,
+            counted.read_bytes + counted.write_bytes,
+        );
+        Some(ForeignIo {
+            share: counted.utilisation * of(ios, all.0).max(of(bytes, all.1)),
+            ios,
+            bytes,
+            ..ForeignIo::default()
+        })
     }
 
     /// Where the requests spent their time, if that was recorded so far.
