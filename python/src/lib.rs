@@ -137,7 +137,7 @@ fn unclear(failure: &Problem) -> Failed {
     failed
 }
 
-/// Writes the events of a recording into a new CSV file: the columns of docs/python.md. Memory does not grow with it.
+/// Writes the events of a recording into a new CSV file: the columns of docs/fleet.md. Memory does not grow with it.
 #[pyfunction]
 fn trace_to_csv(py: Python<'_>, trace: PathBuf, csv: PathBuf) -> PyResult<()> {
     let written = interruptibly(py, move || events::write(&trace, &csv))?;

@@ -34,7 +34,7 @@ Examples:
 One machine's measurement answers for one disk. Evidence is what many found of
 drives that are alike: rows of numbers in a compressed file, without host names,
 serial numbers, paths, users or commands. It is pooled by drive model, family
-and class, load class and kernel series (docs/evidence.md).")]
+and class, load class and kernel series (docs/fleet.md).")]
 pub(crate) struct EvidenceArgs {
     #[command(subcommand)]
     command: EvidenceCommand,

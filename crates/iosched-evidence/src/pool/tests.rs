@@ -341,7 +341,7 @@ impl Tally {
 }
 
 /// `IOSCHED_TEST_FLEETS` has the number of fleets, one if it is not set; each is drawn from its number. The figures of 100
-/// are in docs/evidence.md.
+/// are in results/fleet.md.
 #[test]
 fn a_thousand_machines_of_forty_models_are_advised_right() {
     let fleets =

@@ -1,7 +1,7 @@
 //! Rules of thumb: what people who make kernels, distributions and disks say of a class of disks, from whom it is, and
 //! why one may doubt it.
 //!
-//! The first rule that holds for a disk counts. docs/advice.md shows the table; a test keeps the two alike.
+//! The first rule that holds for a disk counts. results/rules-of-thumb.md shows the table; a test keeps the two alike.
 
 use iosched_evidence::load_class::LoadClass;
 use iosched_machine::device::{Device, DeviceKind, Transport};
@@ -36,7 +36,7 @@ pub struct Source {
 /// A rule of thumb.
 #[derive(Debug)]
 pub(crate) struct Rule {
-    /// What it is called in `--json` and in docs/advice.md.
+    /// What it is called in `--json` and in results/rules-of-thumb.md.
     pub name: &'static str,
     /// For which disks.
     pub of: &'static str,
@@ -414,7 +414,7 @@ mod tests {
         }
     }
 
-    /// A row of the table in docs/advice.md.
+    /// A row of the table in results/rules-of-thumb.md.
     fn row(rule: &Rule) -> String {
         let says = |class| match rule.says(class) {
             Says::Take(name) => name.to_owned(),
@@ -428,7 +428,7 @@ mod tests {
 
     #[test]
     fn the_documented_table_is_this_one() {
-        let documented = include_str!("../../../../docs/advice.md");
+        let documented = include_str!("../../../../results/rules-of-thumb.md");
         let rows: Vec<&str> = documented
             .lines()
             .filter(|line| line.starts_with("| `"))
