@@ -9,7 +9,7 @@ use iosched_experiment::plan::Plan;
 
 use super::sentences::ratio_cell;
 use super::table::{Align, Table};
-use super::words::{clipped, megabytes, microseconds, milliseconds, percent, significant};
+use super::words::{clipped, milliseconds, percent, rate, significant, time};
 
 /// A load's arms: the number that decides, their ratios, what these mean, and their other numbers, the most telling first: all
 /// of them in detail.
@@ -86,11 +86,7 @@ pub(super) fn details_table(analysis: &Analysis, load: &LoadAnalysis) -> Option<
         return None;
     }
     let has_workers = rows[0].cells.iter().any(|cell| cell.contains(", "));
-    let head = if has_workers {
-        "share, p99 ms"
-    } else {
-        "besides"
-    };
+    let head = if has_workers { "share, p99" } else { "besides" };
     let mut table = Table::new([(head, Align::Left)]);
     for label in &analysis.arms {
         table.column(label, Align::Right);
@@ -135,7 +131,7 @@ fn worker_rows(load: &LoadAnalysis) -> Vec<Details> {
             };
             Details::of(head, load, |arm| {
                 let kind = arm.kinds.get(index)?;
-                let waited = kind.latency_p99_ns.map_or("-".into(), milliseconds);
+                let waited = kind.latency_p99_ns.map_or("-".into(), time);
                 Some(format!("{}, {waited}", percents(kind.share?)))
             })
         })
@@ -157,14 +153,13 @@ fn percents(share: f64) -> String {
 /// What does not fit beside a database's tps on a terminal, and is asked for.
 fn transaction_rows(load: &LoadAnalysis) -> Vec<Details> {
     let rows: [(&str, Value); 5] = [
-        ("latency mean ms", |arm| arm.latency_mean_ns),
-        ("latency p50 ms", |arm| arm.latency_p50_ns),
-        ("latency max ms", |arm| arm.latency_max_ns),
-        ("await of reads ms", |arm| arm.read_await_ns),
-        ("await of writes ms", |arm| arm.write_await_ns),
+        ("mean latency", |arm| arm.latency_mean_ns),
+        ("p50 latency", |arm| arm.latency_p50_ns),
+        ("max latency", |arm| arm.latency_max_ns),
+        ("await of reads", |arm| arm.read_await_ns),
+        ("await of writes", |arm| arm.write_await_ns),
     ];
-    let row =
-        |(head, value): (&str, Value)| Details::of(head, load, |arm| value(arm).map(milliseconds));
+    let row = |(head, value): (&str, Value)| Details::of(head, load, |arm| value(arm).map(time));
     rows.into_iter().map(row).collect()
 }
 
@@ -174,7 +169,7 @@ fn split_rows(load: &LoadAnalysis) -> [Details; 2] {
         let splits = || load.arms.iter().filter_map(split);
         let is_whole = splits().all(|split| split.before_mean_ns.is_some());
         let before = if is_whole { "before + " } else { "" };
-        let head = format!("{direction}: {before}queue + disk ms");
+        let head = format!("{direction}: {before}queue + disk");
         Details::of(head, load, |arm| {
             let split = split(arm)?;
             let before = split.before_mean_ns.filter(|_| is_whole);
@@ -184,7 +179,7 @@ fn split_rows(load: &LoadAnalysis) -> [Details; 2] {
                 Some(split.service_mean_ns),
             ];
             let parts = parts.into_iter().flatten().map(milliseconds);
-            Some(parts.collect::<Vec<_>>().join(" + "))
+            Some(parts.collect::<Vec<_>>().join(" + ") + " ms")
         })
     };
     [
@@ -206,11 +201,11 @@ fn number_rows(load: &LoadAnalysis) -> Vec<Details> {
 
 /// A column of an arm's own numbers.
 struct Column {
-    /// Its head, unit included.
+    /// Its head.
     head: &'static str,
     /// The number in SI units (bytes per second, ns), if the arm has it.
     value: Value,
-    /// The number in the unit of the head.
+    /// The number with its unit.
     show: Show,
 }
 
@@ -229,19 +224,19 @@ impl Column {
 fn columns(load: &LoadAnalysis) -> Vec<Column> {
     let mut columns = vec![
         Column {
-            head: "MB/s",
+            head: "throughput",
             value: |arm| arm.throughput_bytes_per_s,
-            show: megabytes,
+            show: rate,
         },
         Column {
-            head: "p99 ms",
+            head: "p99",
             value: |arm| arm.latency_p99_ns,
-            show: milliseconds,
+            show: time,
         },
         Column {
-            head: "CPU µs/IO",
+            head: "CPU/IO",
             value: |arm| arm.cpu_ns_per_io,
-            show: microseconds,
+            show: time,
         },
         Column {
             head: "IOPS",
@@ -249,9 +244,9 @@ fn columns(load: &LoadAnalysis) -> Vec<Column> {
             show: significant,
         },
         Column {
-            head: "p50 ms",
+            head: "p50",
             value: |arm| arm.latency_p50_ns,
-            show: milliseconds,
+            show: time,
         },
         Column {
             head: "queue",
@@ -259,14 +254,14 @@ fn columns(load: &LoadAnalysis) -> Vec<Column> {
             show: significant,
         },
         Column {
-            head: "await r ms",
+            head: "read await",
             value: |arm| arm.read_await_ns,
-            show: milliseconds,
+            show: time,
         },
         Column {
-            head: "await w ms",
+            head: "write await",
             value: |arm| arm.write_await_ns,
-            show: milliseconds,
+            show: time,
         },
     ];
     let decisive = decisive_column(load.objective);
@@ -275,7 +270,7 @@ fn columns(load: &LoadAnalysis) -> Vec<Column> {
     columns
 }
 
-/// What decides a load: its head with the unit, and the number of an arm.
+/// What decides a load: its head, and the number of an arm.
 pub(super) fn deciding_number(load: &LoadAnalysis, arm: usize) -> (&'static str, String) {
     let column = decisive_column(load.objective);
     (column.head, column.cell(&load.arms[arm]))
@@ -284,18 +279,18 @@ pub(super) fn deciding_number(load: &LoadAnalysis, arm: usize) -> (&'static str,
 /// The column of what decides: the geometric mean over trials, as the ratios are, so that both say the same.
 fn decisive_column(objective: Objective) -> Column {
     let (head, show): (_, Show) = match objective {
-        Objective::Throughput => ("MB/s", megabytes),
+        Objective::Throughput => ("throughput", rate),
         Objective::Iops => ("IOPS", significant),
-        Objective::Mean => ("mean ms", milliseconds),
-        Objective::P50 => ("p50 ms", milliseconds),
-        Objective::P99 => ("p99 ms", milliseconds),
-        Objective::P999 => ("p99.9 ms", milliseconds),
-        Objective::ReadMean => ("read mean ms", milliseconds),
-        Objective::ReadP99 => ("read p99 ms", milliseconds),
-        Objective::Cpu => ("CPU µs/IO", microseconds),
+        Objective::Mean => ("mean", time),
+        Objective::P50 => ("p50", time),
+        Objective::P99 => ("p99", time),
+        Objective::P999 => ("p99.9", time),
+        Objective::ReadMean => ("read mean", time),
+        Objective::ReadP99 => ("read p99", time),
+        Objective::Cpu => ("CPU/IO", time),
         Objective::Fairness => ("fairness", |index| format!("{index:.3}")),
         Objective::Tps => ("tps", significant),
-        Objective::Time => ("time s", significant),
+        Objective::Time => ("time", |seconds| time(seconds * 1e9)),
         Objective::Frames => (FRAMES_IN_TIME, significant),
         Objective::NumberHigher | Objective::NumberLower => ("number", significant),
     };
@@ -331,8 +326,8 @@ mod tests {
         }
         let analysis = Analysis::of(&record);
         let load = &analysis.loads[0];
-        assert_eq!(deciding_number(load, 0), ("time s", "0.400".into()));
-        assert_eq!(deciding_number(load, 1), ("time s", "0.250".into()));
+        assert_eq!(deciding_number(load, 0), ("time", "400 ms".into()));
+        assert_eq!(deciding_number(load, 1), ("time", "250 ms".into()));
         let ratio = load.contest.ratio(1, 0).unwrap().estimate;
         assert!((ratio - 0.250 / 0.400).abs() < 1e-3, "{ratio}");
     }

@@ -406,7 +406,7 @@ mod tests {
         });
         let (of_slow, of_fast) = (Analysis::of(&slow), Analysis::of(&fast));
         let records = [("a".into(), &slow, &of_slow), ("b".into(), &fast, &of_fast)];
-        let text = compared(&records, Widths::from(90));
+        let text = compared(&records, Widths::from(100));
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines.contains(&"No record has an answer."), "{text}");
         let cells = |arm: &str| -> Vec<&str> {
@@ -417,10 +417,15 @@ mod tests {
                 .collect()
         };
         let head = cells("arm ");
-        let expected = ["arm", "a: MB/s", "ratio to none, verdict", "b: MB/s"];
+        let expected = [
+            "arm",
+            "a: throughput",
+            "ratio to none, verdict",
+            "b: throughput",
+        ];
         assert_eq!(head[..4], expected, "{text}");
         let row = cells("none ");
-        assert_eq!([row[1], row[3]], ["1.00", "3.00"], "{text}");
+        assert_eq!([row[1], row[3]], ["1.00 MB/s", "3.00 MB/s"], "{text}");
         assert_eq!(row[2], "1 (baseline), undecided", "{text}");
         assert!(text.contains("Between"), "{text}");
     }

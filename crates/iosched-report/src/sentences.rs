@@ -239,8 +239,8 @@ fn at_stake(analysis: &Analysis, contest: &Contest, plan: &Plan) -> String {
         .map_or(analysis.baseline, |action| action.arm);
     let name = |arm: usize| analysis.arms[arm].as_str();
     let of = |most: f64| match contest.scale {
-        Scale::Ratio if most >= 2.0 => "more than half".to_owned(),
-        scale => format!("at most {}", amount(scale, most)),
+        Scale::Ratio if most >= 2.0 => "may cost more than half".to_owned(),
+        scale => format!("costs at most {}", amount(scale, most)),
     };
     let confidence = percent(plan.rules.confidence);
     let most = |other: usize| Some((other, contest.cost_against(kept, other)?));
@@ -263,7 +263,7 @@ fn at_stake(analysis: &Analysis, contest: &Contest, plan: &Plan) -> String {
     };
     let most_of_all = format!("{}, if {} is the best", of(cost), name(widest));
     let Some(leader) = contest.leader.filter(|&leader| leader != kept) else {
-        return format!("{keeping} costs {most_of_all} ({confidence})");
+        return format!("{keeping} {most_of_all} ({confidence})");
     };
     let against = contest.cost_against(kept, leader).map_or(String::new(), of);
     let rest = if against == of(cost) {
@@ -272,7 +272,7 @@ fn at_stake(analysis: &Analysis, contest: &Contest, plan: &Plan) -> String {
         format!("; {most_of_all}")
     };
     let leader = name(leader);
-    format!("{keeping} costs {against} against {leader}, the best so far ({confidence}){rest}")
+    format!("{keeping} {against} against {leader}, the best so far ({confidence}){rest}")
 }
 
 /// That only a requirement is in the way of an arm which is surely better than the others.
@@ -308,7 +308,7 @@ fn winner(
 ) -> String {
     let baseline = analysis.baseline;
     let whose = |other: usize| match loads {
-        [load] => format!("the {} of {}", load.objective.words(), analysis.arms[other]),
+        [load] => format!("the {} under {}", load.measure, analysis.arms[other]),
         _ => analysis.arms[other].clone(),
     };
     let against = |other: usize, of: &str| pair(contest, arm, other, of, plan);
@@ -590,7 +590,7 @@ fn why(analysis: &Analysis, choice: usize, plan: &Plan) -> Option<String> {
 /// `1.44 × the p99 latency of none (95 % CI 1.10-1.90: not proven)`.
 fn side_effect(analysis: &Analysis, effect: &SideEffect, plan: &Plan) -> String {
     let of = format!(
-        "the {} of {}",
+        "the {} under {}",
         effect.objective.words(),
         analysis.arms[effect.than]
     );
@@ -882,7 +882,7 @@ pub(super) fn load_head(plan: &Plan, analysis: &Analysis, index: usize) -> Strin
     format!(
         "{}: {}{direction}, {}{each}",
         load.name,
-        load.objective.words(),
+        load.measure,
         count(analysis.rounds, "round"),
     )
 }
@@ -1477,7 +1477,7 @@ mod tests {
         });
         let analysis = Analysis::of(&record);
         let said = of_load(&analysis, &analysis.loads[0], &plan);
-        let expected = "mq-deadline is best, -80.2 against the printed number of none (95 % CI ";
+        let expected = "mq-deadline is best, -80.2 against the printed number under none (95 % CI ";
         assert!(said.starts_with(expected), "{said}");
         let cell = ratio_cell(1, 0, &analysis.loads[0].contest);
         assert!(cell.starts_with("-80.2 (-8"), "{cell}");
@@ -1520,7 +1520,7 @@ mod tests {
             record.entries.push(entry);
         }
         let costs = answer(&Analysis::of(&record), &plan).costs;
-        let expected = "1.40 × the p99 latency of none (95 % CI 0.028-69.7), not proven.";
+        let expected = "1.40 × the p99 latency under none (95 % CI 0.028-69.7), not proven.";
         assert_eq!(costs, [expected]);
     }
 }

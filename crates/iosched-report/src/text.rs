@@ -198,7 +198,7 @@ pub fn plan(plan: &Plan) -> String {
             text,
             "load {}: decided by {}, {}, {}",
             visible::line(&load.name),
-            load.objective.words(),
+            load.measure(),
             if load.is_control {
                 format!("a control without a say, {} turns a round", load.turns)
             } else {
@@ -425,7 +425,7 @@ at most 5 trials in all, 50 s, usually much less
         for width in [40, 60, 80, 200] {
             let text = printed(&record, &Analysis::of(&record), width);
             assert!(
-                text.contains("verdict") && text.contains("p99 ms"),
+                text.contains("verdict") && text.contains("p99"),
                 "{width}: {text}"
             );
             let is_command = |line: &&str| line.contains(" iosched ");
@@ -435,7 +435,7 @@ at most 5 trials in all, 50 s, usually much less
         }
         let text = printed(&record, &Analysis::of(&record), 80);
         let heads = text.lines().find(|line| line.starts_with("arm")).unwrap();
-        assert!(heads.find("p99 ms") < heads.find("MB/s"), "{heads}");
+        assert!(heads.find("p99") < heads.find("throughput"), "{heads}");
     }
 
     #[test]

@@ -61,15 +61,14 @@ pub(super) fn percent_up(share: f64) -> String {
     percent((share * 1000.0).ceil() / 1000.0)
 }
 
-/// A ratio with three significant digits: `1.62`, `0.954`, `12.3`; near 1 with one more.
+/// A ratio with three significant digits: `1.62`, `0.954`, `12.3`.
 pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         _ if !value.is_finite() => "∞".into(),
         a if a >= 1000.0 => ">1000".into(),
         a if a >= 100.0 => format!("{value:.0}"),
         a if a >= 10.0 => format!("{value:.1}"),
-        a if a >= 1.1 => format!("{value:.2}"),
-        // Near 1 the third decimal says whether the interval excludes it.
+        a if a >= 0.9995 => format!("{value:.2}"),
         a if a < 0.001 => "<0.001".into(),
         _ => format!("{value:.3}"),
     }
@@ -80,10 +79,10 @@ pub(crate) fn number(value: f64) -> String {
 pub(super) fn bound(value: f64) -> String {
     let text = number(value);
     let distance = (value - 1.0).abs();
-    if text != "1.000" || distance < 1e-9 {
+    if text != "1.00" || distance < 1e-9 {
         return text;
     }
-    let mut decimals = 4;
+    let mut decimals = 3;
     while 10_f64.powi(-decimals) > distance {
         decimals += 1;
     }
@@ -100,9 +99,9 @@ pub(super) fn signed(value: f64) -> String {
 pub(super) fn significant(value: f64) -> String {
     // The mean of ones may be a little less than one.
     match value.abs() * (1.0 + 1e-12) {
-        a if a >= 100.0 => format!("{value:.0}"),
-        a if a >= 10.0 => format!("{value:.1}"),
-        a if a >= 1.0 => format!("{value:.2}"),
+        a if a >= 99.95 => format!("{value:.0}"),
+        a if a >= 9.995 => format!("{value:.1}"),
+        a if a >= 0.9995 => format!("{value:.2}"),
         a if a >= 0.1 => format!("{value:.3}"),
         a if a >= 0.01 => format!("{value:.4}"),
         a if a >= 0.001 => format!("{value:.5}"),
@@ -111,8 +110,28 @@ pub(super) fn significant(value: f64) -> String {
     }
 }
 
-pub(super) fn megabytes(bytes_per_s: f64) -> String {
-    significant(bytes_per_s / 1e6)
+/// `563 kB/s`, `1.21 GB/s`.
+pub(super) fn rate(bytes_per_s: f64) -> String {
+    scaled(
+        bytes_per_s,
+        &[(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")],
+    )
+}
+
+/// A length of time to three digits: `12.3 s`, `600 ms`, `45.8 µs`.
+pub(super) fn time(ns: f64) -> String {
+    scaled(ns, &[(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")])
+}
+
+/// A number in the largest of these units of which there is one, with what the rounding to three digits makes of it.
+fn scaled(value: f64, units: &[(f64, &str)]) -> String {
+    let is_one = |&&(size, _): &&(f64, &str)| value.abs() >= size * 0.9995;
+    let unit = units.iter().find(is_one).or(units.last());
+    let (size, name) = unit.copied().unwrap_or((1.0, ""));
+    match value {
+        0.0 => "0".to_owned(),
+        _ => format!("{} {name}", significant(value / size)),
+    }
 }
 
 pub(super) fn milliseconds(ns: f64) -> String {
@@ -124,10 +143,6 @@ pub(super) fn milliseconds(ns: f64) -> String {
     } else {
         significant(ms)
     }
-}
-
-pub(super) fn microseconds(ns: f64) -> String {
-    significant(ns / 1e3)
 }
 
 pub(super) fn count(number: impl Into<Count>, thing: &str) -> String {
@@ -205,6 +220,8 @@ mod tests {
         assert_eq!(percent(0.95), "95 %");
         assert_eq!(percent(0.041), "4.1 %");
         assert_eq!(percent_up(0.0401), "4.1 %");
+        assert_eq!(rate(563_400.0), "563 kB/s");
+        assert_eq!([time(6.004e8), time(999_999.0)], ["600 ms", "1.00 ms"]);
         assert_eq!(milliseconds(700.0), "0.001");
         assert_eq!(milliseconds(400.0), "0");
         assert_eq!(span(Duration::from_secs(200)), "3 min 20 s");
@@ -215,7 +232,7 @@ mod tests {
     fn a_bound_shows_on_which_side_of_one_it_lies() {
         assert_eq!(bound(1.0003), "1.0003");
         assert_eq!(bound(0.999_962), "0.99996");
-        assert_eq!(bound(1.0), "1.000");
+        assert_eq!(bound(1.0), "1.00");
         assert_eq!(bound(1.0021), "1.002");
         assert_eq!(bound(f64::INFINITY), "∞");
     }

@@ -66,13 +66,13 @@ fn a_program_is_timed_and_told_its_trial() {
     );
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert!(
-        in_one_line(&ended.stdout).contains("elapsed time (less is better)"),
+        in_one_line(&ended.stdout).contains("time that the command takes (less is better)"),
         "{}",
         ended.stdout
     );
     let stays = "What a command writes where it runs stays.";
     assert!(ended.stderr.contains(stays), "{}", ended.stderr);
-    assert!(ended.stdout.contains("time s"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("  time  "), "{}", ended.stdout);
     let told = fs::read_to_string(bench.mounted.at.join("told")).unwrap();
     let mut told: Vec<Vec<&str>> = told.lines().map(|line| line.split(' ').collect()).collect();
     told.sort_unstable();
@@ -112,7 +112,9 @@ fn a_number_that_it_prints_decides_either_way() {
         .replace("echo n = 20", "echo '{\"n\":20}'");
     let ended = bench.tune(&json, &["--metric", "/n"]);
     assert!(
-        ended.stdout.contains("2.00 × the printed number of none"),
+        ended
+            .stdout
+            .contains("2.00 × the printed number under none"),
         "{}",
         ended.stdout
     );

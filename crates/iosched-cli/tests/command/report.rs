@@ -118,7 +118,7 @@ fn a_ticket_has_every_ratio_of_the_terminal() {
     // A writer, four readers, and who of the five got least and most.
     let heads: Vec<&str> = details.iter().map(|row| row[1]).collect();
     let wanted = [
-        "share, p99 ms",
+        "share, p99",
         "writer",
         "readers ×4",
         "smallest share",
@@ -209,7 +209,7 @@ fn a_table_in_a_pipe_has_all_its_columns() {
         }
         String::from_utf8(command.output().unwrap().stdout).unwrap()
     };
-    let last = "await r ms";
+    let last = "read await";
     assert!(shown(None).contains(last) && !shown(Some("80")).contains(last));
     let sentences = shown(None);
     let mut sentences = sentences.lines().filter(|line| line.contains(" is best, "));

@@ -85,7 +85,7 @@ fn each_trial_has_the_time_of_its_requests_in_the_queue_and_at_the_disk() {
             sums.fold([0.0; 2], |all, one| [all[0] + one[0], all[1] + one[1]]);
         (0.95..=1.05).contains(&(requests / accesses))
     });
-    let head = ["read: queue + disk ms", "read: before + queue + disk ms"][usize::from(is_known)];
+    let head = ["read: queue + disk", "read: before + queue + disk"][usize::from(is_known)];
     let report = |option: &str| {
         let output = iosched().arg("report").arg(&out).arg(option).output();
         String::from_utf8(output.unwrap().stdout).unwrap()

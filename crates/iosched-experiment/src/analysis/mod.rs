@@ -121,6 +121,9 @@ pub struct LoadAnalysis {
     pub name: String,
     /// What decides.
     pub objective: Objective,
+    /// What that is for this load, in words.
+    #[serde(skip)]
+    pub measure: &'static str,
     /// Ratios with their intervals, and the verdict.
     pub contest: Contest,
     /// Each arm's own numbers.
@@ -154,6 +157,7 @@ impl Analysis {
             .map(|(load, contest)| LoadAnalysis {
                 name: plan.loads[load].name.clone(),
                 objective: plan.loads[load].objective,
+                measure: plan.loads[load].measure(),
                 arms: (0..plan.arms.len())
                     .map(|arm| summarise(plan, record, load, arm))
                     .collect(),

@@ -266,6 +266,19 @@ pub struct PlannedLoad {
     pub wait_until_steady: bool,
 }
 
+impl PlannedLoad {
+    /// What decides, in words that fit this load.
+    pub fn measure(&self) -> &'static str {
+        match (&self.spec, self.objective) {
+            (Spec::DesktopStart(_) | Spec::SimulatedDesktop { .. }, Objective::Time) => {
+                "time to start a program"
+            }
+            (Spec::Command(_), Objective::Time) => "time that the command takes",
+            _ => self.objective.words(),
+        }
+    }
+}
+
 fn once() -> u32 {
     1
 }

@@ -121,7 +121,7 @@ fn point(ratio: Interval, y: f64, label: &str, baseline: &str) -> Point {
             if ratio.is_bounded() {
                 ""
             } else {
-                ", few rounds"
+                ", needs more rounds"
             }
         ),
         None => format!("{label}: 1, the baseline"),
