@@ -29,7 +29,7 @@ pub const LINUX_3_10: Version = (3, 10);
 /// Something that a kernel can be asked for by a system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Facility {
-    /// As `docs/kernels.md` has it.
+    /// As `results/kernels.md` has it.
     pub name: &'static str,
     /// The first kernel that has it.
     pub since: Version,

@@ -1,5 +1,5 @@
 //! The main jobs on kernels that lack what came after them: a seccomp filter refuses the newer calls as such a kernel
-//! does (`iosched_testing::kernel`), and `docs/kernels.md` has every call that the command tried.
+//! does (`iosched_testing::kernel`), and `results/kernels.md` has every call that the command tried.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,7 +29,7 @@ const SHORT: &[&str] = &[
     "--no-html",
 ];
 
-/// A row of `docs/kernels.md`.
+/// A row of `results/kernels.md`.
 #[derive(Debug)]
 struct Row {
     name: String,
@@ -41,7 +41,7 @@ struct Row {
 
 /// The rows of the table below a heading.
 fn documented(heading: &str) -> Vec<Row> {
-    let text = include_str!("../../../../docs/kernels.md");
+    let text = include_str!("../../../../results/kernels.md");
     let below = text.split(heading).nth(1).expect("the heading");
     let section = below.split("\n## ").next().expect("its text");
     let rows = section.lines().filter(|line| line.starts_with("| `"));
@@ -73,7 +73,7 @@ fn assert_documented(asked: &Asked) {
     let known: BTreeSet<&str> = rows.iter().map(|row| row.name.as_str()).collect();
     let ours = asked.get("iosched").into_iter().flatten();
     let unknown: Vec<&String> = ours.filter(|name| !known.contains(name.as_str())).collect();
-    assert!(unknown.is_empty(), "not in docs/kernels.md: {unknown:?}");
+    assert!(unknown.is_empty(), "not in results/kernels.md: {unknown:?}");
 }
 
 #[track_caller]
