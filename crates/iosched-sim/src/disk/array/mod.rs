@@ -4,7 +4,7 @@
 //! (`layout`); what a write needs read for its parity is read first. A cache with a battery
 //! acknowledges writes that it has room for and puts them on the members later (`write_back`), one
 //! without writes through; both read ahead for those that read in sequence (`streams`). What is
-//! known of controllers is structure rather than figures, see `docs/disk-models.md`.
+//! known of controllers is structure rather than figures, see `results/disk-models.md`.
 
 mod layout;
 mod streams;

@@ -4,7 +4,7 @@
 //! A read of `n` bytes needs `n / page` page reads, each at a die chosen at random and of one of two
 //! classes (the page types of multi-level cells). With five numbers this shape gives the measured
 //! 4 KiB random-read latencies of a Samsung 980 PRO at depths 1 to 128 within about 10 % (see
-//! `docs/disk-models.md`). Drives that are made for reads of a page put longer ones together on another way,
+//! `results/disk-models.md`). Drives that are made for reads of a page put longer ones together on another way,
 //! which takes longer and passes less ([`SsdParameters::long_read_rate`]). Writes go over the link into a bounded buffer, are acknowledged there if
 //! the write cache is on, and are programmed die after die in the order that they came. A flush waits for all
 //! programs, then for its own fixed cost.
