@@ -1,5 +1,5 @@
-//! What a run says while it works: a bar with the time left on a terminal, lines in a log, JSON
-//! lines for a program.
+//! What a run says while it works: one line with the trial and the time left on a terminal, a line per round in a log,
+//! JSON lines for a program.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -20,7 +20,11 @@ pub(crate) struct Progress {
     bar: ProgressBar,
     is_terminal: bool,
     plan: Plan,
+    /// Trials that were started, before this sitting too.
+    trials: usize,
     trial: String,
+    /// Who is ahead, after the last round.
+    ahead: String,
     expected_s: f64,
     at_most_s: Option<f64>,
     /// A decision is out of reach if a trial takes longer, s: until that was said, and where only trials can tell.
@@ -31,13 +35,16 @@ impl Progress {
     /// Nothing is drawn before the run starts.
     pub(crate) fn new(plan: &Plan) -> Progress {
         let bar = ProgressBar::with_draw_target(Some(100), ProgressDrawTarget::hidden());
-        let style = ProgressStyle::with_template("{bar:20} {msg}").expect("the template is right");
+        let style =
+            ProgressStyle::with_template("{bar:6} {wide_msg}").expect("the template is right");
         bar.set_style(style.progress_chars("=> "));
         Progress {
             bar,
             is_terminal: std::io::stderr().is_terminal(),
             plan: plan.clone(),
+            trials: 0,
             trial: String::new(),
+            ahead: String::new(),
             expected_s: 0.0,
             at_most_s: None,
             longest_s: longest_trial(plan),
@@ -117,6 +124,7 @@ impl Observer for Progress {
                 trials_done,
             } => {
                 self.say(&text::plan_in_short(plan));
+                self.trials = *trials_done;
                 if *trials_done > 0 {
                     self.say(&format!(
                         "going on after {trials_done} trials in {}",
@@ -130,11 +138,12 @@ impl Observer for Progress {
             RunEvent::TrialStarted {
                 arm,
                 load,
-                round,
                 expected_s,
                 at_most_s,
+                ..
             } => {
-                let trial = format!("round {round}, {load}, {arm}");
+                self.trials += 1;
+                let trial = format!("trial {}: {load} with {arm}", self.trials);
                 self.trial = visible::line(&trial).into_owned();
                 self.expected_s = expected_s.max(0.1);
                 self.at_most_s = *at_most_s;
@@ -150,8 +159,19 @@ impl Observer for Progress {
                     reason = "a percentage"
                 )]
                 self.bar.set_position(share as u64);
-                self.bar
-                    .set_message(format!("{}{}", self.trial, self.left(*elapsed_s)));
+                self.bar.set_message(format!(
+                    "{}{}{}",
+                    self.trial,
+                    self.left(*elapsed_s),
+                    self.ahead
+                ));
+            }
+            RunEvent::Estimate { standing, .. } if self.is_terminal => {
+                let leader = standing
+                    .decisive()
+                    .leader
+                    .map(|arm| self.plan.arm_label(arm));
+                self.ahead = leader.map_or(String::new(), |arm| format!("; best so far: {arm}"));
             }
             RunEvent::Estimate { rounds, standing } => {
                 self.say(&text::estimate(&self.plan, *rounds, standing));
