@@ -5,12 +5,14 @@
 //! - [`kernel`]: kernel versions, block layers, defaults of queues
 //! - [`scheduler`]: schedulers with their tunables, ranges and defaults, successors and aliases
 //! - [`event`]: what happens in the block layer, as recordings tell it
+//! - [`near`]: which known name may have been meant
 //! - [`problem`]: an error that nobody matches on, and the exit codes of the command
 
 #![forbid(unsafe_code)]
 
 pub mod event;
 pub mod kernel;
+pub mod near;
 pub mod problem;
 pub mod quantity;
 pub mod scheduler;

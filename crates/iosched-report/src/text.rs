@@ -222,7 +222,7 @@ pub fn plan(plan: &Plan) -> String {
         };
         let _ = writeln!(text, "arm {}{role}", plan.arm_label(arm));
     }
-    for round in 0..3 {
+    for round in 0..plan.rounds_at_most().min(3) {
         let all: Vec<usize> = (0..plan.arms.len()).collect();
         let order = plan.order(round, 0, &all).into_iter().flatten();
         let order = enumerate_plain(order.map(|arm| plan.arm_label(arm)));

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use iosched_facts::near::did_you_mean;
 use iosched_facts::scheduler;
 use iosched_machine::failure::{Failure, Problem, Remediable, exit, problem};
 use rustix::io::Errno;
@@ -187,7 +188,10 @@ fn values_of(device: &str) -> String {
 
 /// Why a disk that offers these schedulers does not offer this one, and what does its work there.
 fn way_out(scheduler: &str, offered: &[String]) -> String {
-    let choose = || "choose one of those it offers".to_owned();
+    let choose = || {
+        let near = did_you_mean(scheduler, offered.iter().map(String::as_str));
+        near.unwrap_or_else(|| "choose one of those it offers".into())
+    };
     if is_single_queue(offered) {
         let predecessor = predecessor(scheduler).map(|old| old.name);
         return match predecessor.filter(|old| offered.iter().any(|name| name == old)) {

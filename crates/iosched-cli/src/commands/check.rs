@@ -34,7 +34,8 @@ Exit codes of this command, as monitoring wants them:
   0  every disk is as the policy says, and will stay so
   1  as it says now, but: another rule comes after ours, a line elsewhere may
      change it, evidence is stale, the files are not those of the policy,
-     elevator= has no effect, or a scheduler's module is kept from being loaded
+     elevator= has no effect, a scheduler's module is kept from being loaded,
+     or an interrupted run's changes are not put back yet
   2  a disk is not as the policy says, or the policy cannot be read
 Other failures have the codes of `iosched --help`.")]
 pub(crate) struct CheckArgs {
@@ -77,9 +78,7 @@ pub(crate) fn run(args: &CheckArgs, output: &Output) -> Outcome {
         // Readers see the old file or the new one.
         files::write(path, metrics(&report).as_bytes()).map_err(boxed)?;
     }
-    if args.root.is_none() {
-        note_leftovers(&host, output);
-    }
+    let has_leftovers = args.root.is_none() && note_leftovers(&host, output);
     if output.is_json() {
         output.json(&report);
     } else if args.prometheus {
@@ -93,14 +92,15 @@ pub(crate) fn run(args: &CheckArgs, output: &Output) -> Outcome {
         }
     }
     Ok(match report.verdict {
-        Verdict::Good => 0,
-        Verdict::Warning => 1,
+        Verdict::Good if !has_leftovers => 0,
+        Verdict::Good | Verdict::Warning => 1,
         Verdict::Bad => NOT_AS_WANTED,
     })
 }
 
-/// What a run that is dead changed is no deviation from any rule, and still not as it was.
-fn note_leftovers(host: &Host, output: &Output) {
+/// What a run that is dead changed is no deviation from any rule, and still not as it was. True if there is any.
+fn note_leftovers(host: &Host, output: &Output) -> bool {
+    let mut has_any = false;
     let dead = journal::leftovers(host).into_iter();
     for left in dead.filter(|left| left.run == RunState::Dead && !left.entry.disks.is_empty()) {
         let disks: Vec<&str> = left
@@ -113,7 +113,9 @@ fn note_leftovers(host: &Host, output: &Output) {
             "warning: what an interrupted run changed on {} is not put back yet: run `iosched restore`",
             disks.join(", ")
         ));
+        has_any = true;
     }
+    has_any
 }
 
 /// Says since when each disk is as it is. What is known of checks of the machine's own policy says nothing of

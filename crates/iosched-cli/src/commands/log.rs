@@ -98,6 +98,19 @@ fn show(entry: &Entry, in_full: bool, output: &Output) {
             None => format!("  {device}: {scheduler} -> ?"),
         };
         output.line(&line);
+        if let Some(after) = disk.after.as_ref().filter(|_| in_full)
+            && after.scheduler != *scheduler
+        {
+            let mut switched = before.state.clone();
+            switched.scheduler.clone_from(&after.scheduler);
+            for change in switched.differences(after) {
+                let name = change.file.rsplit('/').next().unwrap_or(&change.file);
+                output.line(&format!(
+                    "    {name} {} -> {}",
+                    change.expected, change.found
+                ));
+            }
+        }
     }
     for file in &entry.files {
         if in_full {

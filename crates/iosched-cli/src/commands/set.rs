@@ -9,7 +9,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use iosched_machine::failure::{Problem, exit};
+use iosched_machine::command_line::Remedy;
+use iosched_machine::device::{FileSystem, Target};
+use iosched_machine::failure::{Problem, Remediable, exit};
 use iosched_machine::host::Host;
 use iosched_machine::process::{Owner, Stop};
 use iosched_policy::set::{Change, Settled};
@@ -98,6 +100,23 @@ impl Report {
     }
 }
 
+/// A directory or file stands for no device here; which one it is on, and the command for that.
+fn device_meant(host: &Host, target: &str, problem: Problem) -> Remediable {
+    match Target::find(host, target) {
+        Ok(Target::FileSystem(FileSystem { devices, .. })) => {
+            let device = devices[0].name.clone();
+            Remediable {
+                problem: problem.hint(format!("{target} is on {device}")),
+                remedy: Some(Remedy::Instead {
+                    of: target.to_owned(),
+                    with: device,
+                }),
+            }
+        }
+        _ => problem.into(),
+    }
+}
+
 /// Runs `iosched set`.
 pub(crate) fn run(args: &SetArgs, output: &Output) -> Outcome {
     let host = Host::live();
@@ -106,7 +125,10 @@ pub(crate) fn run(args: &SetArgs, output: &Output) -> Outcome {
     if !args.dry_run {
         undo::finish_or_note(&host, &Stop::new(), output);
     }
-    let plan = || Change::plan(&host, &args.device, &arm);
+    let plan = || {
+        let planned = Change::plan(&host, &args.device, &arm);
+        planned.map_err(|problem| boxed(device_meant(&host, &args.device, problem)))
+    };
     // What cannot be set is refused before we wait for our turn, in which the machine may be another one.
     let mut change = plan()?;
     let mut report = Report::new(args, &change);

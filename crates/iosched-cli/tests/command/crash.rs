@@ -295,6 +295,7 @@ fn a_set_that_is_killed_before_it_hands_over_leaves_no_process() {
         disk.name
     );
     assert!(said.contains(&left), "{said}");
+    assert_ne!(check.status.code(), Some(0), "{said}");
     iosched().arg("restore").assert().success();
     assert_eq!(disk.whole_queue(), before);
     assert_eq!(fs::read_dir(JOURNAL).unwrap().count(), 0);

@@ -1,6 +1,6 @@
 //! `iosched set` on real loop devices, and what it says when it cannot.
 use crate::common::tuning::MIB;
-use crate::common::{LoopDevice, can_use_loop_devices, iosched, text, wait_until};
+use crate::common::{LoopDevice, can_use_loop_devices, iosched, run, text, wait_until};
 
 fn set(arguments: &[&str]) -> (i32, String, String) {
     let output = iosched().arg("set").args(arguments).output().unwrap();
@@ -23,6 +23,26 @@ fn a_scheduler_and_its_tunables_are_set_and_read_back() {
     assert_eq!(disk.scheduler(), "mq-deadline");
     assert_eq!(disk.read("iosched/fifo_batch"), "3");
     assert_eq!(disk.read("nr_requests"), "64");
+}
+
+#[test]
+fn what_may_have_been_meant_is_named() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(300 * MIB);
+    let (_, _, stderr) = set(&[&disk.name, "bqf"]);
+    assert!(stderr.contains("hint: did you mean bfq?"), "{stderr}");
+
+    let mount = tempfile::tempdir().unwrap();
+    let (device, at) = (disk.path(), mount.path().to_str().unwrap());
+    run("mkfs.ext4", &["-q", device.to_str().unwrap()]);
+    run("mount", &[device.to_str().unwrap(), at]);
+    let (_, _, stderr) = set(&[at, "bfq"]);
+    run("umount", &[at]);
+    let name = &disk.name;
+    let meant = format!("hint: {at} is on {name}\ntry: iosched set {name} bfq\n");
+    assert!(stderr.ends_with(&meant), "{stderr}");
 }
 
 #[test]

@@ -2,16 +2,18 @@
 
 use std::path::Path;
 
+use iosched_facts::near::did_you_mean;
 use iosched_machine::command_line::{Remedy, quoted};
 use iosched_machine::failure::Problem;
 use iosched_machine::foreign;
 
 use super::wanted::CommandOptions;
 use super::{PlanError, PlanRequest, PlannedLoad, Steady, error};
-use crate::load::builtin::{self, BUILT_IN};
+use crate::load::builtin;
 use crate::load::command::{self, Metric};
 use crate::load::desktop::{self, DesktopSettings};
 use crate::load::families::{self, Member, Work};
+use crate::load::listed::loads;
 use crate::load::{Load, Spec, pgbench};
 use crate::objective::Objective;
 
@@ -240,13 +242,15 @@ fn job_file(wanted: &PlanRequest, path: &Path) -> Result<Chosen, PlanError> {
 }
 
 fn unknown_load(name: &Path) -> Problem {
-    let names: Vec<&str> = BUILT_IN.iter().map(|load| load.name).collect();
     let name = name.display().to_string();
-    Problem::usage(format!("there is no load {name:?}, and no job file of that name")).hint(format!(
-        "built-in loads: {}; pgbench, desktop, five-tests and others: `iosched help loads`; any program: \
-         --load 'command: make -j2'",
-        names.join(", ")
-    ))
+    let problem = Problem::usage(format!(
+        "there is no load {name:?}, and no job file of that name"
+    ));
+    let wanted = name.split(':').next().unwrap_or_default();
+    let near = did_you_mean(wanted, loads().map(|load| load.name));
+    problem.hint(near.unwrap_or_else(|| {
+        "`iosched help loads` lists them; any program: --load 'command: make -j2'".into()
+    }))
 }
 
 /// What runs a job file: fio, or the simulator.

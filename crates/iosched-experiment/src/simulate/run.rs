@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use iosched_facts::near::did_you_mean;
 use iosched_machine::failure::{Problem, exit};
 use iosched_machine::foreign;
 use iosched_machine::user_files;
@@ -246,11 +247,13 @@ fn no_such_load(path: &Path) -> Problem {
         "no built-in load that can be simulated and no job file is called {}",
         path.display()
     ))
-    .hint(format!(
-        "a fio job file, or one of: {}; what runs a program (pgbench, command:, database) needs a disk: \
-         `iosched tune --load`",
-        names.join(", ")
-    ))
+    .hint(did_you_mean(&path.to_string_lossy(), names.iter().copied()).unwrap_or_else(|| {
+        format!(
+            "a fio job file, or one of: {}; what runs a program (pgbench, command:, database) needs a disk: \
+             `iosched tune --load`",
+            names.join(", ")
+        )
+    }))
 }
 
 /// A distribution of times.

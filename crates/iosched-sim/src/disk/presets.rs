@@ -5,6 +5,7 @@
 //! drives of a class differ more than two schedulers do.
 
 use iosched_facts::Problem;
+use iosched_facts::near::did_you_mean;
 
 use super::{DiskModel, Model, ModelOptions};
 
@@ -50,9 +51,10 @@ impl Model {
     pub fn named(name: &str) -> Result<Model, Problem> {
         let known = || {
             let names = FILES.map(|(name, _)| name).join(", ");
-            Problem::usage(format!("no disk model is called `{name}`; there are: {names}")).hint(
-                "`iosched emulate models` describes them; a model of your own is a file whose name ends in .toml",
-            )
+            let near = did_you_mean(name, FILES.map(|(known, _)| known));
+            Problem::usage(format!("no disk model is called `{name}`; there are: {names}")).hint(near.unwrap_or_else(|| {
+                "`iosched emulate models` describes them; a model of your own is a file whose name ends in .toml".into()
+            }))
         };
         let found = FILES.iter().find(|(known, _)| *known == name);
         found.map(|(_, text)| ours(text)).ok_or_else(known)

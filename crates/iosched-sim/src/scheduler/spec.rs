@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use iosched_facts::near::did_you_mean;
 use iosched_facts::{Problem, exit};
 
 use super::values::{NamedValues, Values};
@@ -119,6 +120,7 @@ pub fn info(name: &str) -> Result<&'static SchedulerInfo, Problem> {
     let found = schedulers().find(|info| info.facts.name == name);
     found.ok_or_else(|| {
         let known: Vec<_> = schedulers().map(|info| info.facts.name).collect();
+        let near = did_you_mean(name, known.iter().copied());
         Problem::new(
             exit::NOT_OFFERED,
             format!(
@@ -126,6 +128,7 @@ pub fn info(name: &str) -> Result<&'static SchedulerInfo, Problem> {
                 known.join(", ")
             ),
         )
+        .maybe_hint(near)
     })
 }
 

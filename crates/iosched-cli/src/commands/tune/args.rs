@@ -8,6 +8,7 @@ use iosched_emulate::spec::parse_size;
 use iosched_experiment::interference::Tolerance;
 use iosched_experiment::objective::Objective;
 use iosched_experiment::plan::{Requirement, Steady};
+use iosched_facts::near::did_you_mean;
 use iosched_machine::device::Consent;
 use iosched_machine::file_system;
 use iosched_sim::units::Bytes;
@@ -398,11 +399,9 @@ impl TuneArgs {
 
 fn parse_objective(text: &str) -> Result<Objective, String> {
     Objective::from_name(text).ok_or_else(|| {
-        let names: Vec<_> = Objective::ALL
-            .iter()
-            .map(|objective| objective.name())
-            .collect();
-        format!("known are {}", names.join(", "))
+        let names = Objective::ALL.map(Objective::name);
+        let near = did_you_mean(text, names).map_or(String::new(), |near| format!("{near} "));
+        format!("{near}known are {}", names.join(", "))
     })
 }
 
