@@ -54,6 +54,22 @@ pub(super) fn arm_table(
 /// Numbers of an arm that are shown beside its ratio: the one that decides, and two more.
 const SHORT: usize = 3;
 
+/// The ratios of all loads, a row each.
+pub(super) fn loads_table(analysis: &Analysis) -> Table {
+    let mut table = Table::new([("load", Align::Left)]);
+    for label in &analysis.arms {
+        table.column(label, Align::Right);
+    }
+    let loads = analysis.loads.iter();
+    let contests = loads.map(|load| (clipped(&load.name), &load.contest));
+    let all = analysis.overall.iter();
+    for (name, contest) in contests.chain(all.map(|all| ("over all loads".to_owned(), all))) {
+        let cells = (0..analysis.arms.len()).map(|arm| ratio_cell(arm, analysis.baseline, contest));
+        table.push(std::iter::once(name).chain(cells).collect());
+    }
+    table
+}
+
 /// What the comparison to the baseline is.
 pub(super) fn scale_word(load: &LoadAnalysis) -> &'static str {
     if load.contest.scale.is_ratio() {

@@ -737,6 +737,9 @@ pub(super) fn commands(
     let choice = analysis.choice.filter(|&arm| Some(arm) != plan.active);
     let is_gone = plan.emulated.is_some() || plan.is_served();
     let choice = choice.filter(|_| !is_gone);
+    let was_given = |option: &str| record.header.command.iter().any(|word| word == option);
+    let is_kept = was_given("--persist");
+    let is_set = is_kept || was_given("--apply");
     let is_loop = plan.disks.iter().any(|disk| disk.starts_with("loop"));
     let to_all = |verb: &str| {
         let arm = &plan.arms[choice?];
@@ -756,9 +759,12 @@ pub(super) fn commands(
         command_line::quoted_path(directory)
     );
     let all = [
-        ("Use it now:", to_all("set")),
+        ("Use it now:", to_all("set").filter(|_| !is_set)),
         // A loop device is another disk each time.
-        ("Keep it:", to_all("persist").filter(|_| !is_loop)),
+        (
+            "Keep it:",
+            to_all("persist").filter(|_| !is_loop && !is_kept),
+        ),
         ("Go on:", going_on),
         ("Details:", Some(details)),
     ];

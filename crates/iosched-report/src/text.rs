@@ -11,7 +11,7 @@ use iosched_experiment::schedule::{Next, RunProgress};
 use iosched_machine::visible;
 use iosched_stats::race::Standing;
 
-use super::columns::{arm_table, details_table};
+use super::columns::{arm_table, details_table, loads_table};
 use super::sentences::{
     Answer, MOST_NAMED, Note, answer, commands, ending, estimate as said, load_head, notes,
     of_load, target_name, warnings,
@@ -105,11 +105,14 @@ fn head(record: &Record, analysis: &Analysis, width: usize) -> String {
     fold(&format!("Answer: {what}."), width) + &lines.collect::<String>()
 }
 
-/// Each load's arms, below its name where that says more than the answer does.
+/// Each load's arms, below its name where that says more than the answer does; of many loads only the ratios.
 fn tables(record: &Record, analysis: &Analysis, widths: Widths, in_detail: bool) -> String {
     let Widths { text: width, table } = widths;
     let plan = &record.header.plan;
     let mut text = String::new();
+    if analysis.loads.len() > MOST_NAMED && !in_detail {
+        return "\n".to_owned() + &loads_table(analysis).render_whole(table);
+    }
     for (index, load) in analysis.loads.iter().enumerate() {
         text += "\n";
         if in_detail || analysis.loads.len() > 1 || !load.objective.higher_is_better() {
@@ -441,6 +444,21 @@ at most 5 trials in all, 50 s, usually much less
     #[test]
     fn a_winner_is_told_with_its_ratio_and_interval() {
         insta::assert_snapshot!(whole_report(&[1.0, 1.5, 0.98], 30));
+    }
+
+    #[test]
+    fn of_many_loads_the_ratios_are_shown_and_their_tables_in_detail() {
+        let mut plan = fixture::plan(2);
+        plan.loads = vec![plan.loads[0].clone(); 5];
+        let record = fixture::record(&plan);
+        let analysis = Analysis::of(&record);
+        let heads = |text: &str| text.lines().filter(|line| line.starts_with("arm ")).count();
+        let text = printed(&record, &analysis, 80);
+        assert!(
+            heads(&text) == 0 && text.contains("\nover all loads  "),
+            "{text}"
+        );
+        assert_eq!(heads(&in_detail(&record, &analysis, 80)), 5);
     }
 
     #[test]

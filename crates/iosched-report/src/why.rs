@@ -201,7 +201,7 @@ impl Pair<'_> {
         let has_arm_to_move = self.is_rotational;
         if has_arm_to_move && compared(winner.way_mean_bytes, other.way_mean_bytes).is_some() {
             facts.push(format!(
-                "the distance from one to the next is {} on average ({}: {})",
+                "the disk's head travels {} from one request to the next on average ({}: {})",
                 distance(winner.way_mean_bytes),
                 self.other.0,
                 distance(other.way_mean_bytes)
@@ -389,7 +389,8 @@ mod tests {
         let expected = "Why, in random-read: A read takes 81.6 ms under mq-deadline (71.6 before the queue, \
                         9.00 in it and 1.00 at the disk), 131 ms under none (127 before the queue, 0 in it \
                         and 4.00 at the disk). The disk itself takes less time for a read. Under \
-                        mq-deadline the distance from one to the next is 1.02 GB on average (none: 41.0 GB). On \
+                        mq-deadline the disk's head travels 1.02 GB from one request to the next on average \
+                        (none: 41.0 GB). On \
                         average its queue holds 18.0 requests to choose from (none: 0).";
         assert_eq!(said, expected);
     }

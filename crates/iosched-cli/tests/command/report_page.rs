@@ -138,7 +138,7 @@ fn the_page_of_a_record_says_what_the_record_says() {
                }).map((text) => text.textContent)";
     assert_eq!(browser.value(cut), json!([]));
 
-    let text = iosched(&["report", path.to_str().unwrap()]).stdout;
+    let text = iosched(&["report", path.to_str().unwrap(), "--details"]).stdout;
     let text = String::from_utf8(text).unwrap();
     let cells = browser.value(
         "Array.from(document.querySelectorAll('#comparison tbody tr'), (row) => \

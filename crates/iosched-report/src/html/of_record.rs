@@ -11,7 +11,7 @@ use iosched_machine::facts::DiskFacts;
 
 use super::{FigureSet, Fold, HtmlTable, Page, Room, Section, Tone, render};
 use crate::chart::of_record;
-use crate::columns::{arm_table, details_table};
+use crate::columns::{self, arm_table, details_table};
 use crate::sentences;
 use crate::table::{Align, Table};
 use crate::why::why;
@@ -162,27 +162,12 @@ fn sections(record: &Record, analysis: &Analysis) -> Vec<Section> {
     sections
 }
 
-/// The ratios of all loads, a row each: what the tables of many loads come to.
+/// What the tables of many loads come to.
 fn loads_table(record: &Record, analysis: &Analysis) -> String {
-    let plan = &record.header.plan;
-    let mut table = Table::new([("load", Align::Left)]);
-    for label in &analysis.arms {
-        table.column(label, Align::Right);
-    }
-    let loads = analysis.loads.iter();
-    let contests = loads.map(|load| (clipped(&load.name), &load.contest));
-    let all = analysis.overall.iter();
-    for (name, contest) in contests.chain(all.map(|all| ("over all loads".to_owned(), all))) {
-        let cells = (0..analysis.arms.len())
-            .map(|arm| sentences::ratio_cell(arm, analysis.baseline, contest));
-        table.push(std::iter::once(name).chain(cells).collect());
-    }
-    let caption = format!(
-        "Ratio to {} ({}), load by load",
-        analysis.arms[analysis.baseline],
-        percent(plan.rules.confidence)
-    );
-    HtmlTable::of(&caption, &table, None).html()
+    let confidence = percent(record.header.plan.rules.confidence);
+    let baseline = &analysis.arms[analysis.baseline];
+    let caption = format!("Ratio to {baseline} ({confidence}), load by load");
+    HtmlTable::of(&caption, &columns::loads_table(analysis), None).html()
 }
 
 /// The table of each load.
