@@ -123,7 +123,11 @@ fn what_cannot_be_compared_live_is_refused_by_name() {
             5,
             "no scheduler is called `bfg`",
         ),
-        (&["--scheduler", "cfq"], 5, "this kernel"),
+        (
+            &["--scheduler", "cfq"],
+            5,
+            "cfq is for the single-queue path",
+        ),
         (
             &["--load", "no-such"],
             2,

@@ -316,13 +316,20 @@ fn build(
 fn checked_scheduler(text: &str, kernel: &Kernel) -> Result<SchedulerSpec, Problem> {
     let spec = SchedulerSpec::parse(text)?;
     if scheduler::info(&spec.name)?.facts.block_layer != BlockLayer::MultiQueue {
-        let (name, kernel) = (&spec.name, &kernel.version);
-        let message =
-            format!("{name} cannot be compared live: this kernel ({kernel}) does not have it");
+        let name = &spec.name;
+        let message = format!(
+            "{name} cannot be compared live: emulated disks are on blk-mq, and {name} is for the single-queue path"
+        );
         let hint = "follow a recording of a kernel before 5.0 instead: `iosched conform TRACE`";
         return Err(Problem::new(exit::NOT_OFFERED, message).hint(hint));
     }
-    scheduler::build(&spec, kernel, &NamedValues::new())?; // tells what is wrong, if anything
+    // Tells what is wrong, if anything. The rules of another kernel than this one are no way out here.
+    scheduler::build(&spec, kernel, &NamedValues::new()).map_err(|problem| {
+        if scheduler::info(&spec.name).is_ok_and(|info| info.oldest > Some(kernel.version)) {
+            return problem.hint("leave it out, as in: iosched conform --live --scheduler none");
+        }
+        problem
+    })?;
     Ok(spec)
 }
 
