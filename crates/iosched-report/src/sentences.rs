@@ -83,15 +83,19 @@ fn disturbed_sentence(analysis: &Analysis, disturbed: &Disturbed) -> String {
             by,
         } => {
             let who = match by.as_slice() {
+                [] if *what == "kernel" => {
+                    "the kernel's threads (for whom is not known)".to_owned()
+                }
                 [] => "other programs".to_owned(),
                 names => enumerate(names.iter().map(String::as_str)),
             };
             let did = match *what {
-                "io" => "I/O on this disk",
+                "io" | "kernel" => "I/O on this disk",
                 _ => "use of the processors",
             };
             let of = match *what {
                 "io" => "the disk's own",
+                "kernel" => "the disk's time",
                 _ => "the machine's",
             };
             format!(

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::carry::surely_carried;
 use crate::interference::Other;
+use crate::load::Spec;
 use crate::plan::Plan;
 use crate::record::{Record, StopReason};
 use crate::trial::Trial;
@@ -27,13 +28,13 @@ pub enum Disturbed {
     Arms {
         /// Index of the load.
         load: usize,
-        /// `io` or `cpu`.
+        /// `io`, `kernel` (I/O of its threads: write-back, journals) or `cpu`.
         what: &'static str,
         /// The arm with more of it.
         more: usize,
         /// The arm with less of it.
         less: usize,
-        /// The difference, as a share of the load's own I/O, or of the machine's processors.
+        /// The difference, as a share of the load's own I/O, of the disk's time, or of the machine's processors.
         difference: f64,
         /// Who it was, the most first; at most three.
         by: Vec<String>,
@@ -51,6 +52,9 @@ pub enum Disturbed {
 
 /// The smallest standard deviation of a difference of shares that we believe.
 const RESOLUTION: f64 = 0.002;
+
+/// Differences in what kernel threads had of the disk's time that are too small to decide anything.
+const OF_KERNEL: f64 = 0.05;
 
 /// Differences in what others had of the processors that are too small to decide anything.
 const OF_PROCESSORS: f64 = 0.1;
@@ -87,8 +91,8 @@ fn differs(plan: &Plan, record: &Record, load: usize) -> Option<Disturbed> {
         .filter(|trial| trial.slot.load == load)
         .collect();
     let pairs = (arms * (arms - 1) / 2).max(1) as f64;
-    // Two kinds, each in both directions.
-    let level = (1.0 - plan.rules.confidence) / pairs / 4.0 / plan.loads.len() as f64;
+    // Three kinds, each in both directions.
+    let level = (1.0 - plan.rules.confidence) / pairs / 6.0 / plan.loads.len() as f64;
     let cpus = record.header.machine.cpus.max(1) as f64;
     let of_all: Vec<(f64, f64)> = trials.iter().filter_map(|trial| own_rate(trial)).collect();
     let mean = |pick: fn(&(f64, f64)) -> f64| {
@@ -104,8 +108,18 @@ fn differs(plan: &Plan, record: &Record, load: usize) -> Option<Disturbed> {
         let used = trial.measured.others_cpu_ns? as f64;
         Some(used / trial.phases.load_ns.max(1) as f64 / cpus)
     };
-    let kinds: [(&'static str, f64, Share<'_>); 2] =
-        [("io", 0.0, &io), ("cpu", OF_PROCESSORS, &cpu)];
+    // Of other loads it may be theirs: what they wrote, and the journal of what they synced.
+    let is_direct =
+        matches!(plan.loads[load].spec, Spec::JobFile(_)) && !plan.loads[load].open().is_cold();
+    let kernel = |trial: &Trial| {
+        let io = trial.interference.as_ref()?.io.as_ref()?;
+        is_direct.then_some(io.kernel_share)
+    };
+    let kinds: [(&'static str, f64, Share<'_>); 3] = [
+        ("io", 0.0, &io),
+        ("kernel", OF_KERNEL, &kernel),
+        ("cpu", OF_PROCESSORS, &cpu),
+    ];
     for (what, least, share) in kinds {
         let table = by_round(&trials, arms, share);
         if let Some((more, less, difference)) = surely_more(&table, level, least, RESOLUTION) {
@@ -165,7 +179,7 @@ fn names(trials: &[&Trial], arm: usize, what: &str) -> Vec<String> {
     for seen in of_arm.filter_map(|trial| trial.interference.as_ref()) {
         let others: &[Other] = match (what, &seen.io) {
             ("io", Some(io)) => &io.by,
-            ("io", None) => &[],
+            ("io", None) | ("kernel", _) => &[],
             _ => &seen.processors,
         };
         for other in others {

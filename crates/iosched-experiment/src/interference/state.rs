@@ -18,12 +18,13 @@ pub(crate) struct Change {
 }
 
 /// Attributes of a disk's queue that decide, and are looked at while a load runs, with the scheduler's tunables.
-const DECIDING: [&str; 5] = [
+const DECIDING: [&str; 6] = [
     "queue/scheduler",
     "queue/nr_requests",
     "queue/write_cache",
     "queue/rotational",
     "queue/wbt_lat_usec",
+    "loop/dio",
 ];
 
 /// Attributes of the device below its queue.
@@ -119,6 +120,8 @@ fn whole(host: &Host, disks: &[String]) -> Values {
     for disk in disks {
         let queue = sysfs.list(disk, "queue").into_iter();
         let files = queue.map(|name| format!("queue/{name}"));
+        let of_loop = sysfs.list(disk, "loop").into_iter();
+        let files = files.chain(of_loop.map(|name| format!("loop/{name}")));
         let files = files.chain(OF_DEVICE.map(str::to_owned));
         // Directories are no values.
         for file in files {

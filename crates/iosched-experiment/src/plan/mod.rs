@@ -428,12 +428,12 @@ impl Plan {
             .collect()
     }
 
-    /// What is put into the load's job file for a trial. The seed of fio's offsets is the same
-    /// for all arms of a round, so that they meet the same requests.
+    /// What is put into the load's job file for the run of this number. The seed of fio's offsets is another in each: a
+    /// drive still has in its cache what the run before read.
     pub(crate) fn trial_settings(
         &self,
         load: usize,
-        round: u32,
+        number: u32,
         place: JobTarget,
     ) -> TrialSettings {
         TrialSettings {
@@ -441,7 +441,7 @@ impl Plan {
             runtime: self.loads[load].runtime_s.map(Duration::from_secs_f64),
             ramp: (self.ramp_s > 0.0).then(|| Duration::from_secs_f64(self.ramp_s)),
             counted: self.loads[load].counted_s.map(Duration::from_secs_f64),
-            seed: u64::from(self.stream(2, round, load).next_u32()),
+            seed: u64::from(self.stream(2, number, load).next_u32()),
         }
     }
 

@@ -24,7 +24,7 @@ use crate::interference::Watch;
 use crate::load::fio_job::JobTarget;
 use crate::load::{Load, LoadError, Workplace, undo_outside};
 use crate::plan::{Plan, PlannedLoad, Target};
-use crate::record::{Entry, Record, Recorder, StopReason};
+use crate::record::{Entry, LONGEST_LEAD_IN, Record, Recorder, StopReason};
 use crate::schedule::{Next, RunProgress};
 use crate::split::SplitWatch;
 use crate::trial::{Slot, VoidReason, VoidTrial};
@@ -155,6 +155,7 @@ pub fn run(
     let mut runner = Runner {
         host,
         plan: &plan,
+        runs: progress.attempts().saturating_mul(1 + LONGEST_LEAD_IN),
         progress,
         loads,
         recorder,
@@ -294,6 +295,8 @@ struct Runner<'a> {
     watch: Option<Watch>,
     /// Records where requests spend their time, where that is wanted and possible.
     split: Option<SplitWatch>,
+    /// Runs of loads so far, those of earlier sittings among them.
+    runs: u32,
     /// When the last trial was saved and told: what passes from there is ours.
     mark: Instant,
 }

@@ -16,6 +16,7 @@ use crate::interference::{Change, Disturbance, ForeignIo, Interference};
 use crate::load::fio_job::JobTarget;
 use crate::load::{LoadError, Outcome, Spec, TrialInfo};
 use crate::measure::{self, Counters, Measured};
+use crate::plan::Target;
 use crate::split::Split;
 use crate::trial::{Metrics, Phases, Slot, Trial, VoidReason};
 use iosched_switch::journal;
@@ -131,11 +132,16 @@ impl Runner<'_> {
 
     fn trial_info(&self, slot: Slot) -> TrialInfo {
         let (load, round, place) = (slot.load, slot.round, self.place.clone());
+        // A simulated disk is a new one in each trial: there all arms of a round meet the same requests.
+        let number = match self.plan.target {
+            Target::Simulated(_) => round,
+            _ => self.runs,
+        };
         TrialInfo {
             arm: self.plan.arms[slot.arm].clone(),
             label: self.plan.arm_label(slot.arm),
             round,
-            settings: self.plan.trial_settings(load, round, place),
+            settings: self.plan.trial_settings(load, number, place),
         }
     }
 
@@ -178,6 +184,7 @@ impl Runner<'_> {
     pub(super) fn run_load(&mut self, slot: Slot) -> Result<Run, RunError> {
         let at = workplace(self.options, &self.scope, self.stop, &self.place);
         let trial = self.trial_info(slot);
+        self.runs += 1;
         let mut watched = self.watch.as_mut().map(|watch| watch.begin(self.host));
         let before = self.counters()?;
         let started_unix_s = unix_time();

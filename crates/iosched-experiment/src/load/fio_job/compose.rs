@@ -69,6 +69,8 @@ impl JobFile {
             if let Some(ramp) = settings.ramp {
                 put("ramp_time", &format!("{}ms", ramp.as_millis()));
             }
+            // With the default, 1, fio 3.33 reads the same places whatever the seed is.
+            put("randrepeat", "0");
             put("randseed", &settings.seed.to_string());
             // Threads of one process: they die with it, and each still has its own io context.
             put("thread", "1");
@@ -113,7 +115,7 @@ mod tests {
         assert!(text.find("runtime=10000ms").unwrap() > own, "{text}");
         assert!(text.contains("filename=/dev/loop9\n"), "{text}");
         assert!(
-            text.contains("randseed=7\n") && text.contains("thread=1\n"),
+            text.contains("randrepeat=0\nrandseed=7\n") && text.contains("thread=1\n"),
             "{text}"
         );
     }
