@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn a_file_is_told_from_a_name() {
         assert_eq!(find("hdd-15k").unwrap().name, "hdd-15k");
-        let message = find("hdd").unwrap_err();
+        let message = find("floppy").unwrap_err();
         assert!(message.hint.unwrap().contains(".toml"));
         for absent in ["./none", "none.toml"] {
             assert_eq!(find(absent).unwrap_err().code, exit::NO_SUCH_DEVICE);

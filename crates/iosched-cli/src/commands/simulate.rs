@@ -517,40 +517,7 @@ fn row(share: &Share) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use iosched_facts::kernel::BlockLayer;
-    use iosched_facts::scheduler::SchedulerFacts;
-
     use super::*;
-
-    /// What help says of an option of `simulate`.
-    fn help_of(option: &str) -> String {
-        let command = SimulateArgs::augment_args(clap::Command::new("simulate"));
-        let mut arguments = command.get_arguments();
-        let found = arguments.find(|argument| argument.get_long() == Some(option));
-        found.unwrap().get_help().unwrap().to_string()
-    }
-
-    #[test]
-    fn help_names_every_scheduler_where_it_belongs() {
-        let names = |option: &str, info: &SchedulerFacts| {
-            let text = help_of(option);
-            let mut words = text.split(|c: char| c.is_whitespace() || ",:;[])".contains(c));
-            words.any(|word| word == info.name)
-        };
-        for info in scheduler::schedulers() {
-            let is_multi_queue = info.block_layer == BlockLayer::MultiQueue;
-            assert!(names("scheduler", info), "{}", info.name);
-            for option in ["hz", "scsi", "nr-requests"] {
-                assert_eq!(
-                    names(option, info),
-                    is_multi_queue,
-                    "{option}: {}",
-                    info.name
-                );
-            }
-            assert_eq!(names("wbt-lat", info), !is_multi_queue, "{}", info.name);
-        }
-    }
 
     #[test]
     fn who_has_few_requests_to_choose_from_is_named() {

@@ -15,8 +15,8 @@ use crate::common::lab::is_installed;
 use crate::common::traced::{self, End, Kind};
 use crate::common::tuning::MIB;
 use crate::common::{
-    LoopDevice, can_emulate, can_use_loop_devices, come_first, has_fio, iosched, iosched_process,
-    lossy, processes_with, run, stand_in, wait_until,
+    LoopDevice, can_emulate, can_use_loop_devices, come_first, has_fio, in_one_line, iosched,
+    iosched_process, lossy, processes_with, run, stand_in, wait_until,
 };
 
 /// A load that needs a directory, and takes many ticks of fio's clock (1 ms) on the fastest machine.
@@ -147,7 +147,8 @@ fn a_disk_that_holds_nothing_is_measured_in_one_command_and_holds_nothing_again(
             "documents-create on {} ({kind} of our own)",
             bench.disk.name
         );
-        assert!(ended.stdout.contains(&name), "{}", ended.stdout);
+        let said = in_one_line(&ended.stdout);
+        assert!(said.contains(&name), "{said}");
         assert_eq!(bench.content(), "");
     }
 }

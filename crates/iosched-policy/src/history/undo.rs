@@ -137,8 +137,10 @@ fn theirs(host: &Host, entry: &Entry, undo: Option<&Entry>) -> Result<Vec<Resolu
         let is_theirs = match undo {
             None => now.taken_back(&before.state, after).is_none(),
             Some(undo) => {
-                let is_third =
-                    now.scheduler != before.state.scheduler && now.scheduler != after.scheduler;
+                let was = &before.state.scheduler;
+                let is_third = *was != after.scheduler
+                    && now.scheduler != *was
+                    && now.scheduler != after.scheduler;
                 is_third || !is_in(undo, &device)
             }
         };

@@ -24,17 +24,37 @@ struct Kept {
 }
 
 impl Kept {
-    /// What its undo finds becomes this, and whether it can be taken back: not what somebody has set since.
-    fn undone<'a>(&'a self, disk: u64, found: &'a Queue, said: &str) -> (&'a Queue, bool) {
-        let is_ours = match &self.after {
-            _ if *found == self.before => true,
-            Some(after) => found == after,
-            None => !said.contains("left alone"),
-        };
-        match (self.disk == disk, is_ours) {
-            (true, true) => (&self.before, true),
-            (is_that, _) => (found, !is_that),
+    /// What its undo finds becomes this, and whether it can be taken back: not where somebody has since set what it had set. What
+    /// it had not touched stays.
+    fn undone(&self, disk: u64, found: &Queue, said: &str, is: &Queue) -> (Queue, bool) {
+        if self.disk != disk {
+            return (found.clone(), true);
         }
+        let before = &self.before;
+        let Some(after) = &self.after else {
+            // It may have changed nothing before it was killed.
+            let is_back = if is == before { before } else { found };
+            return (is_back.clone(), !said.contains("left alone"));
+        };
+        let names = before.keys().chain(after.keys());
+        let touched: Vec<&String> = names
+            .filter(|name| before.get(*name) != after.get(*name))
+            .collect();
+        let is_ours = |name: &&String| {
+            let now = found.get(*name);
+            now == before.get(*name) || now == after.get(*name)
+        };
+        if !touched.iter().all(is_ours) {
+            return (found.clone(), false);
+        }
+        let mut expected = found.clone();
+        for name in touched {
+            match before.get(name) {
+                Some(value) => expected.insert(name.clone(), value.clone()),
+                None => expected.remove(name),
+            };
+        }
+        (expected, true)
     }
 }
 
@@ -69,11 +89,10 @@ impl LifeOfDisk {
         }
     }
 
-    fn keep(&mut self, before: Queue) {
-        let now = self.disk.whole_queue();
+    fn keep(&mut self, before: Queue, after: Option<Queue>) {
         self.kept.push(Kept {
             disk: self.number,
-            after: (now != before).then_some(now),
+            after,
             before,
         });
         assert_eq!(self.entries(), self.kept.len());
@@ -87,7 +106,9 @@ impl LifeOfDisk {
     fn settle(&mut self, before: Queue) {
         iosched().arg("restore").assert().success();
         if self.entries() > self.kept.len() {
-            self.keep(before);
+            let now = self.disk.whole_queue();
+            let after = (now != before).then_some(now);
+            self.keep(before, after);
         } else {
             assert_eq!(self.disk.whole_queue(), before);
         }
@@ -103,8 +124,8 @@ impl LifeOfDisk {
                 assert_eq!(is, *before);
             }
             Some(kept) => {
-                let (expected, is_taken_back) = kept.undone(self.number, before, &said);
-                assert_eq!(is, *expected, "{said}");
+                let (expected, is_taken_back) = kept.undone(self.number, before, &said, &is);
+                assert_eq!(is, expected, "{said}");
                 assert_eq!(output.status.success(), is_taken_back, "{said}");
                 assert_eq!(said.contains("left alone"), !is_taken_back, "{said}");
             }
@@ -123,7 +144,7 @@ impl LifeOfDisk {
             // It was killed after it had said so to nobody.
             let is = self.disk.whole_queue();
             let said = if is == *before { "left alone" } else { "" };
-            assert_eq!(is, *kept.undone(self.number, before, said).0);
+            assert_eq!(is, kept.undone(self.number, before, said, &is).0);
         } else {
             assert_eq!(self.disk.whole_queue(), *before);
         }
@@ -150,7 +171,8 @@ impl LifeOfDisk {
                     .args(arm)
                     .assert()
                     .success();
-                self.keep(before);
+                let after = self.disk.whole_queue();
+                self.keep(before, Some(after));
             }
             4 => {
                 let arm = chance.of(ARMS);
