@@ -428,8 +428,7 @@ impl Plan {
             .collect()
     }
 
-    /// What is put into the load's job file for the run of this number. The seed of fio's offsets is another in each: a
-    /// drive still has in its cache what the run before read.
+    /// What is put into the load's job file for the run, or the round, of this number, from which its seed is drawn.
     pub(crate) fn trial_settings(
         &self,
         load: usize,

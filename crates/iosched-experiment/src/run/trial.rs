@@ -132,10 +132,11 @@ impl Runner<'_> {
 
     fn trial_info(&self, slot: Slot) -> TrialInfo {
         let (load, round, place) = (slot.load, slot.round, self.place.clone());
-        // A simulated disk is a new one in each trial: there all arms of a round meet the same requests.
-        let number = match self.plan.target {
-            Target::Simulated(_) => round,
-            _ => self.runs,
+        // All arms of a round have one seed, but for fio on a real disk: the drive has in its cache what the arm before read.
+        let number = match (&self.plan.target, &self.plan.loads[load].spec) {
+            (Target::Simulated(_), _) => round,
+            (_, Spec::JobFile(_)) => self.runs,
+            _ => round,
         };
         TrialInfo {
             arm: self.plan.arms[slot.arm].clone(),
