@@ -237,6 +237,13 @@ fn io_problem(path: &Path, error: &io::Error) -> Problem {
     Problem::new(code, format!("cannot access {}: {error}", path.display())).maybe_hint(hint)
 }
 
+/// Where what counts begins among these entries: after the last lead-in.
+pub(crate) fn counted_from(entries: &[Entry]) -> usize {
+    let is_lead_in = |entry: &Entry| matches!(entry, Entry::LeadIn { .. });
+    let last = entries.iter().rposition(is_lead_in);
+    last.map_or(0, |index| index + 1)
+}
+
 impl Record {
     /// Reads the record in a directory. It is data from anywhere: what cannot be a run is refused here, and nothing
     /// that follows has to expect it.
@@ -306,27 +313,25 @@ impl Record {
 
     /// What counts: all that came after the last [lead-in](Entry::LeadIn).
     pub(crate) fn that_count(&self) -> impl Iterator<Item = &Entry> {
-        let is_lead_in = |entry: &Entry| matches!(entry, Entry::LeadIn { .. });
-        let before = self.entries.iter().rposition(is_lead_in);
-        self.entries[before.map_or(0, |index| index + 1)..].iter()
+        self.entries[counted_from(&self.entries)..].iter()
     }
 
     /// The first round that counts.
     pub(crate) fn first_round(&self) -> u32 {
-        let rounds = self.entries.iter().rev().find_map(|entry| match entry {
-            Entry::LeadIn { round, .. } => Some(*round),
-            _ => None,
-        });
-        rounds.unwrap_or(0)
+        self.last_lead_in().map_or(0, |(_, round)| round)
     }
 
     /// Runs of its load that come before each trial and do not count.
     pub fn lead_in(&self) -> u32 {
-        let runs = self.entries.iter().rev().find_map(|entry| match entry {
-            Entry::LeadIn { runs, .. } => Some(*runs),
+        self.last_lead_in().map_or(0, |(runs, _)| runs)
+    }
+
+    /// Its runs, and the first round after it.
+    fn last_lead_in(&self) -> Option<(u32, u32)> {
+        self.entries.iter().rev().find_map(|entry| match entry {
+            Entry::LeadIn { runs, round, .. } => Some((*runs, *round)),
             _ => None,
-        });
-        runs.unwrap_or(0)
+        })
     }
 
     /// The trials that count, in the order they ran.

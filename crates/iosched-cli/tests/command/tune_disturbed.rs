@@ -1,7 +1,7 @@
 //! `iosched tune` when things go wrong: interrupted, killed, interfered with, without room, without its disk.
 //! The machine must end as it began, whatever happens.
 use std::fs;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 use iosched_machine::capture::ForeignIo;
 use iosched_machine::host::Host;
@@ -70,6 +70,20 @@ while :; do
 done
 "#;
 
+/// One that reads while mq-deadline is.
+fn neighbour(disk: &str) -> Child {
+    std::process::Command::new("bash")
+        .args(["-c", NEIGHBOUR, "neighbour", disk, "mq-deadline"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn end(mut neighbour: Child) {
+    drop(neighbour.stdin.take());
+    neighbour.wait().unwrap();
+}
+
 #[test]
 fn a_neighbour_that_reads_while_one_arm_runs_is_named_and_nobody_wins() {
     let Some(disk) = small_disk() else {
@@ -82,11 +96,7 @@ fn a_neighbour_that_reads_while_one_arm_runs_is_named_and_nobody_wins() {
     let before = disk.whole_queue();
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("r");
-    let mut neighbour = std::process::Command::new("bash")
-        .args(["-c", NEIGHBOUR, "neighbour", &disk.name, "mq-deadline"])
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let neighbour = neighbour(&disk.name);
     let arguments = ["--arms", "none,mq-deadline", "--fixed-rounds", "2"];
     let output = iosched_process()
         .args(["tune", &disk.name, "--runtime", "500ms", "--exit-code"])
@@ -95,8 +105,7 @@ fn a_neighbour_that_reads_while_one_arm_runs_is_named_and_nobody_wins() {
         .arg(&out)
         .output()
         .unwrap();
-    drop(neighbour.stdin.take());
-    neighbour.wait().unwrap();
+    end(neighbour);
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(22), "{said}");
     let answer = said
@@ -138,11 +147,7 @@ fn where_no_event_tells_a_neighbour_is_seen_by_what_the_load_did_not_read() {
     };
     let before = disk.whole_queue();
     let dir = tempfile::tempdir().unwrap();
-    let mut neighbour = std::process::Command::new("bash")
-        .args(["-c", NEIGHBOUR, "neighbour", &disk.name, "mq-deadline"])
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let neighbour = neighbour(&disk.name);
     let output = std::process::Command::new("unshare")
         .args(["--pid", "--fork", "--mount-proc"])
         .arg(iosched_process().get_program())
@@ -152,8 +157,7 @@ fn where_no_event_tells_a_neighbour_is_seen_by_what_the_load_did_not_read() {
         .env("IOSCHED_IN_CONTAINER", "1")
         .output()
         .unwrap();
-    drop(neighbour.stdin.take());
-    neighbour.wait().unwrap();
+    end(neighbour);
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(22), "{said}");
     assert!(said.contains("others had"), "{said}");

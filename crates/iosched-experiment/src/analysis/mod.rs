@@ -159,7 +159,7 @@ impl Analysis {
                 objective: plan.loads[load].objective,
                 measure: plan.loads[load].measure(),
                 arms: (0..plan.arms.len())
-                    .map(|arm| summarise(plan, record, load, arm))
+                    .map(|arm| summarise(plan, record, (load, contest.scale), arm))
                     .collect(),
                 remarks: remarks_of(plan, record, load, rounds, &contest),
                 carried: carry::carried(plan, record, load),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use iosched_sim::units::SECTOR_BYTES;
 use iosched_stats::histogram::Histogram;
+use iosched_stats::race::Scale;
 use iosched_stats::summary::Summary;
 use serde::Serialize;
 
@@ -14,7 +15,6 @@ use crate::measure::Measured;
 use crate::metrics::count;
 use crate::plan::{Plan, Target};
 use crate::record::{Entry, Record};
-use crate::schedule;
 use crate::split::{Order, Parts, Split};
 use crate::trial::{Flow, JobResult, Trial, latency_histogram};
 
@@ -255,7 +255,12 @@ fn nr_requests(plan: &Plan, trials: &[&Trial], arm: usize) -> Vec<String> {
     requests.collect::<Option<_>>().unwrap_or_default()
 }
 
-pub(super) fn summarise(plan: &Plan, record: &Record, load: usize, arm: usize) -> ArmSummary {
+pub(super) fn summarise(
+    plan: &Plan,
+    record: &Record,
+    (load, scale): (usize, Scale),
+    arm: usize,
+) -> ArmSummary {
     let trials: Vec<&Trial> = record
         .trials()
         .filter(|trial| trial.slot.load == load && trial.slot.arm == arm)
@@ -284,7 +289,7 @@ pub(super) fn summarise(plan: &Plan, record: &Record, load: usize, arm: usize) -
             .count(),
         left: record.arm_left(arm).map(str::to_owned),
         objective: geometric_mean(trials.iter().filter_map(|t| objective.of(&t.metrics)))
-            .filter(|_| schedule::scale(plan, record, load).is_ratio()),
+            .filter(|_| scale.is_ratio()),
         objective_mean: mean(&trials, |t| objective.of(&t.metrics)),
         robust: robust(plan, record, load, arm),
         throughput_bytes_per_s: mean(&trials, |t| Some(t.metrics.throughput_bytes_per_s)),

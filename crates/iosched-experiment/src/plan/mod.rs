@@ -458,10 +458,7 @@ impl Plan {
             .find_map(|objective| {
                 let found = match objective.of(metrics) {
                     Some(value)
-                        if value > 0.0 && value.is_finite()
-                            || objective == decisive
-                                && objective.may_be_zero()
-                                && value.is_finite() =>
+                        if value.is_finite() && (value > 0.0 || objective.may_be_zero()) =>
                     {
                         return None;
                     }
@@ -628,6 +625,11 @@ fn check_rules(rules: &Rules) -> Result<(), PlanError> {
         let ratio = wrong.at_least.to_string();
         return out("what --require asks for", ratio, "a ratio above 0");
     }
+    let mut required = rules.requirements.iter().map(|it| it.objective);
+    if let Some(wrong) = required.find(|objective| objective.may_be_zero()) {
+        let words = wrong.words().to_owned();
+        return out("what --require asks for", words, "a metric that is never 0");
+    }
     Ok(())
 }
 
@@ -700,7 +702,7 @@ mod tests {
     #[test]
     fn a_plan_that_was_edited_is_checked() {
         assert!(fixture::plan(2).check().is_ok());
-        let edits: [fn(&mut Plan); 16] = [
+        let edits: [fn(&mut Plan); 17] = [
             |plan| plan.baseline = 9,
             |plan| plan.active = Some(9),
             |plan| plan.ramp_s = 1e300,
@@ -712,6 +714,12 @@ mod tests {
             |plan| plan.loads[0].turns = u32::MAX,
             |plan| plan.loads[0].weight = 1e300,
             |plan| plan.rules.margin = 0.0,
+            |plan| {
+                plan.rules.requirements.push(Requirement {
+                    objective: Objective::NumberLower,
+                    at_least: 1.0,
+                });
+            },
             |plan| plan.rules.confidence = 1.5,
             |plan| plan.rules.fixed_rounds = Some(0),
             |plan| plan.loads[0].weight = -1.0,

@@ -15,7 +15,7 @@ use iosched_stats::race::{
 
 use crate::objective::Objective;
 use crate::plan::{MIN_FIXED_ROUNDS, Plan, TRIAL_OVERHEAD};
-use crate::record::{Entry, Record, StopReason};
+use crate::record::{Entry, Record, StopReason, counted_from};
 use crate::trial::{Slot, Trial};
 
 /// What comes next.
@@ -188,12 +188,14 @@ impl<'a> RunProgress<'a> {
     }
 
     fn read(&mut self, record: &Record) {
-        let before = record.entries.len() - record.that_count().count();
-        for (index, entry) in record.entries.iter().enumerate().skip(self.entries) {
+        // Who follows a record begins anew at a lead-in: what was read before counts.
+        let added = &record.entries[self.entries..];
+        let counted = counted_from(added);
+        for (index, entry) in added.iter().enumerate() {
             match entry {
                 Entry::Trial(trial) => {
                     self.count(trial);
-                    if index >= before {
+                    if index >= counted {
                         self.take_in(trial);
                     }
                 }
