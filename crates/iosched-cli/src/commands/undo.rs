@@ -65,7 +65,7 @@ pub(crate) fn run(args: &UndoArgs, output: &Output) -> Outcome {
         .map(describe)
         .collect();
     let id = taken.entry.id;
-    let theirs: Vec<&str> = taken.disks.iter().filter_map(Undone::set_since).collect();
+    let theirs = left_alone(&taken);
     if left.is_empty() && theirs.is_empty() {
         return Ok(exit::OK);
     }
@@ -114,6 +114,11 @@ pub(crate) fn finish_or_note(host: &Host, stop: &Stop, output: &Output) {
     }
 }
 
+/// The disks of a change that somebody has set since, which are left as they are.
+fn left_alone(taken: &TakenBack) -> Vec<&str> {
+    taken.disks.iter().filter_map(Undone::set_since).collect()
+}
+
 /// That a change is taken back.
 pub(crate) fn in_a_line(taken: &TakenBack) -> String {
     let TakenBack {
@@ -126,7 +131,7 @@ pub(crate) fn in_a_line(taken: &TakenBack) -> String {
     } else {
         ""
     };
-    let theirs: Vec<&str> = taken.disks.iter().filter_map(Undone::set_since).collect();
+    let theirs = left_alone(taken);
     let but = match theirs.as_slice() {
         [] => String::new(),
         theirs => format!(", but not on {}", theirs.join(", ")),

@@ -153,20 +153,25 @@ fn theirs(host: &Host, entry: &Entry, undo: Option<&Entry>) -> Result<Vec<Resolu
     Ok(theirs.filter(|_| host.is_live()).collect())
 }
 
-/// What a change did not touch of its disks stays as it is now when it is taken back.
-fn keep_untouched(host: &Host, entry: &Entry, undo: &mut Entry) {
+/// What a change did not touch of its disks stays as it is now when it is taken back. A disk may have another name now.
+fn keep_untouched(host: &Host, entry: &Entry, undo: &mut Entry) -> Result<(), Problem> {
+    let same_boot = entry.boot_id == journal::boot_id(host)?;
     for disk in &mut undo.disks {
         let is_same = |of: &&DiskChange| of.before.device == disk.before.device;
         let after = (entry.disks.iter())
             .find(is_same)
             .and_then(|of| of.after.as_ref());
-        let now = QueueState::read(&host.sysfs(), &disk.before.device).ok();
-        let before = &disk.before.state;
-        let back = now
-            .zip(after)
-            .and_then(|(now, after)| now.taken_back(before, after));
-        disk.before.state = back.unwrap_or_else(|| before.clone());
+        let now = match disk.before.foresee(host, same_boot) {
+            Foreseen::Restored { device, .. } => QueueState::read(&host.sysfs(), &device).ok(),
+            _ => None,
+        };
+        let both = now.zip(after);
+        let back = both.and_then(|(now, after)| now.taken_back(&disk.before.state, after));
+        if let Some(back) = back {
+            disk.before.state = back;
+        }
     }
+    Ok(())
 }
 
 /// What is said of this disk.
@@ -265,7 +270,7 @@ impl Turn {
         undo.entry
             .disks
             .retain(|disk| of_disk(&theirs, disk).is_none());
-        keep_untouched(self.host(), &entry, &mut undo.entry);
+        keep_untouched(self.host(), &entry, &mut undo.entry)?;
         let ending = Ending::prepare(self.host(), &undo, &entry)?;
         undo.save()?;
         if let Err(error) = install_all(self.host(), &files) {
