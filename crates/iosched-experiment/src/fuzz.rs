@@ -56,6 +56,7 @@ fn fio_job(bytes: &[u8]) {
             ramp: None,
             counted: None,
             seed: 7,
+            shift: 0,
         };
         let _ = (file.writes(), file.reads(), file.workers());
         let _ = (file.duration(&settings), file.has_runtime(), file.fills());

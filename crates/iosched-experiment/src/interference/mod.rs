@@ -25,6 +25,9 @@ pub struct Interference {
     /// Who used the processors most, beside the load: shares of one processor.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processors: Vec<Other>,
+    /// A process of the load, or a server of an emulated disk, that somebody stopped (`SIGSTOP`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<Other>,
     /// Processor time that the hypervisor gave to others, ns.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub steal_ns: u64,
@@ -172,7 +175,7 @@ impl Tolerance {
 /// Something that a trial does not count for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disturbance {
-    /// What was disturbed, as in [`Tolerance`].
+    /// What was disturbed, as in [`Tolerance`], or `stopped`.
     pub what: String,
     /// How much others had, in millionths of what [`Tolerance`] is a share of.
     pub share_ppm: u64,
@@ -190,6 +193,7 @@ impl std::fmt::Display for Disturbance {
             self.by.join(", ")
         };
         match self.what.as_str() {
+            "stopped" => write!(f, "somebody stopped {by}"),
             "io" => write!(f, "{by} had {percent:.1} % of the disk's time"),
             "cpu" => write!(f, "{by} used {percent:.0} % of the processors"),
             "steal" => write!(
@@ -210,6 +214,13 @@ impl Interference {
         elapsed_ns: u64,
         processors: usize,
     ) -> Option<Disturbance> {
+        if let Some(stopped) = &self.stopped {
+            return Some(Disturbance {
+                what: "stopped".into(),
+                share_ppm: 1_000_000,
+                by: vec![stopped.named()],
+            });
+        }
         let elapsed = elapsed_ns.max(1) as f64;
         let of_processors = |ns: u64| ns as f64 / elapsed / processors.max(1) as f64;
         let names = |others: &[Other]| others.iter().map(Other::named).collect::<Vec<_>>();

@@ -1,11 +1,13 @@
 //! Looks on while a load runs.
 
+use std::time::Instant;
+
 use iosched_machine::capture;
 use iosched_machine::failure::Problem;
 use iosched_machine::host::Host;
 use iosched_machine::lossy;
 use iosched_machine::pressure::Pressure;
-use iosched_machine::process::processors::ProcessorTimes;
+use iosched_machine::process::processors::{ProcessorTimes, stopped};
 
 use super::state::{Change, State};
 use super::{ForeignIo, Interference, Other};
@@ -19,11 +21,16 @@ pub(crate) struct Watch {
     servers: Vec<i32>,
 }
 
+/// Looking at all processes is to take at most one in so many of a processor's time.
+const LOOKS: u32 = 50;
+
 /// Counters before a load.
 #[derive(Debug)]
 pub(crate) struct Before {
     state: State,
     counted: Counted,
+    stopped: Option<Other>,
+    next_look: Instant,
 }
 
 /// Counters at one moment.
@@ -55,6 +62,8 @@ impl Watch {
         Before {
             counted: Counted::read(host, &self.servers),
             state: State::read(host, &self.disks),
+            stopped: None,
+            next_look: Instant::now(),
         }
     }
 
@@ -62,6 +71,12 @@ impl Watch {
     pub(crate) fn tick(&mut self, host: &Host, before: &mut Before) {
         before.state.look(host, &self.disks);
         self.or_no_io(capture::ForeignIo::drain);
+        let begun = Instant::now();
+        if before.stopped.is_none() && begun >= before.next_look {
+            let found = stopped(host, &self.servers);
+            before.stopped = found.map(|(pid, name)| Other::of(pid.unsigned_abs(), &name));
+            before.next_look = begun + begun.elapsed() * LOOKS;
+        }
     }
 
     /// It has run, and did all of this with the others: what was theirs, and the processor time that they used, ns; and a
@@ -75,6 +90,7 @@ impl Watch {
     ) -> (Interference, u64, Option<Change>) {
         let submitters = self.or_no_io(capture::ForeignIo::end);
         let change = before.state.change(host, &self.disks);
+        let stopped = before.stopped;
         let (before, after) = (before.counted, Counted::read(host, &self.servers));
         let used = after.times.used_by_others_since(host, &before.times);
         let of_one = |ns: u64| ns as f64 / elapsed_ns.max(1) as f64;
@@ -90,6 +106,7 @@ impl Watch {
                 })
                 .filter(|other| other.share >= 0.01)
                 .collect(),
+            stopped,
             steal_ns: used.steal_ns,
             memory_pressure_ns: memory.map(|(now, then)| now.saturating_sub(then) * 1000),
             swapped_pages: after.swapped_pages.saturating_sub(before.swapped_pages),

@@ -79,6 +79,7 @@ impl FixedWork {
             ramp: None,
             counted: None,
             seed: settings.seed,
+            shift: settings.shift,
         };
         match self.settings.files {
             Files::New => self.file.compose_new(&settings),
@@ -125,6 +126,7 @@ impl Load for FixedWork {
             ramp: None,
             counted: None,
             seed: 1,
+            shift: 0,
         };
         fio::run_long(&self.file.compose_layout(&settings), at.scope, at.stop)?;
         Ok(())

@@ -91,6 +91,7 @@ impl Load for FioLoad {
             ramp: None,
             counted: None,
             seed: 1,
+            shift: 0,
         };
         fio::run_long(&self.file.compose_layout(&settings), at.scope, at.stop)?;
         Ok(())

@@ -441,6 +441,7 @@ mod tests {
             ramp: None,
             counted: None,
             seed,
+            shift: 0,
         }
     }
 

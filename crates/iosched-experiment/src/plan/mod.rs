@@ -441,6 +441,7 @@ impl Plan {
             ramp: (self.ramp_s > 0.0).then(|| Duration::from_secs_f64(self.ramp_s)),
             counted: self.loads[load].counted_s.map(Duration::from_secs_f64),
             seed: u64::from(self.stream(2, number, load).next_u32()),
+            shift: 0,
         }
     }
 

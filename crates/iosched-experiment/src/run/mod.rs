@@ -39,7 +39,7 @@ mod site;
 mod trial;
 mod way;
 
-use trial::TrialEnd;
+use trial::{TrialEnd, shift};
 
 pub use error::{Resume, RunError};
 pub use permission::may_go_on;
@@ -152,6 +152,11 @@ pub fn run(
     });
     let saved = journal.iter().flat_map(Journal::saved);
     let baseline = saved.map(|disk| disk.state.clone()).collect();
+    let place = site.place();
+    let shift = match &place {
+        JobTarget::Path(path) => shift(path),
+        JobTarget::Directory { .. } => 0,
+    };
     let mut runner = Runner {
         host,
         plan: &plan,
@@ -163,7 +168,8 @@ pub fn run(
         scope,
         stop,
         observer,
-        place: site.place(),
+        place,
+        shift,
         baseline,
         servers: servers(host, &plan),
         watch: None,
@@ -297,6 +303,8 @@ struct Runner<'a> {
     split: Option<SplitWatch>,
     /// Runs of loads so far, those of earlier sittings among them.
     runs: u32,
+    /// How far apart they begin on a disk, bytes.
+    shift: u64,
     /// When the last trial was saved and told: what passes from there is ours.
     mark: Instant,
 }

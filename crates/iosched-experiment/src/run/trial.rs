@@ -1,6 +1,6 @@
 //! One trial: from the load's data and the arm to the numbers.
 
-use std::io;
+use std::io::{self, Seek, SeekFrom};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use super::{RunError, Runner, workplace};
 use crate::course::CourseWatch;
 use crate::event::RunEvent;
 use crate::interference::{Change, Disturbance, ForeignIo, Interference};
-use crate::load::fio_job::JobTarget;
+use crate::load::fio_job::{JobTarget, TrialSettings};
 use crate::load::{LoadError, Outcome, Spec, TrialInfo};
 use crate::measure::{self, Counters, Measured};
 use crate::plan::Target;
@@ -27,6 +27,18 @@ const SHOWN: Duration = Duration::from_millis(90);
 /// What a file system or a program that looks at a new disk may read beside the load, where no events tell.
 const FEW_BYTES: u64 = 128 << 10;
 const FEW_IOS: u64 = 16;
+
+/// How many places trials begin at on a disk: more than a round has runs.
+const SHIFTS: u32 = 64;
+
+/// How far they lie apart, at most: further than a drive reads ahead.
+const SHIFT: u64 = 16 << 20;
+
+/// How far apart trials begin on a disk or file: less than a tenth of a percent of it, and whole mebibytes.
+pub(super) fn shift(path: &str) -> u64 {
+    let size = std::fs::File::open(path).and_then(|mut file| file.seek(SeekFrom::End(0)));
+    (size.unwrap_or(0) >> 10).min(SHIFT) >> 20 << 20
+}
 
 /// Requests up to this mean size are taken for whole accesses.
 const LONGEST_WHOLE: u64 = 64 << 10;
@@ -132,17 +144,21 @@ impl Runner<'_> {
 
     fn trial_info(&self, slot: Slot) -> TrialInfo {
         let (load, round, place) = (slot.load, slot.round, self.place.clone());
-        // All arms of a round have one seed, but for fio on a real disk: the drive has in its cache what the arm before read.
-        let number = match (&self.plan.target, &self.plan.loads[load].spec) {
-            (Target::Simulated(_), _) => round,
-            (_, Spec::JobFile(_)) => self.runs,
-            _ => round,
+        // All arms of a round have one seed. A drive has in its cache what the arm before read: on a disk fio reads a little
+        // further on each time, in files of its own at other places.
+        let is_in_files = matches!(self.place, JobTarget::Directory { .. })
+            && matches!(self.plan.loads[load].spec, Spec::JobFile(_))
+            && !matches!(self.plan.target, Target::Simulated(_));
+        let number = if is_in_files { self.runs } else { round };
+        let settings = TrialSettings {
+            shift: u64::from(self.runs % SHIFTS) * self.shift,
+            ..self.plan.trial_settings(load, number, place)
         };
         TrialInfo {
             arm: self.plan.arms[slot.arm].clone(),
             label: self.plan.arm_label(slot.arm),
             round,
-            settings: self.plan.trial_settings(load, number, place),
+            settings,
         }
     }
 

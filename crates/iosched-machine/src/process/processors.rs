@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::ProcessStat;
 use super::table::{Process, all, below, us};
 use crate::host::Host;
 use crate::lossy;
@@ -27,6 +28,29 @@ pub struct ProcessorTimes {
     steal: u64,
 }
 
+/// This process, these, and all that descend from them.
+fn own(table: &BTreeMap<i32, ProcessStat>, servers: &[i32]) -> BTreeSet<i32> {
+    let tops = servers.iter().copied().chain([us()]);
+    tops.flat_map(|top| {
+        let below = below(table, top, &BTreeSet::new()).into_iter();
+        below.map(|(pid, _)| pid).chain([top])
+    })
+    .collect()
+}
+
+/// One of ours, or of these servers, that a signal stopped (`SIGSTOP`), if any: its number and command. Children that do not
+/// run their program yet are stopped by us.
+pub fn stopped(host: &Host, servers: &[i32]) -> Option<(i32, String)> {
+    let table = all(host);
+    let own = own(&table, servers).into_iter();
+    let mut stopped = own.filter(|pid| table.get(pid).is_some_and(|stat| stat.is_stopped));
+    let program = |process: &str| std::fs::read_link(host.proc(&format!("{process}/exe"))).ok();
+    let ours = program("self");
+    let pid = stopped.find(|pid| servers.contains(pid) || program(&pid.to_string()) != ours)?;
+    let name = lossy::read(host.proc(&format!("{pid}/comm"))).ok()?;
+    Some((pid, name.trim_end().to_owned()))
+}
+
 /// What others used between two moments.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UsedByOthers {
@@ -42,13 +66,7 @@ impl ProcessorTimes {
     /// Reads them; ours are this process, these (servers of emulated disks), and all that descend from them.
     pub fn read(host: &Host, servers: &[i32]) -> ProcessorTimes {
         let table = all(host);
-        let tops = servers.iter().copied().chain([us()]);
-        let own: BTreeSet<i32> = tops
-            .flat_map(|top| {
-                let below = below(&table, top, &BTreeSet::new()).into_iter();
-                below.map(|(pid, _)| pid).chain([top])
-            })
-            .collect();
+        let own = own(&table, servers);
         let stat = lossy::read(host.proc("stat")).unwrap_or_default();
         let fields: Vec<u64> = stat
             .lines()
@@ -59,7 +77,7 @@ impl ProcessorTimes {
             .map(|field| field.parse().unwrap_or(0))
             .collect();
         let field = |at: usize| fields.get(at).copied().unwrap_or(0);
-        let is_other = |(pid, stat): &(&i32, &super::ProcessStat)| {
+        let is_other = |(pid, stat): &(&i32, &ProcessStat)| {
             !own.contains(pid) && stat.flags & KERNEL_THREAD == 0
         };
         ProcessorTimes {
@@ -109,5 +127,35 @@ impl ProcessorTimes {
                 .collect(),
             steal_ns: self.steal.saturating_sub(before.steal) * TICK_NS,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::{Pid, Signal, kill_process};
+
+    #[test]
+    fn a_child_that_somebody_stopped_is_told_by_name() {
+        let host = Host::live();
+        let mut child = std::process::Command::new("sleep")
+            .arg("100")
+            .spawn()
+            .unwrap();
+        let pid = Pid::from_child(&child);
+        let runs = || lossy::read(host.proc(&format!("{}/comm", child.id()))).unwrap() == "sleep\n";
+        while !runs() {
+            std::thread::yield_now();
+        }
+        kill_process(pid, Signal::STOP).unwrap();
+        let is_stopped = || ProcessStat::read(&host, child.id()).unwrap().is_stopped;
+        while !is_stopped() {
+            std::thread::yield_now();
+        }
+        let servers = [pid.as_raw_nonzero().get()];
+        let found = stopped(&host, &servers);
+        kill_process(pid, Signal::KILL).unwrap();
+        child.wait().unwrap();
+        assert_eq!(found, Some((servers[0], "sleep".to_owned())));
     }
 }

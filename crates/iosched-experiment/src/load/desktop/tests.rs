@@ -103,6 +103,7 @@ fn trial(text: &str, model: &str, arm: &str, seed: u64) -> Outcome {
             ramp: None,
             counted: None,
             seed,
+            shift: 0,
         },
     };
     let at = Workplace {

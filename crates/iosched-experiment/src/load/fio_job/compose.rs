@@ -2,7 +2,23 @@
 
 use std::fmt::Write as _;
 
-use super::{JobFile, JobTarget, TrialSettings};
+use super::{Assignment, JobFile, JobTarget, TrialSettings};
+
+/// Options that say which part of a disk is used: then that is kept.
+const PLACED: &[&str] = &[
+    "offset",
+    "fileoffset",
+    "offset_increment",
+    "offset_align",
+    "size",
+    "filesize",
+    "io_limit",
+    "zonemode",
+    "zonesize",
+    "zonerange",
+    "zoneskip",
+    "random_distribution",
+];
 
 impl JobFile {
     /// The job file that fio gets for a trial.
@@ -45,6 +61,10 @@ impl JobFile {
             }
             match &settings.place {
                 JobTarget::Path(path) => {
+                    let is_placed = |given: &Assignment| PLACED.contains(&given.key.as_str());
+                    if settings.shift > 0 && !job.assignments.iter().any(is_placed) {
+                        put("offset", &settings.shift.to_string());
+                    }
                     put("filename", &path.replace(':', "\\:"));
                     // It is somebody's, and must be there.
                     put("allow_file_create", "0");
@@ -104,7 +124,25 @@ mod tests {
             ramp: None,
             counted: None,
             seed: 7,
+            shift: 0,
         }
+    }
+
+    #[test]
+    fn offsets_are_moved_unless_the_file_says_where_it_reads() {
+        let text = "[a]\nrw=randread\n[b]\nrw=randread\nsize=1g\n";
+        let file = JobFile::parse("j", text).unwrap();
+        let moved = TrialSettings {
+            shift: 1 << 24,
+            ..settings()
+        };
+        let text = file.compose(&moved);
+        let (a, b) = text.split_once("[b]").unwrap();
+        assert!(
+            a.contains("offset=16777216\n") && !b.contains("offset"),
+            "{text}"
+        );
+        assert!(!file.compose(&settings()).contains("offset"));
     }
 
     #[test]

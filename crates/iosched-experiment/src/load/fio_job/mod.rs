@@ -73,6 +73,8 @@ pub(crate) struct TrialSettings {
     pub counted: Option<Duration>,
     /// Seed of fio's random offsets: equal within a round, so that arms meet the same offsets.
     pub seed: u64,
+    /// By how much, in bytes, offsets on a disk are moved: a drive's cache holds what the arm before read.
+    pub shift: u64,
 }
 
 /// So long before the end of the run time fio is asked at least: it starts its workers, and asks them, when the
@@ -282,6 +284,7 @@ mod tests {
             ramp: None,
             counted: None,
             seed: 7,
+            shift: 0,
         };
         assert_eq!(file.duration(&settings(None)), Duration::from_secs(85));
         let told = settings(Some(Duration::from_secs(10)));
@@ -297,6 +300,7 @@ mod tests {
                 ramp: None,
                 counted: None,
                 seed: 7,
+                shift: 0,
             };
             let file = JobFile::parse("j", text).unwrap();
             file.counted(&settings).map(|counted| counted.as_millis())

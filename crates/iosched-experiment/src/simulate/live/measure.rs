@@ -86,6 +86,7 @@ impl<'a> Bench<'a> {
             ramp: None,
             counted: None,
             seed: plan.wanted.seed,
+            shift: 0,
         };
         let job_file = load.file.compose(&settings);
         let running = fio::Running {
