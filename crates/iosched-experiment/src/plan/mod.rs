@@ -74,6 +74,9 @@ pub struct Rules {
     pub confidence: f64,
     /// Exactly so many rounds with classical intervals, instead of a race.
     pub fixed_rounds: Option<u32>,
+    /// Rounds only count: what the arms did in one of them has nothing in common (of results that others made).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_unpaired: bool,
     /// Rounds after which a race gives up.
     pub max_rounds: u32,
     /// Time that a run may take from its start until its last trial, over all sittings, s.
@@ -108,6 +111,7 @@ impl Default for Rules {
             margin: 1.02,
             confidence: 0.95,
             fixed_rounds: None,
+            is_unpaired: false,
             max_rounds: DEFAULT_MAX_ROUNDS,
             time_budget_s: None,
             requirements: Vec::new(),

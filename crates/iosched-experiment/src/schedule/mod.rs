@@ -548,6 +548,7 @@ fn rules(plan: &Plan, first_round: u32) -> Rules {
         margin: plan.rules.margin,
         confidence: plan.rules.confidence,
         design: match plan.rules.fixed_rounds {
+            Some(rounds) if plan.rules.is_unpaired => Design::Unpaired(left(rounds)),
             Some(rounds) => Design::FixedRounds(left(rounds)),
             None => Design::Sequential,
         },

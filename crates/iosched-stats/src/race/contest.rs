@@ -37,7 +37,7 @@ impl Referee {
         let rules = race.rules;
         let (first_look, last_look) = match rules.design {
             Design::Sequential => (rules.min_rounds, rules.budget_rounds),
-            Design::FixedRounds(rounds) => (rounds, rounds),
+            Design::FixedRounds(rounds) | Design::Unpaired(rounds) => (rounds, rounds),
         };
         let of_loads = race.loads.iter().map(|load| 1 + load.requirements.len());
         let families = of_loads.sum::<usize>() + usize::from(race.loads.len() > 1);
@@ -51,6 +51,7 @@ impl Referee {
                 resolution: rules.resolution,
                 known_sd: rules.known_noise.map(|noise| noise * 2f64.sqrt()),
                 anytime: rules.design == Design::Sequential,
+                paired: !matches!(rules.design, Design::Unpaired(_)),
             },
             margin: rules.margin.ln(),
             first_look,

@@ -125,6 +125,8 @@ pub enum Design {
     Sequential,
     /// The classical one: every arm in this many rounds, one look at the end.
     FixedRounds(usize),
+    /// At most so many values of each arm, which have no rounds in common: a row is no pair. One look at the end.
+    Unpaired(usize),
 }
 
 /// What has to be known before the race ends, where there are several loads.
@@ -535,7 +537,7 @@ impl Rules {
     fn check(&self) {
         let (min, budget) = match self.design {
             Design::Sequential => (self.min_rounds, self.budget_rounds),
-            Design::FixedRounds(rounds) => (rounds, rounds),
+            Design::FixedRounds(rounds) | Design::Unpaired(rounds) => (rounds, rounds),
         };
         let is_sound = (1.0..=2.0).contains(&self.margin)
             && (0.5..1.0).contains(&self.confidence)

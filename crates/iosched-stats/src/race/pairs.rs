@@ -23,6 +23,8 @@ pub(super) struct Precision {
     pub(super) known_sd: Option<f64>,
     /// True if the intervals must hold however often one looks; false for one look.
     pub(super) anytime: bool,
+    /// False if the values of a row have nothing in common: the arms' means are compared, as Welch does.
+    pub(super) paired: bool,
 }
 
 /// What a round says of an arm.
@@ -49,6 +51,8 @@ pub(super) struct Pairs {
     arms: usize,
     precision: Precision,
     sums: Vec<Sums>,
+    /// Of each arm by itself.
+    own: Vec<Sums>,
     /// Of `a - b`, where `a < b`.
     intervals: Vec<Option<Interval>>,
     rounds_of: Vec<usize>,
@@ -78,6 +82,7 @@ impl Pairs {
             arms,
             precision,
             sums: vec![Sums::default(); arms * arms],
+            own: vec![Sums::default(); arms],
             intervals: vec![None; arms * arms],
             rounds_of: vec![0; arms],
             rounds: 0,
@@ -87,8 +92,13 @@ impl Pairs {
     /// Takes in one round: a merit per arm, or nothing where the arm did not run.
     pub(super) fn add(&mut self, round: &[Option<Merit>]) {
         assert_eq!(round.len(), self.arms, "a round has a place for every arm");
+        for (own, merit) in self.own.iter_mut().zip(round) {
+            if let Some(merit) = merit {
+                own.add(merit.value, merit.rounded);
+            }
+        }
         let present = round.iter().flatten().count();
-        if present < 2 {
+        if present < 2 && self.precision.paired {
             return;
         }
         self.rounds += 1;
@@ -111,13 +121,13 @@ impl Pairs {
         let pooled = self.pooled();
         for a in 0..self.arms {
             for b in a + 1..self.arms {
-                let sums = self.sums(a, b);
-                if sums.n < 2 {
+                let rounds = self.rounds(a, b);
+                let (Some(mean), 2..) = (self.mean(a, b), rounds) else {
                     continue;
-                }
-                let half_width = self.half_width(a, b, pooled, sums.n);
-                let interval = Interval::around(sums.mean, half_width);
-                let ran = round[a].is_some() && round[b].is_some();
+                };
+                let half_width = self.half_width(a, b, pooled, rounds);
+                let interval = Interval::around(mean, half_width);
+                let ran = round[a].is_some() && round[b].is_some() || !self.precision.paired;
                 let known = &mut self.intervals[a * self.arms + b];
                 if ran || known.is_none_or(|known| interval.upper < known.upper) {
                     *known = Some(interval);
@@ -126,13 +136,21 @@ impl Pairs {
         }
     }
 
-    /// Rounds in which both arms ran.
+    /// Rounds in which both arms ran; without pairs, values of the arm that has fewer.
     pub(super) fn rounds(&self, a: usize, b: usize) -> usize {
-        self.sums(a, b).n
+        if self.precision.paired {
+            self.sums(a, b).n
+        } else {
+            self.own[a].n.min(self.own[b].n)
+        }
     }
 
     /// The mean of `a - b`, if they ever ran in the same round.
     pub(super) fn mean(&self, a: usize, b: usize) -> Option<f64> {
+        if !self.precision.paired {
+            let [a, b] = [self.own[a], self.own[b]];
+            return (a.n > 0 && b.n > 0).then_some(a.mean - b.mean);
+        }
         let sums = self.sums(a, b);
         let sign = if a < b { 1.0 } else { -1.0 };
         (sums.n > 0).then_some(sign * sums.mean)
@@ -161,7 +179,28 @@ impl Pairs {
     ///
     /// What values were rounded by may have one sign in all rounds: rounds do not make it less.
     pub(super) fn half_width(&self, a: usize, b: usize, pooled: Pooled, rounds: usize) -> f64 {
-        self.by_chance(a, b, pooled, rounds) + self.sums(a, b).rounded
+        if self.precision.paired {
+            return self.by_chance(a, b, pooled, rounds) + self.sums(a, b).rounded;
+        }
+        // Of a forecast, each arm has gained as much as the one with fewer values.
+        let gained = rounds as f64 / self.rounds(a, b) as f64;
+        let (variance, df) = self.welch(a, b, gained);
+        let critical = student_t_quantile(1.0 - self.precision.level / 2.0, df);
+        critical * variance.sqrt() + self.own[a].rounded + self.own[b].rounded
+    }
+
+    /// Variance and degrees of freedom of a difference of two means whose values have nothing in common, were there so
+    /// many times as many values. B. L. Welch, *The generalization of "Student's" problem*, Biometrika 34 (1947); the
+    /// degrees of freedom are rounded down.
+    fn welch(&self, a: usize, b: usize, gained: f64) -> (f64, f64) {
+        let floor = self.precision.resolution.powi(2) / 2.0;
+        let parts = [a, b].map(|arm| {
+            let n = self.own[arm].n as f64 * gained;
+            (self.own[arm].variance().max(floor) / n, n - 1.0)
+        });
+        let variance = parts[0].0 + parts[1].0;
+        let spread: f64 = parts.iter().map(|(part, df)| part.powi(2) / df).sum();
+        (variance, (variance.powi(2) / spread).floor().max(1.0))
     }
 
     /// The part of the half width that comes from noise.
@@ -194,14 +233,23 @@ impl Pairs {
 
     /// The standard deviation of one difference between `a` and `b`, as used for forecasts.
     pub(super) fn sd(&self, a: usize, b: usize) -> f64 {
-        let own = self.sums(a, b).variance().sqrt();
+        let own = if self.precision.paired {
+            self.sums(a, b).variance()
+        } else {
+            self.own[a].variance() + self.own[b].variance()
+        };
+        let own = own.sqrt();
         let sd = self.precision.known_sd.unwrap_or(own);
         sd.max(self.precision.resolution)
     }
 
     /// The degrees of freedom of [`sd`](Pairs::sd).
     pub(super) fn df(&self, a: usize, b: usize) -> f64 {
-        let own = self.sums(a, b).n.saturating_sub(1) as f64;
+        let own = if self.precision.paired {
+            self.sums(a, b).n.saturating_sub(1) as f64
+        } else {
+            self.welch(a, b, 1.0).1
+        };
         self.precision.known_sd.map_or(own, |_| KNOWN_DF)
     }
 

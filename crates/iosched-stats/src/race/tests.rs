@@ -716,3 +716,38 @@ mod properties {
         }
     }
 }
+
+// Published raw results (KPP against kyber, two runs each), by Welch's interval of the logarithms.
+#[test]
+fn values_without_pairs_are_compared_as_welch_does() {
+    let judged = |rows: &[[Option<f64>; 2]]| {
+        let rows = rows.iter().map(|row| row.to_vec()).collect();
+        let mut race = race(vec![Load::new(Better::Higher, rows)]);
+        race.rules.design = Design::Unpaired(race.loads[0].rounds.len());
+        let standing = race.judge();
+        let contest = standing.decisive().clone();
+        let ratio = contest.ratio(1, 0).unwrap();
+        (contest.verdict, [ratio.estimate, ratio.lower, ratio.upper])
+    };
+    let near = |found: [f64; 3], expected: [f64; 3]| {
+        let pairs = found.into_iter().zip(expected);
+        assert!(
+            pairs.clone().all(|(a, b)| (a / b - 1.0).abs() < 0.01),
+            "{found:?}"
+        );
+    };
+    let both = |a, b| [Some(a), Some(b)];
+    let (verdict, ratio) = judged(&[both(52_511.0, 46_200.0), both(52_373.0, 46_134.0)]);
+    near(ratio, [0.880, 0.864, 0.897]);
+    assert_eq!(verdict, Verdict::Winner { arm: 0 });
+    let (verdict, ratio) = judged(&[both(17_388.0, 9679.0), both(14_082.0, 12_470.0)]);
+    near(ratio, [0.702, 0.0863, 5.71]);
+    assert!(matches!(verdict, Verdict::Undecided { .. }), "{verdict:?}");
+    // One arm ran more often.
+    let (verdict, ratio) = judged(&[both(100.0, 150.0), both(102.0, 151.0), [Some(101.0), None]]);
+    assert!(
+        (ratio[0] - 1.490).abs() < 1e-3 && ratio[1] > 1.4,
+        "{ratio:?}"
+    );
+    assert_eq!(verdict, Verdict::Winner { arm: 1 });
+}

@@ -64,6 +64,7 @@ pub(super) fn wanted(args: &TuneArgs, place: &RunPlace) -> PlanRequest {
             margin: args.margin.map_or(default.margin, |margin| margin.0),
             confidence: args.confidence.unwrap_or(default.confidence),
             fixed_rounds: args.fixed_rounds,
+            is_unpaired: false,
             max_rounds: args.rounds.unwrap_or(DEFAULT_MAX_ROUNDS),
             time_budget_s: args
                 .budget
