@@ -201,7 +201,6 @@ mod tests {
         list: devices root
         log: root
         persist: device remove root scheduler tunables why
-        report: paths
         revert-after: journal
         set: device scheduler tunables
         simulate: initial scheduler trace_device

@@ -289,9 +289,9 @@ impl KyberEvent {
 
 /// The kernel's letters for what a request does: `R`, `WS`, `FWFS`, `DS`, …
 ///
-/// An optional `F` (flush before), the operation (`R` read, `W` write, `D` discard, `DE` secure erase, `F` flush, `N` none,
-/// other letters in newer kernels), then `F` (force unit access), `A` (read-ahead), `S` (synchronous),
-/// `M` (metadata).
+/// An optional `F` (flush before), the operation (`R` read, `W` write, `WZ` write of zeroes, `D` discard, `DE` secure erase,
+/// `F` flush, `ZA` zone append, `ZR`, `ZRA`, `ZF`, `ZO`, `ZC` other zone operations, `N` none), then `F` (force unit
+/// access), `A` (read-ahead), `S` (synchronous), `M` (metadata), `U` (atomic).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rwbs {
     /// What it does to data; nothing for flushes and commands past the scheduler.
@@ -311,15 +311,15 @@ impl Rwbs {
         }
         let flush_first =
             letters.len() > 1 && letters[0] == b'F' && letters[1].is_ascii_uppercase();
-        let flush_first = flush_first && matches!(letters[1], b'W' | b'R' | b'D' | b'F' | b'N');
+        let flush_first = flush_first && b"WRDFNZ".contains(&letters[1]);
         let letters = &letters[usize::from(flush_first)..];
-        let op = match letters[0] {
-            b'R' => Some(Op::Read),
-            b'W' => Some(Op::Write),
-            b'D' => Some(Op::Discard),
-            _ => None,
+        let (op, flags) = match letters {
+            [b'R', flags @ ..] => (Some(Op::Read), flags),
+            [b'W', flags @ ..] | [b'Z', b'A', flags @ ..] => (Some(Op::Write), flags),
+            [b'D', flags @ ..] => (Some(Op::Discard), flags),
+            [b'Z', _, flags @ ..] | [_, flags @ ..] => (None, flags),
+            [] => (None, letters),
         };
-        let flags = &letters[1..];
         let sync =
             op == Some(Op::Read) || flush_first || flags.iter().any(|f| matches!(f, b'S' | b'F'));
         Some(Rwbs { op, sync })
@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn letters_are_what_the_kernel_means() {
         let (read, write, discard) = (Some(Op::Read), Some(Op::Write), Some(Op::Discard));
-        let table: [(&[u8], Option<Op>, bool); 12] = [
+        let table: [(&[u8], Option<Op>, bool); 16] = [
             (b"R", read, true),
             (b"RA", read, true),
             (b"RSM", read, true),
@@ -346,6 +346,10 @@ mod tests {
             (b"DES", discard, true),
             (b"FF", None, true),
             (b"N", None, false),
+            (b"WZS", write, true),
+            (b"ZAU", write, false),
+            (b"FZAS", write, true),
+            (b"ZF", None, false),
         ];
         for (letters, op, sync) in table {
             assert_eq!(Rwbs::parse(letters), Some(Rwbs { op, sync }), "{letters:?}");

@@ -34,7 +34,7 @@ fn middle(step: usize) -> u64 {
 
 impl Histogram {
     /// Counts one.
-    pub(crate) fn add(&mut self, value: Nanos) {
+    pub fn add(&mut self, value: Nanos) {
         let value = value.as_nanos();
         let step = step(value);
         if step >= self.counts.len() {

@@ -1,17 +1,23 @@
-//! `iosched report`: records of `tune`, in the form that is wanted.
+//! `iosched report`: records of `tune` in the form that is wanted, and traces in figures.
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 use iosched_experiment::analysis::Analysis;
 use iosched_experiment::record::{self, Record};
+use iosched_experiment::simulate::replay::{Meter, TraceFigures, TraceOptions};
+use iosched_machine::command_line::quoted_path;
 use iosched_machine::failure::{Failure, Problem, exit};
 use iosched_report::chart::{of_record, svg};
 use iosched_report::{comparable, csv, html, markdown, named, text};
+use serde::Serialize;
 
+use super::trace_args::figures;
 use super::{Outcome, answer_code, boxed};
 use crate::files;
+use crate::meter::watched;
 use crate::output::Output;
 
 /// Arguments of `iosched report`.
@@ -29,12 +35,13 @@ Examples:
   iosched report DIR --md                              for a ticket
   iosched report DIR --csv > trials.csv                one row per number
   iosched report DIR --json | jq .loads[0].contest.verdict
+  iosched report before.trace after.trace              two traces side by side
 
 The page needs nothing but a browser: no network, no other file. `tune` writes
 it into its results directory.")]
 pub(crate) struct ReportArgs {
-    /// Results directory of `tune`; several are compared
-    #[arg(required = true, value_name = "DIR")]
+    /// Results directory of `tune`, or a trace (docs/simulate.md); several are compared
+    #[arg(required = true, value_name = "DIR|TRACE")]
     paths: Vec<PathBuf>,
 
     /// Write one page with tables, charts and method (of one record)
@@ -74,6 +81,13 @@ struct Named {
 /// Runs `iosched report`.
 pub(crate) fn run(args: &ReportArgs, output: &Output) -> Outcome {
     let printed = printed_forms(args, output);
+    if args
+        .paths
+        .iter()
+        .any(|path| path.exists() && !path.is_dir())
+    {
+        return traces(args, output);
+    }
     files::one_on_standard_output(&[("--html", args.html.as_ref())], &printed).map_err(boxed)?;
     let named = args.paths.iter().zip(names(&args.paths));
     let records = named.map(|(path, name)| read(path, name));
@@ -113,6 +127,47 @@ pub(crate) fn run(args: &ReportArgs, output: &Output) -> Outcome {
         say_whether_comparable(args, &parts, output);
     }
     Ok(worst)
+}
+
+/// What `--json` prints of traces.
+#[derive(Serialize)]
+struct Traces<'a> {
+    /// Of this format; a new number only when a field changes its meaning or goes.
+    schema: u32,
+    traces: Vec<&'a TraceFigures>,
+}
+
+fn traces(args: &ReportArgs, output: &Output) -> Outcome {
+    if args.html.is_some() || args.svg.is_some() || args.md || args.csv || args.exit_code {
+        let problem = Problem::usage(
+            "a trace has no pages, charts and verdicts: it is printed as text or with --json",
+        );
+        return Err(boxed(problem));
+    }
+    if let Some(directory) = args.paths.iter().find(|path| path.is_dir()) {
+        let what = format!(
+            "{} is a directory, and others are traces",
+            quoted_path(directory)
+        );
+        return Err(boxed(
+            Problem::usage(what).hint("report records and traces apart"),
+        ));
+    }
+    let meter = Arc::new(Meter::default());
+    let named = args.paths.iter().zip(names(&args.paths));
+    let read = |(path, name): (&PathBuf, String)| {
+        let read = || TraceFigures::read(&TraceOptions::all(path.clone()), &meter);
+        Ok((name, watched("reading the trace", &meter, output, read)?))
+    };
+    let traces = named.map(read).collect::<Result<Vec<_>, Problem>>();
+    let traces = traces.map_err(boxed)?;
+    if output.is_json() {
+        let traces = traces.iter().map(|(_, figures)| figures).collect();
+        output.json(&Traces { schema: 1, traces });
+    } else {
+        output.text(&figures(&traces, output.table_width()));
+    }
+    Ok(exit::OK)
 }
 
 /// The forms that go to standard output, and whether each is asked for: then it is printed beside what goes to files.

@@ -1,16 +1,21 @@
-//! Traces as loads of `iosched simulate`: how they are asked for, and what is said of them.
+//! Traces, as loads of `iosched simulate` and by themselves: how they are asked for, and what is said of them.
 
 use std::path::PathBuf;
 
 use clap::Args;
-use iosched_experiment::simulate::replay::{Loop, TraceOptions, TraceReport};
+use iosched_experiment::simulate::replay::{
+    Loop, TraceFigures, TraceOptions, TraceReport, TracedDirection,
+};
+use iosched_experiment::simulate::run::Times;
+use iosched_report::table::{Align, Table};
 use iosched_sim::trace::Format;
+use iosched_sim::units::Bytes;
 
 /// Arguments about a trace.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Traces")]
 pub(crate) struct TraceArgs {
-    /// Replay a trace: blktrace, blkparse, fio iolog or MSR
+    /// Replay a trace: blktrace, blkparse, block events of ftrace, perf or trace-cmd, fio iolog, MSR or SYSTOR
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 
@@ -84,6 +89,13 @@ pub(crate) fn describe(trace: &TraceReport) -> Vec<String> {
     if trace.made == "issued" {
         lines.push("  without submissions: made when the driver took them".to_owned());
     }
+    lines.extend(found(trace));
+    lines
+}
+
+/// What else was found in it.
+fn found(trace: &TraceReport) -> Vec<String> {
+    let mut lines = Vec::new();
     let skipped = trace.skipped.iter();
     let skipped = skipped.map(|(reason, count)| format!("{count} {reason}"));
     lines.extend(listed("  skipped: ", skipped));
@@ -100,7 +112,91 @@ pub(crate) fn describe(trace: &TraceReport) -> Vec<String> {
     ];
     let remarks = remarks.iter().filter(|(count, _)| *count > 0);
     lines.extend(remarks.map(|(count, what)| format!("  {count} {what}")));
+    if let Some(size) = trace.short_size {
+        let (end, gib) = (Bytes::new(trace.reach_bytes), size >> 30);
+        lines.push(format!(
+            "  it ends at {end}, far below the disk's end: the arm travels little; --size {gib}G makes a disk of that size"
+        ));
+    }
+    if trace.may_lack_fua {
+        lines.push(
+            "  no FUA writes: Linux 6.19 and later leave them out of blktrace's version 7".into(),
+        );
+        lines.push("  (a blktrace of version 8, or block events of ftrace have them)".into());
+    }
     lines
+}
+
+/// Traces in figures: what each is, then a table with all of them below one another, by direction.
+pub(crate) fn figures(traces: &[(String, TraceFigures)], width: usize) -> String {
+    let mut text = String::new();
+    for (name, figures) in traces {
+        let trace = &figures.trace;
+        let (seconds, end) = (
+            trace.duration_ns as f64 / 1e9,
+            Bytes::new(trace.reach_bytes),
+        );
+        let (format, accesses, devices) = (&trace.format, trace.accesses, trace.devices.join(", "));
+        let what = format!(
+            "{name}: {format}, {accesses} accesses in {seconds:.1} s on {devices}, up to {end}"
+        );
+        for line in std::iter::once(what).chain(found(trace)) {
+            text += &line;
+            text.push('\n');
+        }
+    }
+    let mut table = Table::new([("", Align::Left), ("trace", Align::Left)]);
+    for head in [
+        "MB/s",
+        "IOPS",
+        "KiB each",
+        "sequential",
+        "mean ms",
+        "p50 ms",
+        "p99 ms",
+        "max ms",
+        "at disk ms",
+        "p99 at disk",
+    ] {
+        table.column(head, Align::Right);
+    }
+    for is_read in [true, false] {
+        for (name, figures) in traces {
+            let (direction, found) = if is_read {
+                ("read", &figures.read)
+            } else {
+                ("write", &figures.write)
+            };
+            let name = if traces.len() > 1 { name } else { "" };
+            if let Some(found) = found {
+                table.push(figures_row(direction, name, found));
+            }
+        }
+    }
+    text + "\n" + &table.render(width)
+}
+
+fn figures_row(direction: &str, name: &str, found: &TracedDirection) -> Vec<String> {
+    let ms = |times: Option<Times>, of: fn(&Times) -> u64| {
+        times.map_or(String::new(), |times| {
+            format!("{:.3}", of(&times) as f64 / 1e6)
+        })
+    };
+    let (latency, service) = (found.latency, found.service);
+    vec![
+        direction.to_owned(),
+        name.to_owned(),
+        format!("{:.2}", found.bytes_per_second / 1e6),
+        format!("{:.0}", found.iops),
+        format!("{:.1}", found.mean_bytes / 1024.0),
+        format!("{:.0} %", found.sequential_share * 100.0),
+        ms(latency, |times| times.mean_ns),
+        ms(latency, |times| times.p50_ns),
+        ms(latency, |times| times.p99_ns),
+        ms(latency, |times| times.max_ns),
+        ms(service, |times| times.mean_ns),
+        ms(service, |times| times.p99_ns),
+    ]
 }
 
 /// Items after a heading, in as many lines as they need.

@@ -150,6 +150,55 @@ fn what_lies_beyond_the_disk_is_refused_or_folded_back() {
 }
 
 #[test]
+fn a_trace_far_shorter_than_the_disk_says_so_and_the_hint_can_be_typed() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = write(&directory, "web_0.csv", msr(10, 0));
+    let common = ["simulate", "--scheduler", "noop", "--trace", &trace];
+    let said = text(&answer(&common).stdout);
+    assert!(said.contains("far below the disk's end"), "{said}");
+    let hinted = answer(&[&common[..], &["--size", "1G"]].concat());
+    let said = text(&hinted.stdout);
+    assert!(
+        hinted.status.success() && !said.contains("far below"),
+        "{said}"
+    );
+}
+
+#[test]
+fn two_traces_are_reported_side_by_side() {
+    let directory = tempfile::tempdir().unwrap();
+    let before = write(&directory, "before.csv", msr(101, 0));
+    let after = write(
+        &directory,
+        "after.csv",
+        msr(101, 0).replace("5000\n", "20000\n"),
+    );
+    let said = text(&answer(&["report", &before, &after]).stdout);
+    let cells = |line: &str| {
+        line.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let rows: Vec<_> = said
+        .lines()
+        .filter(|line| line.starts_with("read"))
+        .map(cells)
+        .collect();
+    let means: Vec<(&str, &str)> = rows.iter().map(|row| (&*row[1], &*row[7])).collect();
+    assert_eq!(
+        means,
+        [("before.csv", "0.500"), ("after.csv", "2.000")],
+        "{said}"
+    );
+    let output = answer(&["report", "--json", &after]);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["traces"][0]["read"]["latency"]["p99_ns"], 2_000_000);
+    let directory = directory.path().display().to_string();
+    let output = answer(&["report", &before, &directory]);
+    assert!(text(&output.stderr).contains("is a directory, and others are traces"));
+}
+
+#[test]
 fn what_cannot_be_replayed_is_said_with_its_place() {
     let directory = tempfile::tempdir().unwrap();
     let fio = "fio version 3 iolog\n0 f read 0 512\n";

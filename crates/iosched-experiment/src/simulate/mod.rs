@@ -18,3 +18,4 @@ pub mod recordings;
 pub mod replay;
 pub mod run;
 pub mod settings;
+mod times;

@@ -29,6 +29,7 @@ use super::events::EventFile;
 use super::file::Lines;
 use super::replay::{Failed, Meter, Trace, TraceOptions, TraceReport};
 use super::settings::{checked_hz, tick_phase};
+pub use super::times::Times;
 use crate::load::builtin::{self, BuiltIn};
 use crate::load::desktop::simulated::{self, Script};
 use crate::load::desktop::{self, DesktopSettings};
@@ -71,10 +72,10 @@ impl Load {
         }
     }
 
-    /// The processes, on a disk of this size, which is rotational or not.
+    /// The processes, on this disk of this size.
     fn work(
         &self,
-        (capacity, rotational): (Sectors, bool),
+        (disk, capacity): (&Model, Sectors),
         seed: u64,
         meter: &Arc<Meter>,
     ) -> Result<Work, Problem> {
@@ -87,7 +88,7 @@ impl Load {
         match self {
             Load::BuiltIn(load) => parse(load.text),
             Load::Desktop(settings) => {
-                let script = Script::new(settings, (capacity, rotational), seed)?;
+                let script = Script::new(settings, (capacity, disk.rotational()), seed)?;
                 Ok(Work::Script(Arc::new(script)))
             }
             Load::Job(path) => {
@@ -103,7 +104,7 @@ impl Load {
                 parse(&text)
             }
             Load::Trace(options) => {
-                let trace = Trace::new(options.clone(), capacity, meter)?;
+                let trace = Trace::new(options.clone(), (disk, capacity), meter)?;
                 Ok(Work::Trace(Arc::new(trace)))
             }
         }
@@ -254,33 +255,6 @@ fn no_such_load(path: &Path) -> Problem {
             names.join(", ")
         )
     }))
-}
-
-/// A distribution of times.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub struct Times {
-    /// Mean.
-    pub mean_ns: u64,
-    /// Half are at most this.
-    pub p50_ns: u64,
-    /// 99 of 100 are at most this.
-    pub p99_ns: u64,
-    /// 999 of 1000 are at most this.
-    pub p999_ns: u64,
-    /// The longest.
-    pub max_ns: u64,
-}
-
-impl From<&Histogram> for Times {
-    fn from(histogram: &Histogram) -> Times {
-        Times {
-            mean_ns: histogram.mean().as_nanos(),
-            p50_ns: histogram.percentile(0.5).as_nanos(),
-            p99_ns: histogram.percentile(0.99).as_nanos(),
-            p999_ns: histogram.percentile(0.999).as_nanos(),
-            max_ns: histogram.max().as_nanos(),
-        }
-    }
 }
 
 /// What a process got, or all of them together.
@@ -522,7 +496,7 @@ impl Plan {
         let seed = wanted.seed;
         let work = wanted
             .load
-            .work((model.capacity(), wanted.disk.rotational()), seed, &meter)?;
+            .work((&wanted.disk, model.capacity()), seed, &meter)?;
         let may_run = |spec: &SchedulerSpec| -> Result<(), Problem> {
             let info = scheduler::info(&spec.name)?;
             if wanted.wbt_lat.is_some_and(|wbt_lat| wbt_lat > Nanos::ZERO) {

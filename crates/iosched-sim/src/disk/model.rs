@@ -348,14 +348,22 @@ impl Model {
         }
     }
 
+    /// The largest size that it can be given.
+    pub fn largest(&self) -> Bytes {
+        match self.parameters {
+            // There are no more platters.
+            Parameters::Hdd(_) | Parameters::Array(_) => self.capacity(),
+            Parameters::Ssd(_) | Parameters::Simple(_) => Bytes::from_gib(64 << 10),
+        }
+    }
+
     fn check(&self, options: &ModelOptions) -> Result<(), Problem> {
         let wrong = |what: String| Err(Problem::usage(format!("{} {what}", self.name)));
-        let (own, any) = (self.capacity(), Bytes::from_gib(64 << 10));
-        let (min_size, max_size, max_depth) = match self.parameters {
-            // Below that a zone is less than a track; above it there are no platters.
-            Parameters::Hdd(_) => (Bytes::from_mib(16), own, 256),
-            Parameters::Ssd(_) | Parameters::Simple(_) => (Bytes::from_mib(1), any, 1024),
-            Parameters::Array(_) => (Bytes::from_mib(1), own, 1024),
+        let max_size = self.largest();
+        let (min_size, max_depth) = match self.parameters {
+            // Below that a zone is less than a track.
+            Parameters::Hdd(_) => (Bytes::from_mib(16), 256),
+            _ => (Bytes::from_mib(1), 1024),
         };
         if let Some(size) = options.size {
             if size < min_size || size > max_size {

@@ -8,7 +8,7 @@ use super::error::Cause;
 use super::lines::LineFormat;
 use super::record::{Record, Sink, Skip, Stage};
 use super::text::{Blanks, columns, extent, fixed, number};
-use crate::request::ProcessId;
+use crate::request::{Op, ProcessId};
 use crate::units::Time;
 use iosched_facts::event::Rwbs;
 
@@ -50,10 +50,7 @@ fn begins_totals(line: &[u8]) -> bool {
 fn event(line: &[u8], sink: &mut Sink) -> Result<(), Cause> {
     let mut words = Blanks(line);
     let [device, cpu, sequence, time, pid, action, letters] = columns(&mut words, LAYOUT)?;
-    let pair = device.iter().position(|&byte| byte == b',');
-    let is_device =
-        pair.is_some_and(|comma| is_number(&device[..comma]) && is_number(&device[comma + 1..]));
-    if !is_device {
+    if !is_device(device) {
         return Err(Cause::bad("device", device, "pair `major,minor`"));
     }
     for (what, text) in [("cpu", cpu), ("sequence", sequence)] {
@@ -76,21 +73,59 @@ fn event(line: &[u8], sink: &mut Sink) -> Result<(), Cause> {
         }
         _ => return Err(Cause::bad("action", action, "action of blktrace")),
     };
+    let happened = Happened {
+        time: Time::from_nanos(time),
+        stage,
+        pid,
+        device,
+        letters,
+    };
+    access(&happened, words, sink)
+}
+
+/// An event of a bio or request, without its place.
+pub(super) struct Happened<'line> {
+    pub(super) time: Time,
+    pub(super) stage: Stage,
+    pub(super) pid: &'line [u8],
+    pub(super) device: &'line [u8],
+    pub(super) letters: &'line [u8],
+}
+
+/// Takes an access; `words` begin with its place: `sector + nsectors [process]`.
+pub(super) fn access(
+    happened: &Happened<'_>,
+    mut words: Blanks<'_>,
+    sink: &mut Sink,
+) -> Result<(), Cause> {
+    let &Happened {
+        time,
+        stage,
+        pid,
+        device,
+        letters,
+    } = happened;
+    if !is_device(device) {
+        return Err(Cause::bad("device", device, "pair `major,minor`"));
+    }
     let kind = Rwbs::parse(letters);
     let kind = kind.ok_or_else(|| Cause::bad("rwbs", letters, "kind of request"))?;
     let place = place(&mut words)?;
-    let (Some(op), Some((start, length))) = (kind.op, place) else {
-        // A flush has nothing before its process; commands past the scheduler have their bytes.
-        let no_data = kind.op.is_none() || words.rest().starts_with(b"[");
-        sink.skip(if no_data {
-            Skip::NoData
-        } else {
-            Skip::Passthrough
+    let (Some(op), Some((start, length))) = (kind.op, place.filter(|(_, length)| *length > 0))
+    else {
+        // Commands past the scheduler have their bytes where others have a position.
+        let is_flush = letters.starts_with(b"F") || kind.op == Some(Op::Write) && place.is_some();
+        let has_bytes = kind.op.is_some() && place.is_none() && !words.rest().starts_with(b"[");
+        let no_data = Skip::of_letters(letters).unwrap_or(Skip::NoData);
+        sink.skip(match no_data {
+            Skip::NoData if has_bytes => Skip::Passthrough,
+            Skip::NoData if is_flush => Skip::Flush,
+            no_data => no_data,
         });
         return Ok(());
     };
-    if length == 0 {
-        sink.skip(Skip::NoData);
+    if let Some(skip) = Skip::of_letters(letters) {
+        sink.skip(skip);
         return Ok(());
     }
     let (start, length) = extent(start, length)?;
@@ -99,8 +134,8 @@ fn event(line: &[u8], sink: &mut Sink) -> Result<(), Cause> {
         sink.labels.name_process(process, comm(words.rest()));
     }
     let device = sink.device(device)?;
-    sink.records.push(Record {
-        time: Time::from_nanos(time),
+    sink.push(Record {
+        time,
         stage,
         op,
         sync: kind.sync,
@@ -111,6 +146,11 @@ fn event(line: &[u8], sink: &mut Sink) -> Result<(), Cause> {
         response: None,
     });
     Ok(())
+}
+
+fn is_device(text: &[u8]) -> bool {
+    let comma = memchr::memchr(b',', text);
+    comma.is_some_and(|comma| is_number(&text[..comma]) && is_number(&text[comma + 1..]))
 }
 
 fn is_number(text: &[u8]) -> bool {
@@ -139,7 +179,7 @@ fn place(words: &mut Blanks) -> Result<Option<(u64, u64)>, Cause> {
     }
 }
 
-/// What stands between brackets; it may hold blanks.
+/// What stands between brackets at the end; it may hold blanks.
 fn comm(text: &[u8]) -> &[u8] {
     let inner = text.strip_prefix(b"[").unwrap_or(text);
     inner.strip_suffix(b"]").unwrap_or(inner)

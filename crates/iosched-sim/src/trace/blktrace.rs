@@ -1,8 +1,8 @@
-//! What `blktrace` writes: binary records of version 7, little-endian.
+//! What `blktrace` writes: binary records of versions 7 (all kernels) and 8 (Linux 6.19 and later).
 //!
-//! Each record is 48 bytes and a payload: magic and version, sequence, time in nanoseconds, sector, bytes,
-//! action, pid, device, cpu, error, length of the payload. A recording has one file per CPU; they are merged
-//! by time outside of this reader. Recordings of machines with the other byte order are refused by name.
+//! A record is a header and a payload: magic and version, sequence, time in nanoseconds, sector, bytes, action, pid,
+//! device, cpu, error, length of the payload. Version and byte order are told by each record's magic. A recording has one
+//! file per CPU; they are merged by time outside of this reader.
 
 use super::error::{Cause, ReadError, TracePosition};
 use super::record::{DeviceId, Record, Sink, Skip, Stage};
@@ -10,24 +10,24 @@ use super::text::extent;
 use crate::request::{Op, ProcessId};
 use crate::units::{SECTOR_BYTES, Time};
 
-/// Bytes of a record without its payload.
-const HEADER: usize = 48;
-/// The upper 24 bits of the first word.
+/// The upper 24 bits of the first word; the lower 8 are the version.
 const MAGIC: u32 = 0x6561_7400;
-/// The lower 8 bits.
-const VERSION: u32 = 7;
-/// What happened, in the action's lower half.
-const KIND: u32 = 0xff;
-/// Bits of its upper half.
-const WRITE: u32 = 1 << 17;
-const FLUSH: u32 = 1 << 18;
-const SYNC: u32 = 1 << 19;
-const PASSTHROUGH: u32 = 1 << 25;
-const NOTIFY: u32 = 1 << 26;
-const DISCARD: u32 = 1 << 29;
-const FUA: u32 = 1 << 31;
+/// What happened, in the action's lowest byte.
+const KIND: u64 = 0xff;
 /// The payload begins with the number of a cgroup.
-const WITH_CGROUP: u32 = 0x100;
+const WITH_CGROUP: u64 = 0x100;
+/// Categories of both versions.
+const WRITE: u64 = 1 << 17;
+const FLUSH: u64 = 1 << 18;
+const SYNC: u64 = 1 << 19;
+const PASSTHROUGH: u64 = 1 << 25;
+const NOTIFY: u64 = 1 << 26;
+const DISCARD: u64 = 1 << 29;
+const FUA: u64 = 1 << 31;
+/// Categories of version 8: zones are reset, finished, opened and closed; sectors are zeroed. Zone append has data.
+const ZONE_APPEND: u64 = 1 << 32;
+const ZONE: u64 = 0b1_1111 << 33;
+const ZEROES: u64 = 1 << 38;
 
 /// True if bytes begin like a recording, of either byte order.
 pub(crate) fn begins_like(head: &[u8]) -> bool {
@@ -45,45 +45,88 @@ pub(crate) struct Blktrace {
     device: Option<(u32, DeviceId)>,
 }
 
+/// Where the fields of a record are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Layout {
+    is_wide: bool,
+    is_big_endian: bool,
+}
+
+impl Layout {
+    /// By the first word of a record.
+    fn of(word: [u8; 4]) -> Result<Layout, Cause> {
+        let is_big_endian = u32::from_be_bytes(word) & 0xffff_ff00 == MAGIC;
+        let read = if is_big_endian {
+            u32::from_be_bytes(word)
+        } else {
+            u32::from_le_bytes(word)
+        };
+        if read & 0xffff_ff00 != MAGIC {
+            return Err(Cause::new(format!(
+                "a record begins with {read:#010x} where 0x65617407 or 0x65617408 is expected"
+            )));
+        }
+        let is_wide = match read & 0xff {
+            7 => false,
+            8 => true,
+            found => return Err(Cause::version("blktrace", found.into(), "7 or 8")),
+        };
+        Ok(Layout {
+            is_wide,
+            is_big_endian,
+        })
+    }
+
+    /// Bytes of a record without its payload.
+    fn header(self) -> usize {
+        if self.is_wide { 64 } else { 48 }
+    }
+}
+
 /// A record's header.
-struct Header<'block>(&'block [u8; HEADER]);
+struct Header<'block> {
+    bytes: &'block [u8],
+    layout: Layout,
+}
 
 impl Header<'_> {
+    fn number(&self, at: usize, bytes: usize) -> u64 {
+        let field = self.bytes[at..at + bytes].iter();
+        let shifted = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
+        if self.layout.is_big_endian {
+            field.fold(0, shifted)
+        } else {
+            field.rev().fold(0, shifted)
+        }
+    }
+
     fn u32(&self, at: usize) -> u32 {
-        let bytes = self.0[at..at + 4].try_into().expect("four bytes");
-        u32::from_le_bytes(bytes)
+        u32::try_from(self.number(at, 4)).expect("four bytes")
     }
 
-    fn action(&self) -> u32 {
-        self.u32(28)
+    /// The field of the first version at `narrow`, or of the second at `wide`.
+    fn either(&self, narrow: usize, wide: usize) -> usize {
+        if self.layout.is_wide { wide } else { narrow }
     }
 
-    fn u64(&self, at: usize) -> u64 {
-        u64::from(self.u32(at)) | u64::from(self.u32(at + 4)) << 32
+    fn action(&self) -> u64 {
+        if self.layout.is_wide {
+            self.number(32, 8)
+        } else {
+            self.number(28, 4)
+        }
+    }
+
+    fn process(&self) -> ProcessId {
+        ProcessId(self.u32(self.either(32, 28)))
+    }
+
+    fn device(&self) -> u32 {
+        self.u32(self.either(36, 40))
     }
 
     fn payload(&self) -> usize {
-        usize::from(u16::from_le_bytes([self.0[46], self.0[47]]))
-    }
-
-    /// It is a record of a version that is read.
-    fn check(&self) -> Result<(), Cause> {
-        let word = self.u32(0);
-        if word & 0xffff_ff00 != MAGIC {
-            let is_swapped = word.swap_bytes() & 0xffff_ff00 == MAGIC;
-            return Err(if is_swapped {
-                Cause::new("a blktrace recording of a big-endian machine, which is not read")
-                    .with_hint("turn it into text with `blkparse -i FILE > FILE.txt` where it was recorded")
-            } else {
-                Cause::new(format!(
-                    "a record begins with {word:#010x} where 0x65617407 is expected"
-                ))
-            });
-        }
-        match word & 0xff {
-            VERSION => Ok(()),
-            found => Err(Cause::version("blktrace", found.into(), "7")),
-        }
+        usize::try_from(self.number(self.either(46, 50), 2)).expect("two bytes")
     }
 }
 
@@ -98,15 +141,19 @@ impl Blktrace {
         sink: &mut Sink,
     ) -> Result<usize, ReadError> {
         let mut used = 0;
-        while let Some(bytes) = block[used..].first_chunk::<HEADER>() {
-            let header = Header(bytes);
+        while let Some(word) = block[used..].first_chunk::<4>() {
             let at = |cause| ReadError {
                 place: TracePosition::Byte(offset + used as u64),
                 cause,
             };
-            header.check().map_err(at)?;
-            let end = used + HEADER + header.payload();
-            let Some(payload) = block.get(used + HEADER..end) else {
+            let layout = Layout::of(*word).map_err(at)?;
+            let begin = used + layout.header();
+            let Some(bytes) = block.get(used..begin) else {
+                break;
+            };
+            let header = Header { bytes, layout };
+            let end = begin + header.payload();
+            let Some(payload) = block.get(begin..end) else {
                 break;
             };
             self.record(&header, payload, sink).map_err(at)?;
@@ -120,7 +167,7 @@ impl Blktrace {
     }
 
     fn record(&mut self, header: &Header, payload: &[u8], sink: &mut Sink) -> Result<(), Cause> {
-        let (action, process) = (header.action(), ProcessId(header.u32(32)));
+        let (action, process) = (header.action(), header.process());
         if action & NOTIFY != 0 {
             notice(action, process, payload, sink);
             return Ok(());
@@ -135,23 +182,29 @@ impl Blktrace {
             }
         };
         let bytes = u64::from(header.u32(24));
-        if action & PASSTHROUGH != 0 || bytes == 0 {
-            sink.skip(if bytes == 0 {
-                Skip::NoData
-            } else {
-                Skip::Passthrough
-            });
+        let skip = match action {
+            action if action & (DISCARD | ZEROES) != 0 => Some(Skip::Discard),
+            action if action & ZONE != 0 => Some(Skip::Zone),
+            action if bytes == 0 && action & FLUSH != 0 => Some(Skip::Flush),
+            _ if bytes == 0 => Some(Skip::NoData),
+            action if action & PASSTHROUGH != 0 => Some(Skip::Passthrough),
+            _ => None,
+        };
+        if let Some(skip) = skip {
+            sink.skip(skip);
             return Ok(());
         }
-        let op = match action {
-            action if action & DISCARD != 0 => Op::Discard,
-            action if action & WRITE != 0 => Op::Write,
-            _ => Op::Read,
+        let op = match action & (WRITE | ZONE_APPEND) {
+            0 => Op::Read,
+            _ => Op::Write,
         };
-        let (start, length) = extent(header.u64(16), bytes.div_ceil(SECTOR_BYTES))?;
-        let device = self.device(header.u32(36), sink)?;
-        sink.records.push(Record {
-            time: Time::from_nanos(header.u64(8)),
+        if op == Op::Write && !header.layout.is_wide {
+            sink.labels.see_write(action & FUA != 0);
+        }
+        let (start, length) = extent(header.number(16, 8), bytes.div_ceil(SECTOR_BYTES))?;
+        let device = self.device(header.device(), sink)?;
+        sink.push(Record {
+            time: Time::from_nanos(header.number(8, 8)),
             stage,
             op,
             sync: op == Op::Read || action & (SYNC | FLUSH | FUA) != 0,
@@ -178,7 +231,7 @@ impl Blktrace {
 }
 
 /// The name of a process, the time of day, or a message.
-fn notice(action: u32, process: ProcessId, payload: &[u8], sink: &mut Sink) {
+fn notice(action: u64, process: ProcessId, payload: &[u8], sink: &mut Sink) {
     sink.skip(Skip::Message);
     let payload = match action & WITH_CGROUP {
         0 => payload,

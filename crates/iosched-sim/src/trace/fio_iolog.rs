@@ -81,7 +81,7 @@ impl FioIolog {
             b"write" => Op::Write,
             b"trim" => Op::Discard,
             b"sync" | b"datasync" => {
-                sink.skip(Skip::NoData);
+                sink.skip(Skip::Flush);
                 return Ok(());
             }
             b"add" | b"open" | b"close" => {

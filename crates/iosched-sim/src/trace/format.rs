@@ -4,10 +4,12 @@ use super::blkparse::Blkparse;
 use super::blktrace::{self, Blktrace};
 use super::error::{Cause, ReadError, excerpt};
 use super::fio_iolog::{self, FioIolog};
+use super::ftrace::{self, Ftrace};
 use super::lines::{self, LineFormat};
 use super::msr::Msr;
 use super::record::{Labels, Sink, Skipped};
 use super::recording::Recording;
+use super::systor::Systor;
 
 /// A format of traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,23 +20,29 @@ pub enum Format {
     Blkparse,
     /// Binary of `blktrace`.
     Blktrace,
+    /// Block events as text: ftrace, `trace-cmd report`, `perf script`.
+    Ftrace,
     /// fio's `write_iolog`, version 2: pauses, no times.
     FioIologV2,
     /// fio's `write_iolog`, version 3.
     FioIologV3,
     /// MSR Cambridge.
     Msr,
+    /// SYSTOR '17.
+    Systor,
 }
 
 impl Format {
     /// All of them.
-    pub const ALL: [Format; 6] = [
+    pub const ALL: [Format; 8] = [
         Format::Events,
         Format::Blkparse,
         Format::Blktrace,
+        Format::Ftrace,
         Format::FioIologV2,
         Format::FioIologV3,
         Format::Msr,
+        Format::Systor,
     ];
 
     /// What the command line calls it.
@@ -43,15 +51,20 @@ impl Format {
             Format::Events => "events",
             Format::Blkparse => "blkparse",
             Format::Blktrace => "blktrace",
+            Format::Ftrace => "ftrace",
             Format::FioIologV2 => "fio-iolog-2",
             Format::FioIologV3 => "fio-iolog-3",
             Format::Msr => "msr",
+            Format::Systor => "systor-17",
         }
     }
 
     /// True if it tells who made an access.
     pub fn has_processes(self) -> bool {
-        matches!(self, Format::Events | Format::Blkparse | Format::Blktrace)
+        matches!(
+            self,
+            Format::Events | Format::Blkparse | Format::Blktrace | Format::Ftrace
+        )
     }
 
     /// The format of this name.
@@ -61,7 +74,7 @@ impl Format {
 
     /// The format of a trace that begins like this; `is_whole` if this is all of it.
     ///
-    /// Binary formats and iologs say what they are. Of the others, the one that can read the first
+    /// Binary formats and iologs say what they are, block events stand among other lines. Of the others, the one that can read the first
     /// line that is neither a comment nor a heading.
     pub(crate) fn recognise(head: &[u8], is_whole: bool) -> Result<Format, ReadError> {
         let failed = |cause| ReadError::in_line(1, cause);
@@ -81,7 +94,15 @@ impl Format {
         }
         let end = memchr::memrchr(b'\n', head).filter(|_| !is_whole);
         let lines = &head[..end.map_or(head.len(), |end| end + 1)];
-        let text_formats = [Format::Blkparse, Format::Events, Format::Msr];
+        if ftrace::has_event(lines.split(|&byte| byte == b'\n').take(MOST_HEADINGS)) {
+            return Ok(Format::Ftrace);
+        }
+        let text_formats = [
+            Format::Blkparse,
+            Format::Events,
+            Format::Msr,
+            Format::Systor,
+        ];
         let found = text_formats
             .into_iter()
             .find(|&format| begins_like(format, lines));
@@ -134,9 +155,11 @@ fn looks_like_data(line: &[u8]) -> bool {
 pub(crate) enum Parser {
     Blktrace(Blktrace),
     Blkparse(Blkparse),
+    Ftrace(Ftrace),
     Recording(Recording),
     FioIolog(FioIolog),
     Msr(Msr),
+    Systor(Systor),
 }
 
 impl Parser {
@@ -145,8 +168,10 @@ impl Parser {
             Format::Events => Parser::Recording(Recording::default()),
             Format::Blkparse => Parser::Blkparse(Blkparse::default()),
             Format::Blktrace => Parser::Blktrace(Blktrace::default()),
+            Format::Ftrace => Parser::Ftrace(Ftrace),
             Format::FioIologV2 | Format::FioIologV3 => Parser::FioIolog(FioIolog::default()),
             Format::Msr => Parser::Msr(Msr::default()),
+            Format::Systor => Parser::Systor(Systor::default()),
         }
     }
 
@@ -175,9 +200,11 @@ impl Parser {
                 Ok(used)
             }
             Parser::Blkparse(format) => text(format, block, is_last, position, sink),
+            Parser::Ftrace(format) => text(format, block, is_last, position, sink),
             Parser::Recording(format) => text(format, block, is_last, position, sink),
             Parser::FioIolog(format) => text(format, block, is_last, position, sink),
             Parser::Msr(format) => text(format, block, is_last, position, sink),
+            Parser::Systor(format) => text(format, block, is_last, position, sink),
         }
     }
 }

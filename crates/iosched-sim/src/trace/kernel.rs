@@ -16,7 +16,9 @@ use super::kernel_fields::{Fields, priority};
 use super::kernel_remarks;
 pub use iosched_facts::event::{Action, Line, Queue, Remark, TraceEvent};
 
-use crate::request::{Op, ProcessId};
+use iosched_facts::event::Rwbs;
+
+use crate::request::ProcessId;
 use crate::units::{Nanos, Sector, Sectors, Time};
 
 /// Reads lines one after the other.
@@ -157,13 +159,8 @@ impl Reader {
                     .map_err(|_| Cause::bad(what, text.as_bytes(), "number")),
             }
         };
-        let op = match rwbs.trim_start_matches('F').bytes().next() {
-            Some(b'R') => Some(Op::Read),
-            Some(b'W') => Some(Op::Write),
-            Some(b'D') => Some(Op::Discard),
-            Some(b'N' | b'-') | None => None,
-            Some(_) => return Err(Cause::bad("rwbs", rwbs.as_bytes(), "kind of request")),
-        };
+        let Rwbs { op, sync } = Rwbs::parse(rwbs.as_bytes())
+            .ok_or_else(|| Cause::bad("rwbs", rwbs.as_bytes(), "kind of request"))?;
         let start = number("sector", sector)?;
         let length = number("nsectors", length)?;
         if start
@@ -179,12 +176,11 @@ impl Reader {
         let process = pid
             .parse()
             .map_err(|_| Cause::bad("pid", pid.as_bytes(), "process"))?;
-        let after_op = rwbs.get(1..).unwrap_or("");
         Ok(TraceEvent {
             time: Time::ZERO,
             action: Action::of_letters(action),
-            sync: op == Some(Op::Read) || after_op.contains(['S', 'F']),
-            meta: after_op.contains('M'),
+            sync,
+            meta: rwbs.contains('M'),
             op,
             start: Sector::new(start),
             length: Sectors::new(length),
@@ -201,6 +197,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::request::Op;
 
     #[test]
     fn an_event_is_read_to_the_nanosecond() {

@@ -10,6 +10,7 @@ mod blktrace;
 mod error;
 mod fio_iolog;
 mod format;
+mod ftrace;
 pub mod kernel;
 mod kernel_blk;
 mod kernel_fields;
@@ -22,6 +23,7 @@ mod record;
 mod recording;
 mod records;
 mod survey;
+mod systor;
 mod text;
 
 pub use error::{Cause, ReadError, TracePosition};

@@ -31,8 +31,7 @@ impl LineFormat for Msr {
     fn line(&mut self, line: &[u8], sink: &mut Sink) -> Result<(), Cause> {
         const LAYOUT: &str = "`time,host,disk,Read|Write,offset,size,response`";
         let is_first = std::mem::replace(&mut self.is_first, false);
-        let line = line.trim_ascii();
-        if line.is_empty() || (is_first && !line.iter().any(u8::is_ascii_digit)) {
+        if is_heading(line, is_first) {
             sink.skip(Skip::Summary);
             return Ok(());
         }
@@ -59,6 +58,11 @@ impl LineFormat for Msr {
     }
 }
 
+/// True for names of columns in the first line, and for empty lines.
+pub(super) fn is_heading(line: &[u8], is_first: bool) -> bool {
+    line.trim_ascii().is_empty() || (is_first && !line.iter().any(u8::is_ascii_digit))
+}
+
 /// A time in units of 100 ns.
 fn time(text: &[u8]) -> Result<Time, Cause> {
     let nanos = number(text).and_then(|units| units.checked_mul(100));
@@ -67,12 +71,12 @@ fn time(text: &[u8]) -> Result<Time, Cause> {
         .ok_or_else(|| Cause::bad("time", text, "number of 100 ns"))
 }
 
-fn count(text: &[u8], what: &'static str, expected: &'static str) -> Result<u64, Cause> {
+pub(super) fn count(text: &[u8], what: &'static str, expected: &'static str) -> Result<u64, Cause> {
     number(text).ok_or_else(|| Cause::bad(what, text, expected))
 }
 
 /// `R`, `Read`, `W`, `Write`, whatever the case.
-fn operation(text: &[u8]) -> Result<Op, Cause> {
+pub(super) fn operation(text: &[u8]) -> Result<Op, Cause> {
     let is = |word: &[u8]| text.eq_ignore_ascii_case(word);
     if is(b"r") || is(b"read") {
         Ok(Op::Read)

@@ -49,12 +49,20 @@ pub struct Record {
 pub enum Skip {
     /// An event between submission, issue and completion: allocation, merge, plug, …
     OtherEvent,
-    /// A flush, or another command without data.
+    /// A discard, secure erase or write of zeroes: the drive gets no data.
+    Discard,
+    /// A zone that is reset, finished, opened or closed.
+    Zone,
+    /// A flush of the drive's cache.
+    Flush,
+    /// Another command without data.
     NoData,
     /// A command past the scheduler (SCSI commands from user space, …).
     Passthrough,
     /// Something said: a comment, a scheduler's message, the name of a process.
     Message,
+    /// Events that the recorder lost, one for each time that it says so.
+    Lost,
     /// Totals that a tool appends, headers, empty lines.
     Summary,
     /// A record cut off at the end of the trace.
@@ -62,12 +70,32 @@ pub enum Skip {
 }
 
 impl Skip {
+    /// Why a request with these letters (`rwbs`) moves no data, unless it does.
+    pub(crate) fn of_letters(letters: &[u8]) -> Option<Skip> {
+        // A flush before it.
+        let letters = match letters {
+            [b'F', rest @ ..] if rest.first().is_some_and(|op| b"RWDZN".contains(op)) => rest,
+            letters => letters,
+        };
+        match letters {
+            [b'D', ..] | [b'W', b'Z', ..] => Some(Skip::Discard),
+            [b'R' | b'W', ..] | [b'Z', b'A', ..] => None,
+            [b'Z', ..] => Some(Skip::Zone),
+            [b'F', ..] => Some(Skip::Flush),
+            _ => Some(Skip::NoData),
+        }
+    }
+
     /// All reasons.
-    pub(crate) const ALL: [Skip; 6] = [
+    pub(crate) const ALL: [Skip; 10] = [
         Skip::OtherEvent,
+        Skip::Discard,
+        Skip::Zone,
+        Skip::Flush,
         Skip::NoData,
         Skip::Passthrough,
         Skip::Message,
+        Skip::Lost,
         Skip::Summary,
         Skip::CutOff,
     ];
@@ -76,9 +104,13 @@ impl Skip {
     pub fn name(self) -> &'static str {
         match self {
             Skip::OtherEvent => "other events",
-            Skip::NoData => "flushes and commands without data",
+            Skip::Discard => "discards and writes of zeroes",
+            Skip::Zone => "zone operations",
+            Skip::Flush => "flushes",
+            Skip::NoData => "commands without data",
             Skip::Passthrough => "commands past the scheduler",
             Skip::Message => "messages and comments",
+            Skip::Lost => "gaps where the recorder lost events",
             Skip::Summary => "headers, totals and empty lines",
             Skip::CutOff => "cut off at the end",
         }
@@ -141,6 +173,8 @@ pub struct Labels {
     processes: BTreeMap<ProcessId, ProcessLabel>,
     /// The process named last.
     last_process: Option<ProcessId>,
+    /// Writes in `blktrace`'s version 7, and whether one of them has FUA.
+    narrow_write: Option<bool>,
 }
 
 impl Labels {
@@ -200,6 +234,17 @@ impl Labels {
         }
     }
 
+    /// Remembers a write that `blktrace` recorded in its version 7.
+    pub(crate) fn see_write(&mut self, has_fua: bool) {
+        *self.narrow_write.get_or_insert(false) |= has_fua;
+    }
+
+    /// True for recordings in `blktrace`'s version 7 that have writes, but none with FUA: from Linux 6.19 on, the kernel
+    /// leaves FUA requests out of that version.
+    pub fn may_lack_fua(&self) -> bool {
+        self.narrow_write == Some(false)
+    }
+
     /// Remembers the priority of a process.
     pub(crate) fn set_priority(&mut self, process: ProcessId, priority: IoPriority) {
         if self.processes.len() < MOST_LABELS || self.processes.contains_key(&process) {
@@ -231,6 +276,14 @@ impl Sink<'_> {
             .ok_or_else(|| Cause::new("more than 65536 devices"))
     }
 
+    /// Takes a record; discards are counted apart, since they move no data.
+    pub(crate) fn push(&mut self, record: Record) {
+        match record.op {
+            Op::Discard => self.skip(Skip::Discard),
+            Op::Read | Op::Write => self.records.push(record),
+        }
+    }
+
     /// An access of a format that knows only submissions, and neither processes nor whether
     /// someone waits.
     pub(crate) fn access(
@@ -241,7 +294,7 @@ impl Sink<'_> {
         device: DeviceId,
         response: Option<Nanos>,
     ) {
-        self.records.push(Record {
+        self.push(Record {
             time,
             stage: Stage::Submitted,
             op,

@@ -52,7 +52,10 @@ fn event_read(event: &TraceEvent, sink: &mut Sink) -> Result<(), Cause> {
         }
     };
     let (Some(op), true) = (event.op, event.length > Sectors::ZERO) else {
-        sink.skip(Skip::NoData);
+        sink.skip(match event.length {
+            Sectors::ZERO if event.sync => Skip::Flush,
+            _ => Skip::NoData,
+        });
         return Ok(());
     };
     let (start, length) = extent(event.start.as_u64(), event.length.as_u64())?;
@@ -61,7 +64,7 @@ fn event_read(event: &TraceEvent, sink: &mut Sink) -> Result<(), Cause> {
         sink.labels.name_process(event.process, comm);
     }
     let device = sink.device(b"disk")?;
-    sink.records.push(Record {
+    sink.push(Record {
         time: event.time,
         stage,
         op,

@@ -41,7 +41,9 @@ pub struct ClosedLoops {
     answers: Answers,
     processes: BTreeMap<ProcessId, Process>,
     /// Accesses in flight by position.
-    in_flight: BTreeMap<AccessKey, (ProcessId, Sector)>,
+    in_flight: BTreeMap<AccessKey, InFlight>,
+    /// What the last record answered: whether it is a write, and how long it took.
+    answered_now: Vec<(bool, Nanos)>,
     /// Answers that are known beforehand.
     due: BinaryHeap<Reverse<(Time, ProcessId)>>,
     count: u64,
@@ -50,6 +52,14 @@ pub struct ClosedLoops {
 
 /// Device and direction, first sector, number.
 type AccessKey = ((DeviceId, bool), Sector, u64);
+
+/// An access that was not answered yet.
+#[derive(Debug, Clone, Copy)]
+struct InFlight {
+    process: ProcessId,
+    end: Sector,
+    since: Time,
+}
 
 /// Where a process stands.
 #[derive(Debug, Clone, Copy, Default)]
@@ -68,6 +78,7 @@ impl ClosedLoops {
             answers,
             processes: BTreeMap::new(),
             in_flight: BTreeMap::new(),
+            answered_now: Vec::new(),
             due: BinaryHeap::new(),
             count: 0,
             lost: 0,
@@ -76,6 +87,7 @@ impl ClosedLoops {
 
     /// Takes a record; gives the step, if it is one.
     pub fn step(&mut self, record: &Record) -> Option<Step> {
+        self.answered_now.clear();
         if record.stage == Stage::Completed && self.answers == Answers::Events {
             self.completed(record);
         }
@@ -124,7 +136,12 @@ impl ClosedLoops {
         let end = record.start + record.length;
         let kind = (record.device, record.op.is_write());
         let place = (kind, record.start, self.count);
-        self.in_flight.insert(place, (record.process, end));
+        let access = InFlight {
+            process: record.process,
+            end,
+            since: record.time,
+        };
+        self.in_flight.insert(place, access);
     }
 
     fn give_up_on_the_older_half(&mut self, now: Time) {
@@ -132,7 +149,7 @@ impl ClosedLoops {
         let old = self.in_flight.iter();
         let old = old.filter(|((_, _, count), _)| *count < young);
         let old: Vec<_> = old
-            .map(|(&place, &(process, _))| (place, process))
+            .map(|(&place, access)| (place, access.process))
             .collect();
         self.lost += old.len() as u64;
         for (place, process) in old {
@@ -147,40 +164,44 @@ impl ClosedLoops {
         let end = record.start + record.length;
         let mut at = record.start;
         while at < end {
-            let Some((place, process, access_end)) = self.oldest_at(record, at, end) else {
+            let Some(place) = self.oldest_at(record, at, end) else {
                 self.complete_all_within(record, at, end);
                 return;
             };
-            self.in_flight.remove(&place);
-            self.answered(process, record.time);
-            at = access_end;
+            at = self.complete(place, record.time);
         }
     }
 
-    fn oldest_at(
-        &self,
-        record: &Record,
-        at: Sector,
-        end: Sector,
-    ) -> Option<(AccessKey, ProcessId, Sector)> {
+    /// Answers the access in this place, and says where it ends.
+    fn complete(&mut self, place: AccessKey, now: Time) -> Sector {
+        let access = self.in_flight.remove(&place).expect("it was found there");
+        let ((_, is_write), ..) = place;
+        let took = now.saturating_since(access.since);
+        self.answered_now.push((is_write, took));
+        self.answered(access.process, now);
+        access.end
+    }
+
+    fn oldest_at(&self, record: &Record, at: Sector, end: Sector) -> Option<AccessKey> {
         let kind = (record.device, record.op.is_write());
-        let here = self.in_flight.range((kind, at, 0)..=(kind, at, u64::MAX));
-        here.filter(|(_, (_, access_end))| *access_end <= end)
-            .map(|(&place, &(process, access_end))| (place, process, access_end))
-            .next()
+        let mut here = self.in_flight.range((kind, at, 0)..=(kind, at, u64::MAX));
+        here.find(|(_, access)| access.end <= end)
+            .map(|(&place, _)| place)
     }
 
     fn complete_all_within(&mut self, record: &Record, at: Sector, end: Sector) {
         let kind = (record.device, record.op.is_write());
         let within = self.in_flight.range((kind, at, 0)..(kind, end, 0));
-        let done: Vec<_> = within
-            .filter(|(_, (_, access_end))| *access_end <= end)
-            .map(|(&place, &(process, _))| (place, process))
-            .collect();
-        for (place, process) in done {
-            self.in_flight.remove(&place);
-            self.answered(process, record.time);
+        let within = within.filter(|(_, access)| access.end <= end);
+        let done: Vec<AccessKey> = within.map(|(&place, _)| place).collect();
+        for place in done {
+            self.complete(place, record.time);
         }
+    }
+
+    /// What the last record answered: whether each is a write, and how long it took.
+    pub fn answered_now(&self) -> &[(bool, Nanos)] {
+        &self.answered_now
     }
 
     fn answered(&mut self, process: ProcessId, time: Time) {

@@ -49,6 +49,7 @@ pub(crate) const FILES: &[(&str, Takes, &str)] = &[
     ("manual directory", Made, "manual FIFO"),
     ("persist policy", Read, "persist --yes --policy FIFO"),
     ("report html", Written, "report EXAMPLE --html FIFO"),
+    ("report paths", Read, "report FIFO"),
     ("report svg", Made, "report EXAMPLE --svg FIFO"),
     ("simulate disk", Read, "simulate --disk FIFO.toml"),
     (

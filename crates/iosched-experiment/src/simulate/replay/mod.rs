@@ -5,10 +5,12 @@
 //! and kept in memory.
 //!
 //! - `files`: the files of a trace; `meter`: how far they are read
+//! - `figures`: what it says by itself
 //! - `place`: where on the disk its devices lie
 //! - `processes`: who makes the accesses
 
 mod error;
+mod figures;
 mod files;
 mod meter;
 mod place;
@@ -20,8 +22,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use iosched_machine::failure::Problem;
+use iosched_sim::disk::Model;
 use iosched_sim::trace::{Format, Merge, MergeError, Record, Stage, Survey};
-use iosched_sim::units::{Nanos, Sectors, Time};
+use iosched_sim::units::{Bytes, Nanos, Sectors, Time};
 use iosched_sim::workload::recorded::{Answers, ClosedLoops};
 use iosched_sim::workload::replay::{Arrival, Replay, Step};
 use iosched_sim::workload::{Access, Job};
@@ -29,6 +32,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use error::Failed;
 use error::{unreadable, wrong};
+pub use figures::{TraceFigures, TracedDirection};
 use files::{Files, Source};
 pub use meter::Meter;
 use place::Placement;
@@ -49,6 +53,26 @@ pub struct TraceOptions {
     pub closed: bool,
     /// Pauses between accesses are divided by this.
     pub speed: Option<f64>,
+}
+
+impl TraceOptions {
+    /// All of a trace, in a format that is to be recognised.
+    pub fn all(path: PathBuf) -> TraceOptions {
+        TraceOptions {
+            path,
+            format: None,
+            device: None,
+            wrap: false,
+            closed: false,
+            speed: None,
+        }
+    }
+
+    /// True if this device is wanted.
+    fn is_of(&self, device: &str) -> bool {
+        let chosen = self.device.as_deref().filter(|name| *name != "all");
+        chosen.is_none_or(|name| name == device)
+    }
 }
 
 /// How accesses follow one another.
@@ -88,6 +112,12 @@ pub struct TraceReport {
     pub other_devices: u64,
     /// Records that came too late to be put in order.
     pub late: u64,
+    /// The end of the last sector that it touches.
+    pub reach_bytes: u64,
+    /// The size of disk that it fills, if the disk is much larger and has an arm.
+    pub short_size: Option<u64>,
+    /// It may lack FUA requests (`Labels::may_lack_fua`).
+    pub may_lack_fua: bool,
     /// Closed loops: accesses whose answer is not in the trace.
     pub unanswered: u64,
 }
@@ -107,37 +137,39 @@ pub(crate) struct Trace {
     report: TraceReport,
 }
 
+/// A trace that touches less than this part of a disk is short of it.
+const SHORT: u64 = 4;
+
 /// Years that a simulated clock can count, with room to spare.
 const MOST_YEARS: u64 = 100;
 const YEAR: u64 = 365 * 86_400 * 1_000_000_000;
 
 impl Trace {
-    /// Looks through a trace that is to be replayed on a disk of this size.
+    /// Looks through a trace that is to be replayed on this disk of this size.
     pub(crate) fn new(
         options: TraceOptions,
-        capacity: Sectors,
+        (disk, capacity): (&Model, Sectors),
         meter: &Arc<Meter>,
     ) -> Result<Trace, Problem> {
         let files = Files::find(&options.path, options.format)?;
-        let mut merge = open(&files, meter)?;
-        let mut survey = Survey::default();
-        let mut other_devices = 0;
-        let chosen = options.device.as_deref().filter(|name| *name != "all");
-        while let Some(record) = next(&mut merge, &files)? {
-            if chosen.is_none_or(|name| merge.labels().device_name(record.device) == name) {
-                survey.add(&record);
-            } else {
-                other_devices += 1;
-            }
-        }
-        let (Some(made), Some(first)) = (survey.made(), survey.first()) else {
-            return Err(place::nothing(&options, merge.labels()));
-        };
-        let placement = Placement::new(&options, &survey, merge.labels(), capacity)?;
+        let Surveyed {
+            survey,
+            made,
+            first,
+            merge,
+            other_devices,
+        } = Surveyed::of(&options, &files, meter)?;
+        let placement = Placement::new(&options, &survey, merge.labels(), (disk, capacity))?;
         let has_processes = merge.format().has_processes() && made == Stage::Submitted;
         let processes = Processes::new(has_processes, &survey, merge.labels());
         let mut report = report(&options, &files, &merge, &survey);
         report.other_devices = other_devices;
+        let reach = placement.reach().to_bytes();
+        report.reach_bytes = reach.as_u64();
+        let size = Bytes::from_gib(reach.as_u64().div_ceil(1 << 30));
+        report.short_size = (disk.rotational()
+            && size.as_u64().saturating_mul(SHORT) <= capacity.to_bytes().as_u64())
+        .then_some(size.as_u64());
         let mut trace = Trace {
             jobs: processes.open(merge.labels()),
             placement: Arc::new(placement),
@@ -256,6 +288,40 @@ impl Trace {
     }
 }
 
+/// A trace that was read to its end.
+struct Surveyed {
+    survey: Survey,
+    made: Stage,
+    first: Time,
+    merge: Merge<Source>,
+    other_devices: u64,
+}
+
+impl Surveyed {
+    fn of(options: &TraceOptions, files: &Files, meter: &Arc<Meter>) -> Result<Surveyed, Problem> {
+        let mut merge = open(files, meter)?;
+        let mut survey = Survey::default();
+        let mut other_devices = 0;
+        while let Some(record) = next(&mut merge, files)? {
+            if options.is_of(merge.labels().device_name(record.device)) {
+                survey.add(&record);
+            } else {
+                other_devices += 1;
+            }
+        }
+        let (Some(made), Some(first)) = (survey.made(), survey.first()) else {
+            return Err(place::nothing(options, merge.labels()));
+        };
+        Ok(Surveyed {
+            survey,
+            made,
+            first,
+            merge,
+            other_devices,
+        })
+    }
+}
+
 fn open(files: &Files, meter: &Arc<Meter>) -> Result<Merge<Source>, Problem> {
     files.open(meter)
 }
@@ -302,6 +368,9 @@ fn report(
             .collect(),
         other_devices: 0,
         late: merge.late(),
+        reach_bytes: 0,
+        short_size: None,
+        may_lack_fua: merge.labels().may_lack_fua(),
         unanswered: 0,
     }
 }

@@ -1,6 +1,7 @@
 //! Where on the disk the devices of a trace lie.
 
 use iosched_machine::failure::Problem;
+use iosched_sim::disk::{Model, models};
 use iosched_sim::trace::{Labels, Record, Survey};
 use iosched_sim::units::{Bytes, Sector, Sectors};
 
@@ -16,6 +17,8 @@ const CHOOSE: &str = "`--trace-device NAME` replays one of them, `--trace-device
 pub(super) struct Placement {
     /// By device: where it begins on the disk, if it is replayed.
     begins: Vec<Option<Sectors>>,
+    /// Where the last one ends.
+    end: Sectors,
     /// What is beyond this is folded back.
     fold: Option<Sectors>,
 }
@@ -26,7 +29,7 @@ impl Placement {
         options: &TraceOptions,
         survey: &Survey,
         labels: &Labels,
-        capacity: Sectors,
+        (disk, capacity): (&Model, Sectors),
     ) -> Result<Placement, Problem> {
         let count = survey.devices().count();
         if count > 1 && options.device.is_none() {
@@ -44,18 +47,23 @@ impl Placement {
             end = Sectors::new(sum.min(u64::MAX / 1024));
         }
         if end > capacity && !options.wrap {
-            let (end, disk): (Bytes, Bytes) = (end.to_bytes(), capacity.to_bytes());
-            let what = format!("reaches to {end}, and the disk ends at {disk}");
+            let (reach, ends): (Bytes, Bytes) = (end.to_bytes(), capacity.to_bytes());
+            let what = format!("reaches to {reach}, and the disk ends at {ends}");
+            let room = room(disk, reach).map_or(String::new(), |room| room + ", ");
             return Err(wrong(&options.path, what).hint(format!(
-                "`--size {}G` makes the disk large enough, `--wrap` folds what lies beyond its end back onto it \
-                 (distances change)",
-                end.as_u64().div_ceil(1 << 30)
+                "{room}`--wrap` folds what lies beyond the disk's end back onto it (distances change)"
             )));
         }
         Ok(Placement {
             begins,
+            end,
             fold: (end > capacity).then_some(capacity),
         })
+    }
+
+    /// Where the last device ends.
+    pub(super) fn reach(&self) -> Sectors {
+        self.end
     }
 
     /// The record in its place on the disk; nothing if its device is not replayed.
@@ -70,6 +78,19 @@ impl Placement {
         }
         Some(record)
     }
+}
+
+/// What makes room for so much: another size of the disk, or the smallest disk of its kind that can be so large.
+fn room(disk: &Model, reach: Bytes) -> Option<String> {
+    let gib = reach.as_u64().div_ceil(1 << 30);
+    let has_room = |disk: &Model| disk.largest() >= Bytes::from_gib(gib);
+    if has_room(disk) {
+        return Some(format!("`--size {gib}G` makes the disk large enough"));
+    }
+    let models = models().into_iter();
+    let others = models.filter(|other| other.rotational() == disk.rotational() && has_room(other));
+    let smallest = others.min_by_key(Model::largest)?.name;
+    Some(format!("`--disk {smallest} --size {gib}G` is large enough"))
 }
 
 /// Why there is no access: the trace has none, or the chosen device has none.
