@@ -4,6 +4,7 @@
 //! - [`quantity`]: sizes and times as people write them
 //! - [`kernel`]: kernel versions, block layers, defaults of queues
 //! - [`scheduler`]: schedulers with their tunables, ranges and defaults, successors and aliases
+//! - [`fio`]: options of fio job files, and what becomes of them in a load
 //! - [`event`]: what happens in the block layer, as recordings tell it
 //! - [`near`]: which known name may have been meant
 //! - [`problem`]: an error that nobody matches on, and the exit codes of the command
@@ -11,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod event;
+pub mod fio;
 pub mod kernel;
 pub mod near;
 pub mod problem;

@@ -2,6 +2,8 @@
 //!
 //! Enums of errors stay where a caller decides by the variant. Everything else is a [`Problem`].
 
+use std::fmt;
+
 /// Exit codes of the command `iosched`. Documented in the manual page and in `iosched --help`;
 /// numbers never change their meaning.
 pub mod exit {
@@ -53,24 +55,40 @@ pub mod exit {
 
 /// An error for the user: the thing and the cause, one thing to do about it, and what a script sees.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
 pub struct Problem {
-    /// `<thing>: <cause>` in lower case, so that it fits after `error: `. Several wrong things of one input are lines
-    /// of one message.
+    /// `<thing>: <cause>` in lower case, so that it fits after `error: `.
     pub message: String,
+    /// Several wrong things of one input: lines below the message.
+    pub details: Option<Box<Details>>,
     /// One thing to do, after `hint: `.
     pub hint: Option<String>,
     /// One of [`exit`].
     pub code: u8,
 }
 
+/// What is wrong, one thing each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Details(pub Vec<String>);
+
 impl Problem {
     /// A problem without a hint.
     pub fn new(code: u8, message: impl Into<String>) -> Problem {
         Problem {
             message: message.into(),
+            details: None,
             hint: None,
             code,
+        }
+    }
+
+    /// What is wrong with one input, which is a single thing or several ([`exit::USAGE`]). `first` says of what they are.
+    pub fn of_all(first: impl Into<String>, mut causes: Vec<String>) -> Problem {
+        if causes.len() == 1 {
+            return Problem::usage(causes.remove(0));
+        }
+        Problem {
+            details: Some(Box::new(Details(causes))),
+            ..Problem::usage(first)
         }
     }
 
@@ -104,5 +122,19 @@ impl Problem {
             hint: hint.map(Into::into),
             ..self
         }
+    }
+}
+
+/// The alternate form of several lines ends with a newline, by which they are told from those of a name.
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        let Some(details) = &self.details else {
+            return Ok(());
+        };
+        for detail in &details.0 {
+            write!(f, "\n  - {}", detail.replace('\n', "␊"))?;
+        }
+        f.write_str(if f.alternate() { "\n" } else { "" })
     }
 }

@@ -101,7 +101,6 @@ impl From<Problem> for Box<dyn Failure> {
 
 /// A problem that the same command with other options does not have.
 #[derive(Debug, thiserror::Error)]
-#[error("{problem}")]
 pub struct Remediable {
     /// What is wrong.
     pub problem: Problem,
@@ -116,6 +115,13 @@ impl Remediable {
             problem: problem(failure),
             remedy: failure.remedy(),
         }
+    }
+}
+
+/// As the problem, with its lines.
+impl std::fmt::Display for Remediable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.problem.fmt(f)
     }
 }
 

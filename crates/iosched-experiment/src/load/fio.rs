@@ -193,6 +193,28 @@ fn start(
     ran.map_err(child_error)
 }
 
+/// What fio refuses of a composed job file, in its words; nothing where fio is not there, or says nothing of options.
+pub(crate) fn refusals(job_file: &str) -> Vec<String> {
+    let mut command = command();
+    command.args(["--parse-only", "-"]).current_dir("/proc");
+    let (scope, limit, stop) = (Scope::default(), Duration::from_secs(30), Stop::new());
+    let Ok(said) = scope.run_with_input(command, job_file, limit, &stop, &mut |_| {}) else {
+        return Vec::new();
+    };
+    let ours = unknown_options(&said.stderr);
+    let is_refusal = |line: &&str| {
+        let is_ours = ours
+            .iter()
+            .any(|option| line.contains(&format!("<{option}=")));
+        let begins = ["Bad option", "fio: failed parsing", "Option "];
+        !is_ours && begins.iter().any(|begin| line.starts_with(begin))
+    };
+    let lines = said.stderr.lines().filter(is_refusal);
+    lines
+        .map(|line| visible::beginning_of(line.trim_start_matches("fio: ")))
+        .collect()
+}
+
 fn failed(status: &str, message: &str) -> LoadError {
     LoadError::trial(format!("fio failed with {status}: {message}"))
 }

@@ -29,6 +29,45 @@ impl FioLoad {
     }
 }
 
+/// What the user is told of a job file of their own that fio is to run: which options are replaced.
+///
+/// # Errors
+/// fio would not take it: with all that it names. It stops at the first job that it does not take, and is asked again
+/// without what it named.
+pub(crate) fn ask_fio(name: &str, text: &str) -> Result<Option<String>, Problem> {
+    let mut file = JobFile::parse(name, text)?;
+    let remark = file.remark();
+    let anywhere = TrialSettings {
+        place: JobTarget::Path("/dev/null".into()),
+        runtime: Some(DEFAULT_RUNTIME),
+        ramp: None,
+        counted: None,
+        seed: 1,
+        shift: 0,
+    };
+    let mut refused = Vec::new();
+    loop {
+        let before = refused.len();
+        let mut is_named = false;
+        for said in fio::refusals(&file.compose(&anywhere)) {
+            let line = file.remove_refused(&said);
+            is_named |= line.is_some();
+            let place = line.map_or_else(|| name.to_owned(), |line| format!("{name}:{line}"));
+            refused.push((line, format!("{place}: fio says: {said}")));
+        }
+        if refused.len() == before || !is_named {
+            break;
+        }
+    }
+    if refused.is_empty() {
+        return Ok(remark.map(|remark| format!("{name}: {remark}")));
+    }
+    let hint = "change or remove what fio names: `fio --cmdhelp=OPTION` says what it takes";
+    refused.sort();
+    let causes = refused.into_iter().map(|(_, cause)| cause).collect();
+    Err(Problem::of_all(format!("fio does not take {name}:"), causes).hint(hint))
+}
+
 impl Load for FioLoad {
     fn writes(&self) -> bool {
         self.file.writes()

@@ -40,7 +40,7 @@ pub mod families;
 pub mod fio;
 pub(crate) mod fio_job;
 mod fixed_work;
-mod job_file;
+pub(crate) mod job_file;
 pub mod listed;
 pub mod pgbench;
 pub mod retired;

@@ -13,6 +13,7 @@ use crate::load::builtin;
 use crate::load::command::{self, Metric};
 use crate::load::desktop::{self, DesktopSettings};
 use crate::load::families::{self, Member, Work};
+use crate::load::job_file::ask_fio;
 use crate::load::listed::loads;
 use crate::load::{Load, Spec, pgbench};
 use crate::objective::Objective;
@@ -111,13 +112,15 @@ fn read_one(wanted: &PlanRequest, ages: bool, text: &str) -> Result<PlannedLoad,
         return plan_desktop(wanted, ages, settings);
     }
     let (name, weight) = weight(text)?;
-    let chosen = match builtin::find(name) {
-        Some(load) => Chosen {
-            name: load.name.to_owned(),
-            spec: spec_of(wanted, load.text.to_owned()),
-            objective: load.objective,
-        },
-        None => job_file(wanted, Path::new(name))?,
+    let Some(load) = builtin::find(name) else {
+        let (chosen, note) = job_file(wanted, Path::new(name))?;
+        let planned = plan_one(wanted, ages, chosen, weight)?;
+        return Ok(PlannedLoad { note, ..planned });
+    };
+    let chosen = Chosen {
+        name: load.name.to_owned(),
+        spec: spec_of(wanted, load.text.to_owned()),
+        objective: load.objective,
     };
     plan_one(wanted, ages, chosen, weight)
 }
@@ -221,8 +224,8 @@ fn command(line: &str, options: &CommandOptions) -> Result<Chosen, PlanError> {
     })
 }
 
-/// The user's own job file.
-fn job_file(wanted: &PlanRequest, path: &Path) -> Result<Chosen, PlanError> {
+/// The user's own job file, and what is said of it.
+fn job_file(wanted: &PlanRequest, path: &Path) -> Result<(Chosen, Option<String>), PlanError> {
     if !path.exists() || path.is_dir() {
         return Err(unknown_load(path).into());
     }
@@ -231,14 +234,19 @@ fn job_file(wanted: &PlanRequest, path: &Path) -> Result<Chosen, PlanError> {
     })?;
     let stem = path.file_stem().unwrap_or_default();
     let file = path.display().to_string();
-    // Errors in the file name it as the user did.
     let spec = spec_of(wanted, text);
+    // Errors in the file name it as the user did.
     spec.open(&file)?;
-    Ok(Chosen {
+    let note = match &spec {
+        Spec::JobFile(text) => ask_fio(&file, text)?,
+        _ => None,
+    };
+    let chosen = Chosen {
         name: stem.to_string_lossy().into_owned(),
         spec,
         objective: Objective::Throughput,
-    })
+    };
+    Ok((chosen, note))
 }
 
 fn unknown_load(name: &Path) -> Problem {

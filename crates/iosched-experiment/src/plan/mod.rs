@@ -729,7 +729,7 @@ mod tests {
             |plan| plan.rules.fixed_rounds = Some(0),
             |plan| plan.loads[0].weight = -1.0,
             |plan| plan.loads[0].turns = 0,
-            |plan| plan.loads[0].spec = Spec::JobFile("[a]\nfilename=/etc/passwd\n".into()),
+            |plan| plan.loads[0].spec = Spec::JobFile("[a]\nioscheduler=bfq\n".into()),
         ];
         for edit in edits {
             let mut plan = fixture::plan(2);

@@ -7,12 +7,11 @@ use super::{Assignment, JobFile, JobTarget, TrialSettings};
 /// Options that say which part of a disk is used: then that is kept.
 const PLACED: &[&str] = &[
     "offset",
-    "fileoffset",
     "offset_increment",
     "offset_align",
     "size",
     "filesize",
-    "io_limit",
+    "io_size",
     "zonemode",
     "zonesize",
     "zonerange",
@@ -54,11 +53,11 @@ impl JobFile {
                 put("size", &file_size.to_string());
             }
             for assignment in &job.assignments {
-                match &assignment.value {
-                    Some(value) => put(&assignment.key, value),
-                    None => put(&assignment.key, "1"),
-                }
+                let _ = writeln!(text, "{assignment}");
             }
+            let mut put = |key: &str, value: &str| {
+                let _ = writeln!(text, "{key}={value}");
+            };
             match &settings.place {
                 JobTarget::Path(path) => {
                     let is_placed = |given: &Assignment| PLACED.contains(&given.key.as_str());

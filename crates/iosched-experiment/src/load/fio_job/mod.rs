@@ -1,18 +1,18 @@
 //! fio job files: read, checked, and made into the file that a trial runs.
 //!
 //! A job file comes from us (the built-in loads) or from the user. In both cases fio never sees it
-//! as written: `JobFile::parse` refuses by name and line every option that is not known to stay
-//! inside the target, and `JobFile::compose` writes the sections anew with the target, the seed
-//! and the run time of the trial put last, where fio lets them win.
+//! as written: `JobFile::parse` leaves out what iosched sets itself, refuses by line what no load can be, and keeps the
+//! rest; `JobFile::compose` writes the sections anew with the target, the seed and the run time of the trial put last,
+//! where fio lets them win. That fio reaches nothing but the target does not depend on it ([`Reach`](iosched_machine::process::Reach)).
 //!
-//! Follows fio's HOWTO ("Job file format", fio 3.33). Left out: `include`, options given on a
-//! command line, environment variables in values.
+//! Follows fio's HOWTO ("Job file format", fio 3.33).
 //!
 //! - `read`: lines to sections and options
-//! - `allowed`: which options and values may be in a load
+//! - `allowed`: what becomes of an option (the table is [`iosched_facts::fio`])
 //! - `room`: how much its files take in a directory
 //! - `compose`: the job file that fio gets
 
+use std::fmt;
 use std::time::Duration;
 
 use iosched_sim::quantity;
@@ -28,6 +28,8 @@ mod room;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct JobFile {
     jobs: Vec<Job>,
+    /// Options that were left out, each with what is there instead.
+    replaced: Vec<(String, &'static str)>,
 }
 
 /// One section other than `[global]`, with the globals that stood before it.
@@ -37,12 +39,22 @@ struct Job {
     assignments: Vec<Assignment>,
 }
 
-/// `key=value`, or a bare `key`, and the line it stands on.
+/// `key=value`, or a bare `key`, and the line it stands on. The key is fio's name of the option, never its other one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Assignment {
     line: usize,
     key: String,
     value: Option<String>,
+}
+
+/// As fio reads it: whether an option may stand without a value, fio knows.
+impl fmt::Display for Assignment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.value {
+            Some(value) => write!(f, "{}={value}", self.key),
+            None => f.write_str(&self.key),
+        }
+    }
 }
 
 /// Where a composed job file sends its I/O.
@@ -112,17 +124,42 @@ impl JobFile {
             _ => None,
         }
     }
+
+    /// Which options were left out and what is there instead, in one line.
+    pub(crate) fn remark(&self) -> Option<String> {
+        let mut by_what: Vec<(&str, Vec<&str>)> = Vec::new();
+        for (key, by) in &self.replaced {
+            match by_what.iter_mut().find(|(other, _)| other == by) {
+                Some((_, keys)) => keys.push(key),
+                None => by_what.push((by, vec![key])),
+            }
+        }
+        let parts = by_what.iter();
+        let parts: Vec<String> = parts
+            .map(|(by, keys)| format!("{}: replaced by {by}", keys.join(", ")))
+            .collect();
+        (!parts.is_empty()).then(|| parts.join("; "))
+    }
+
+    /// Removes the option that fio refuses in these words, and gives its line, if that is known.
+    pub(crate) fn remove_refused(&mut self, said: &str) -> Option<usize> {
+        let mut all = self.jobs.iter().flat_map(|job| &job.assignments);
+        let line = all.find(|given| said.contains(&given.to_string()))?.line;
+        for job in &mut self.jobs {
+            job.assignments.retain(|given| given.line != line);
+        }
+        Some(line)
+    }
+
     /// True if any job writes or trims.
     pub(crate) fn writes(&self) -> bool {
-        self.jobs
-            .iter()
-            .any(|job| direction_writes(job.last("rw", "readwrite").unwrap_or("read")))
+        self.jobs.iter().any(Job::writes)
     }
 
     /// True if any job reads.
     pub(crate) fn reads(&self) -> bool {
         self.jobs.iter().any(|job| {
-            let direction = job.last("rw", "readwrite").unwrap_or("read");
+            let direction = job.last("rw").unwrap_or("read");
             !matches!(
                 direction.split(':').next(),
                 Some("write" | "randwrite" | "trim" | "randtrim" | "trimwrite" | "randtrimwrite")
@@ -142,7 +179,7 @@ impl JobFile {
     /// all of such a worker's, and counts each as done when the last one is (fio 3.33, `do_io` in backend.c).
     pub(crate) fn under_way_at_the_end(&self) -> u64 {
         let of_job = |job: &Job| {
-            let depth = job.number("iodepth", "iodepth").unwrap_or(1);
+            let depth = job.number("iodepth").unwrap_or(1);
             if depth > 1 && job.is_asynchronous() {
                 depth.saturating_mul(job.workers())
             } else {
@@ -172,7 +209,7 @@ impl JobFile {
 
     /// An option by which the jobs do not all run at the same time.
     pub(crate) fn times_of_its_own(&self) -> Option<&'static str> {
-        ["stonewall", "wait_for_previous", "startdelay", "exitall"]
+        ["stonewall", "startdelay", "exitall"]
             .into_iter()
             .find(|key| self.jobs.iter().any(|job| job.has(key)))
     }
@@ -188,7 +225,7 @@ impl JobFile {
 
     /// A time that all jobs have in common: the trial's, or what the file says.
     fn common_time(&self, key: &str, of_trial: Option<Duration>) -> Option<Duration> {
-        let of_job = |job: &Job| job.last(key, key).and_then(parse_time).unwrap_or_default();
+        let of_job = |job: &Job| job.last(key).and_then(parse_time).unwrap_or_default();
         let mut of_jobs = self.jobs.iter().map(of_job);
         let first = of_trial.or_else(|| of_jobs.next())?;
         (of_trial.is_some() || of_jobs.all(|time| time == first)).then_some(first)
@@ -200,11 +237,11 @@ impl JobFile {
         let mut total = Duration::ZERO;
         let mut side_by_side = Duration::ZERO;
         for job in &self.jobs {
-            let seconds = |key: &str| job.last(key, key).and_then(parse_time).unwrap_or_default();
+            let seconds = |key: &str| job.last(key).and_then(parse_time).unwrap_or_default();
             let runtime = settings.runtime.unwrap_or_else(|| seconds("runtime"));
             let ramp = settings.ramp.unwrap_or_else(|| seconds("ramp_time"));
             let this = seconds("startdelay") + ramp + runtime;
-            if job.has("stonewall") || job.has("wait_for_previous") {
+            if job.has("stonewall") {
                 total += side_by_side;
                 side_by_side = this;
             } else {
@@ -221,26 +258,33 @@ impl JobFile {
 }
 
 impl Job {
-    /// The value that fio would use: the last one given, under the option's name or its alias.
-    fn last(&self, key: &str, alias: &str) -> Option<&str> {
-        self.assignments
-            .iter()
-            .rev()
-            .find(|assignment| assignment.key == key || assignment.key == alias)
-            .and_then(|assignment| assignment.value.as_deref())
+    /// The value that fio would use: the last one given.
+    fn last(&self, key: &str) -> Option<&str> {
+        self.given(key)?.value.as_deref()
+    }
+
+    fn given(&self, key: &str) -> Option<&Assignment> {
+        let mut latest_first = self.assignments.iter().rev();
+        latest_first.find(|assignment| assignment.key == key)
+    }
+
+    /// True if it writes or trims.
+    fn writes(&self) -> bool {
+        let rw = self.last("rw").unwrap_or("read");
+        !matches!(rw.split(':').next(), Some("read" | "randread"))
     }
 
     /// Whether an access is under way after the call that submits it: not through the page cache, nor with an engine
     /// that waits.
     fn is_asynchronous(&self) -> bool {
         let is_cached = self.is_cached();
-        let engine = self.last("ioengine", "ioengine");
+        let engine = self.last("ioengine");
         !is_cached && engine.is_none_or(|name| matches!(name, "libaio" | "io_uring" | "posixaio"))
     }
 
     /// Its accesses go through the page cache.
     fn is_cached(&self) -> bool {
-        self.last("direct", "direct") == Some("0") || self.has("buffered")
+        self.last("direct") == Some("0") || self.has("buffered")
     }
 
     fn has(&self, key: &str) -> bool {
@@ -254,10 +298,6 @@ impl Job {
 fn parse_time(text: &str) -> Option<Duration> {
     let time = quantity::time(text, 1_000_000_000)?;
     Some(Duration::from_nanos(time.as_nanos()))
-}
-
-fn direction_writes(rw: &str) -> bool {
-    !matches!(rw.split(':').next(), Some("read" | "randread"))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use iosched_facts::fio::{FioOption, Handling};
 use iosched_machine::failure::Problem;
 use iosched_sim::workload::fio_job::lines::{BadLine, Item, Line, lines};
 
@@ -13,90 +14,128 @@ const MOST_OPTIONS: usize = 100_000;
 impl JobFile {
     /// Reads and checks a job file. `file` is what errors call it.
     pub(crate) fn parse(file: &str, text: &str) -> Result<JobFile, Problem> {
-        let mut globals = Vec::new();
-        let mut jobs: Vec<Job> = Vec::new();
-        let mut in_global = false;
-        let mut options = 0;
+        let mut reading = Reading::default();
         for line in lines(text) {
-            let Line { number, item } = line.map_err(|bad| syntax(file, &bad))?;
-            options += match item {
-                Item::Section(_) => 1 + globals.len(),
-                Item::Global | Item::Option { .. } => 1,
-            };
-            if options > MOST_OPTIONS {
-                return Err(Problem::usage(format!(
-                    "{file}:{number}: more than 100 000 options, with those of [global] in each section"
-                )));
+            if reading.options > MOST_OPTIONS {
+                let cause = "more than 100 000 options, with those of [global] in each section";
+                reading.refused.push((reading.last_line, cause.into()));
+                break;
             }
-            match item {
-                Item::Global => in_global = true,
-                Item::Section(name) => {
-                    if is_of_proc(name) {
-                        return Err(syntax(
-                            file,
-                            &BadLine {
-                                number,
-                                text: &format!("[{name}]"),
-                                cause: "fio would take a job of this name for an entry of its working directory, /proc",
-                            },
-                        ));
-                    }
-                    in_global = false;
-                    // What a [global] section says holds for the jobs after it.
-                    jobs.push(Job {
-                        name: name.into(),
-                        assignments: globals.clone(),
-                    });
-                }
-                Item::Option { key, value } => {
-                    let assignment = Assignment {
-                        line: number,
-                        key,
-                        value: value.map(str::to_owned),
-                    };
-                    allowed::check(file, &assignment)?;
-                    match jobs.last_mut() {
-                        _ if in_global => globals.push(assignment),
-                        Some(job) => job.assignments.push(assignment),
-                        None => return Err(syntax(file, &outside(number, &assignment.key))),
-                    }
-                }
+            match line {
+                Ok(line) => reading.take(line),
+                Err(bad) => reading.refused.push((bad.number, syntax(&bad))),
             }
         }
-        if jobs.is_empty() {
+        reading.finish(file)
+    }
+}
+
+/// What was read so far.
+#[derive(Default)]
+struct Reading {
+    globals: Vec<Assignment>,
+    jobs: Vec<Job>,
+    in_global: bool,
+    options: usize,
+    last_line: usize,
+    replaced: Vec<(String, &'static str)>,
+    /// Why the file is refused, by line.
+    refused: Vec<(usize, String)>,
+}
+
+impl Reading {
+    fn take(&mut self, line: Line<'_>) {
+        self.last_line = line.number;
+        self.options += match line.item {
+            Item::Section(_) => 1 + self.globals.len(),
+            Item::Global | Item::Option { .. } => 1,
+        };
+        match line.item {
+            Item::Global => self.in_global = true,
+            Item::Section(name) => {
+                self.in_global = false;
+                // What a [global] section says holds for the jobs after it.
+                self.jobs.push(Job {
+                    name: job_name(name),
+                    assignments: self.globals.clone(),
+                });
+            }
+            Item::Option { key, value } => self.option(Assignment {
+                line: line.number,
+                key,
+                value: value.map(str::to_owned),
+            }),
+        }
+    }
+
+    fn option(&mut self, mut assignment: Assignment) {
+        let line = assignment.line;
+        let of_section = match self.jobs.last_mut() {
+            _ if self.in_global => &mut self.globals,
+            Some(job) => &mut job.assignments,
+            None => {
+                let cause = format!("option {} stands before any [section]", assignment.key);
+                return self.refused.push((line, cause));
+            }
+        };
+        match allowed::check(&assignment) {
+            Err(cause) => self.refused.push((line, cause)),
+            Ok(Handling::Replaced(by)) => {
+                if !self.replaced.iter().any(|(key, _)| *key == assignment.key) {
+                    self.replaced.push((assignment.key, by));
+                }
+            }
+            Ok(_) => {
+                if let Some(option) = FioOption::find(&assignment.key) {
+                    assignment.key = option.name.into();
+                }
+                of_section.push(assignment);
+            }
+        }
+    }
+
+    fn finish(mut self, file: &str) -> Result<JobFile, Problem> {
+        let of_jobs = self.jobs.iter().filter_map(allowed::check_job);
+        self.refused.extend(of_jobs);
+        self.refused.sort();
+        self.refused.dedup();
+        if !self.refused.is_empty() {
+            let lines = self.refused.iter();
+            let lines: Vec<String> = lines
+                .map(|(line, cause)| format!("{file}:{line}: {cause}"))
+                .collect();
+            let hint = "change or remove what is named: `iosched tune --help` names the target and the schedulers";
+            let first = format!("{file} cannot be run as a load:");
+            return Err(Problem::of_all(first, lines).hint(hint));
+        }
+        if self.jobs.is_empty() {
             let message =
                 format!("{file}: no job in it: only a [global] section or nothing at all");
             let hint = "add a section such as [job] with rw=randread";
             return Err(Problem::usage(message).hint(hint));
         }
-        Ok(JobFile { jobs })
+        Ok(JobFile {
+            jobs: self.jobs,
+            replaced: self.replaced,
+        })
     }
 }
 
-/// True for a name that stands in the directory where fio runs, or may at any time: the numbers of processes. fio works
-/// on something that has the name of a job and is no regular file.
-fn is_of_proc(name: &str) -> bool {
-    let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
-    is_number || Path::new("/proc").join(name).is_dir()
-}
-
-fn syntax(file: &str, bad: &BadLine<'_>) -> Problem {
-    let BadLine {
-        number,
-        text,
-        cause,
-    } = bad;
-    Problem::usage(format!("{file}:{number}: cannot read {text:?}: {cause}"))
-        .hint("a job file has [section] lines, option=value lines, and comments after # or ;")
-}
-
-/// An option that no job has.
-fn outside(number: usize, text: &str) -> BadLine<'_> {
-    BadLine {
-        number,
-        text,
-        cause: "an option before any [section]",
+/// A name by which fio takes a job for nothing else: not for a path, nor for an entry of the directory where it runs, /proc.
+fn job_name(name: &str) -> String {
+    let plain = name.replace(['/', '$'], "-");
+    let is_number = plain
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    if is_number || Path::new("/proc").join(&plain).is_dir() {
+        return format!("job-{plain}");
     }
+    plain
+}
+
+fn syntax(bad: &BadLine<'_>) -> String {
+    let BadLine { text, cause, .. } = bad;
+    format!("cannot read {text:?}: {cause}")
 }
 
 #[cfg(test)]
@@ -113,22 +152,19 @@ mod tests {
     }
 
     #[test]
-    fn a_section_that_fio_would_take_for_another_thing_is_refused() {
-        for name in ["globals", "global2", "1", "4711", "self", "net", "..", "."] {
-            let error = JobFile::parse("j", &format!("[a]\nrw=read\n[{name}]\nrw=read\n"));
-            let error = error.unwrap_err().to_string();
-            assert!(error.starts_with("j:3: "), "{name}: {error}");
-            assert!(error.contains("fio "), "{name}: {error}");
-        }
-        JobFile::parse("j", "[a1]\nrw=read\n[my-global]\nrw=read\n").unwrap();
+    fn a_section_that_fio_would_take_for_another_thing_gets_another_name() {
+        let text = "[1]\n[self]\n[..]\n[a/b]\n[my-global]\n";
+        let file = JobFile::parse("j", text).unwrap();
+        let names: Vec<&str> = file.jobs.iter().map(|job| job.name.as_str()).collect();
+        assert_eq!(names, ["job-1", "job-self", "job-..", "a-b", "my-global"]);
     }
 
     #[test]
     fn each_job_gets_the_globals_that_stand_before_it_and_not_those_after() {
         let text = "[global]\nbs=4k\n[a]\nrw=read\n[global]\nbs=8k\n[b]\nrw=read\n";
         let file = JobFile::parse("j", text).unwrap();
-        assert_eq!(file.jobs[0].last("bs", "blocksize"), Some("4k"));
-        assert_eq!(file.jobs[1].last("bs", "blocksize"), Some("8k"));
+        assert_eq!(file.jobs[0].last("bs"), Some("4k"));
+        assert_eq!(file.jobs[1].last("bs"), Some("8k"));
     }
 
     #[test]
@@ -136,7 +172,7 @@ mod tests {
         let text = "\u{feff}[a] # first\nrw=randwrite ; of all\nbs=4k\t# small\n;rw=read\n";
         let file = JobFile::parse("j", text).unwrap();
         assert!(file.writes() && !file.reads());
-        assert_eq!(file.jobs[0].last("bs", "blocksize"), Some("4k"));
+        assert_eq!(file.jobs[0].last("bs"), Some("4k"));
     }
 
     proptest! {

@@ -46,7 +46,7 @@ impl JobFile {
     /// otherwise; false where that is not known.
     pub(crate) fn is_one_block(&self, file_size: Option<u64>) -> bool {
         self.jobs.iter().all(|job| {
-            let block = job.bytes_of("bs", "blocksize").unwrap_or(DEFAULT_BLOCK);
+            let block = job.bytes("bs").unwrap_or(DEFAULT_BLOCK);
             let room = job.bytes("filesize").or(job.bytes("size")).or(file_size);
             job.files_each() == 1 && room.is_some_and(|room| room <= block)
         })
@@ -68,7 +68,7 @@ impl Assignment {
     fn fills(&self) -> bool {
         let value = self.value.as_deref().unwrap_or("1");
         match self.key.as_str() {
-            "fill_device" | "fill_fs" => value != "0",
+            "fill_device" => value != "0",
             // Of the file as it is by then: with each trial it would be larger.
             "size" | "filesize" | "offset_increment" => parse_size(value) == Some(Size::Percent),
             _ => false,
@@ -106,12 +106,12 @@ impl Job {
     }
 
     fn files_each(&self) -> u64 {
-        self.number("nrfiles", "nr_files").unwrap_or(1)
+        self.number("nrfiles").unwrap_or(1)
     }
 
     /// How many workers fio starts for it.
     pub(super) fn workers(&self) -> u64 {
-        self.number("numjobs", "numjobs").unwrap_or(1)
+        self.number("numjobs").unwrap_or(1)
     }
 
     /// What the first worker takes, and how much more each further one.
@@ -121,7 +121,7 @@ impl Job {
             Some(each) => each.saturating_mul(files),
             None => self.bytes("size").unwrap_or(file_size),
         };
-        let reaches = |key| match self.last(key, key).and_then(parse_size) {
+        let reaches = |key| match self.last(key).and_then(parse_size) {
             Some(Size::Bytes(bytes)) => bytes,
             // A share of a file: it reaches no further than the file would.
             Some(Size::Percent) => of_files,
@@ -134,16 +134,12 @@ impl Job {
     }
 
     /// The last value of an option, if it is a number.
-    pub(super) fn number(&self, key: &str, alias: &str) -> Option<u64> {
-        self.last(key, alias)?.parse().ok()
+    pub(super) fn number(&self, key: &str) -> Option<u64> {
+        self.last(key)?.parse().ok()
     }
 
     fn bytes(&self, key: &str) -> Option<u64> {
-        self.bytes_of(key, key)
-    }
-
-    fn bytes_of(&self, key: &str, alias: &str) -> Option<u64> {
-        match parse_size(self.last(key, alias)?)? {
+        match parse_size(self.last(key)?)? {
             Size::Bytes(bytes) => Some(bytes),
             Size::Percent => Some(u64::MAX),
         }
@@ -248,7 +244,10 @@ mod tests {
             fills("[a]\nfilesize=1m-5%\n").unwrap(),
             "filesize=1m-5% in line 2"
         );
-        assert_eq!(fills("[a]\nfill_fs=1\n").unwrap(), "fill_fs=1 in line 2");
+        assert_eq!(
+            fills("[a]\nfill_fs=1\n").unwrap(),
+            "fill_device=1 in line 2"
+        );
         assert_eq!(
             fills("[a]\nfill_device\n").unwrap(),
             "fill_device=1 in line 2"
