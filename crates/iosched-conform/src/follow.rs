@@ -176,26 +176,40 @@ pub fn of_single_queue<E>(
             Ok(follower.finish())
         })
     };
-    let mut start = Start::of(before, told);
-    let (mut report, mut left, mut phase) = follow(&start.values)?;
+    let start = Start::of(before, told);
+    let ((report, left, phase), start) = from_best_start(start, may_be_other, follow)?;
+    let conformance = Conformance::new(trace, settings, report, (phase, start));
+    Ok((conformance, left))
+}
+
+/// What came of a recording, the scheduler's state after it, and where ticks began.
+type Attempt = (Report, Box<dyn Followed>, Nanos);
+
+/// Follows from this start. If nothing is told of the start, ours disagrees and something unrecorded may have come before,
+/// the values of the scheduler's state that may be others are looked for.
+fn from_best_start<E>(
+    mut start: Start,
+    may_be_other: bool,
+    follow: impl Fn(&NamedValues) -> Result<Attempt, E>,
+) -> Result<(Attempt, Start), E> {
+    let mut best = follow(&start.values)?;
     if start.values.is_empty() && may_be_other {
-        let first = report.first_position.unwrap_or_default();
-        for guess in left.plausible_states(first) {
-            if report.agreed == report.decisions {
+        let first = best.0.first_position.unwrap_or_default();
+        for guess in best.1.plausible_states(first) {
+            if best.0.agreed == best.0.decisions {
                 break;
             }
             let mut values = start.values.clone();
             values.retain(|(name, _)| *name != guess.0);
             values.push(guess);
             let tried = follow(&values)?;
-            if score(&tried.0) > score(&report) {
-                (report, left, phase) = tried;
+            if score(&tried.0) > score(&best.0) {
+                best = tried;
                 start = Start::found(values);
             }
         }
     }
-    let conformance = Conformance::new(trace, settings, report, (phase, start));
-    Ok((conformance, left))
+    Ok((best, start))
 }
 
 /// Follows a recording of the multi-queue block layer, from the state that the one before left. The settings are those of
@@ -204,11 +218,14 @@ pub fn of_multi_queue(
     trace: &str,
     settings: &Settings,
     told: &Told,
-    before: Option<&dyn Followed>,
+    History {
+        before,
+        may_be_other,
+    }: History<'_>,
     recording: &Recording,
 ) -> Outcome {
     let mut settings = settings.clone();
-    let known_phase = recording.tick_phase(settings.kernel.hz);
+    let known_phase = recording.tick_phase(&settings.kernel);
     if let Some(phase) = known_phase.filter(|_| !settings.tick_phase_given) {
         settings.kernel.tick_phase = phase;
         settings.tick_phase_given = true;
@@ -219,16 +236,20 @@ pub fn of_multi_queue(
     let mut device = recording.device();
     device.queue_depth = settings.queue_depth.unwrap_or(device.queue_depth);
     device.attachment = settings.attachment.unwrap_or(device.attachment);
-    let start = Start::of(before, told);
-    let Ok((report, left, phase)) = best_phase(&settings, |settings, until| {
-        Ok::<_, Infallible>(multi_queue::follow(
-            until,
-            recording,
-            scheduler_with(before, settings, &start.values),
-            &settings.kernel,
-            device,
-        ))
-    });
+    let follow = |state: &NamedValues| {
+        best_phase(&settings, |settings, until| {
+            Ok::<_, Infallible>(multi_queue::follow(
+                until,
+                recording,
+                scheduler_with(before, settings, state),
+                &settings.kernel,
+                device,
+            ))
+        })
+    };
+    let may_be_other = may_be_other && before.is_some();
+    let Ok(((report, left, phase), start)) =
+        from_best_start(Start::of(before, told), may_be_other, follow);
     let conformance = Conformance::new(trace, &settings, report, (phase, start));
     (conformance, left)
 }

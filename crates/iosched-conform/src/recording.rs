@@ -7,7 +7,7 @@ use iosched_facts::event::KyberEvent;
 use iosched_facts::units::{Nanos, Sector, Sectors, Time};
 use iosched_sim::block_layer::{Attachment, Depth};
 use iosched_sim::request::{IoPriority, Op, ProcessId};
-use iosched_sim::scheduler::KernelVersion;
+use iosched_sim::scheduler::{Kernel, KernelVersion, Rule};
 use iosched_sim::trace::ReadError;
 use iosched_sim::trace::kernel::{Action, Line, Queue, Reader, Remark, TraceEvent};
 
@@ -23,6 +23,10 @@ const AT_ONCE: Nanos = Nanos::from_micros(2);
 
 /// An event of a recording, as far as it matters.
 #[derive(Debug, Clone, Copy)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a question of its own"
+)]
 pub(super) struct Step {
     pub(super) time: Time,
     pub(super) action: Action,
@@ -37,6 +41,8 @@ pub(super) struct Step {
     pub(super) cpu: u16,
     /// Its process began or let go a plug since its event before.
     pub(super) after_plug: bool,
+    /// It let one go.
+    pub(super) after_unplug: bool,
     /// When the lock was taken for it, if that is known.
     pub(super) locked: Option<Time>,
     /// A choice whose beginning is known, whatever it then did.
@@ -49,6 +55,7 @@ pub(super) struct Worker {
     priority: IoPriority,
     pub(super) depth: u64,
     pub(super) think: Nanos,
+    pub(super) elapsed: Option<Nanos>,
 }
 
 impl Step {
@@ -74,10 +81,14 @@ pub struct Recording {
     pub(super) exits: Vec<(Time, ProcessId)>,
     /// Processes that began or let go a plug in their last event.
     plugged: BTreeSet<ProcessId>,
+    /// Those that let one go.
+    unplugged: BTreeSet<ProcessId>,
     /// The X whose D is still to come, by the sectors that they name.
     undirected: BTreeMap<(Sector, Sectors), usize>,
     /// What its first line says.
     queue: Option<Queue>,
+    /// What `CLOCK_MONOTONIC` said at its time zero.
+    time_zero: Option<Nanos>,
     /// What the recorded kyber said, in the order of its lines.
     said: Vec<(Time, KyberEvent)>,
 }
@@ -111,17 +122,20 @@ impl Recording {
                 priority,
                 depth,
                 think,
+                elapsed,
                 ..
             }) => {
                 self.workers.entry(process).or_insert(Worker {
                     priority,
                     depth,
                     think,
+                    elapsed,
                 });
             }
             Line::Remark(Remark::Exit { process, time }) => self.exits.push((time, process)),
             Line::Remark(Remark::Queue(queue)) => self.queue = Some(queue),
             Line::Remark(Remark::Kyber { time, said }) => self.said.push((time, said)),
+            Line::Remark(Remark::TimeZero(monotonic)) => self.time_zero = Some(monotonic),
             Line::Remark(_) => {}
         }
     }
@@ -132,6 +146,9 @@ impl Recording {
             Action::Plugged | Action::Unplugged | Action::UnpluggedLater
         ) {
             self.plugged.insert(event.process);
+            if event.action != Action::Plugged {
+                self.unplugged.insert(event.process);
+            }
             return;
         }
         let of_request = event.op.is_some() || event.action == Action::Dispatched;
@@ -141,6 +158,7 @@ impl Recording {
         self.learn_direction(event);
         self.look_for_two_processors(event);
         let worker = self.workers.get(&event.process);
+        let by_process = event.action != Action::Completed; // that names the interrupted task
         let cpu = event.cpu.unwrap_or(0);
         self.processors = self.processors.max(usize::from(cpu) + 1);
         self.steps.push(Step {
@@ -153,7 +171,8 @@ impl Recording {
             process: event.process,
             priority: event.priority.or(worker.map(|worker| worker.priority)),
             cpu,
-            after_plug: self.plugged.remove(&event.process),
+            after_plug: by_process && self.plugged.remove(&event.process),
+            after_unplug: by_process && self.unplugged.remove(&event.process),
             locked: None,
             begun: false,
         });
@@ -212,12 +231,18 @@ impl Recording {
             .is_some_and(|queue| queue.tick_phase.is_some())
     }
 
-    /// How long before its time zero a tick began, if its lines tell (the first, or those of kyber).
-    pub fn tick_phase(&self, hz: u32) -> Option<Nanos> {
+    /// How long before its time zero a tick began, if its lines tell (the first, the one on clocks, or those of kyber).
+    pub fn tick_phase(&self, kernel: &Kernel) -> Option<Nanos> {
         if let Some(phase) = self.queue.as_ref().and_then(|queue| queue.tick_phase) {
             return Some(phase);
         }
-        let tick = 1_000_000_000 / u64::from(hz);
+        let tick = kernel.tick_nanos();
+        let aligned = self
+            .time_zero
+            .filter(|_| kernel.follows(Rule::TicksAligned));
+        if let Some(time_zero) = aligned {
+            return Some(Nanos::new(time_zero.as_nanos() % tick));
+        }
         let first = self.said.iter().map(|&(time, _)| time).min();
         let edge = first? - KYBER_LINE;
         Some(Nanos::new((tick - edge.as_nanos() % tick) % tick))

@@ -98,8 +98,9 @@ impl Follower {
     pub fn line(&mut self, text: &str) -> Result<(), ReadError> {
         match self.reader.read(text)? {
             None
-            | Some(Line::Remark(Remark::Other | Remark::Kyber { .. } | Remark::Dirtied { .. })) => {
-            }
+            | Some(Line::Remark(
+                Remark::Other | Remark::Kyber { .. } | Remark::Dirtied { .. } | Remark::TimeZero(_),
+            )) => {}
             Some(Line::Remark(Remark::Queue(queue))) if queue.multi_queue => {
                 return Err(self.multi_queue());
             }

@@ -1,8 +1,8 @@
-//! Recordings of Linux 6.1's own none, mq-deadline, kyber and bfq (and of 6.18's mq-deadline and bfq),
+//! Recordings of Linux 6.1's own none, mq-deadline, kyber and bfq (of 6.18's mq-deadline and bfq, and 7.1's none and bfq),
 //! followed by ours.
 //!
 //! 6.1: one CPU, HZ 250; `sd1`, `sd4`: SCSI disks of queue depth 1 and 4, 1 ms per command; `hdd1`: a loop
-//! device of depth 1 with look-ahead. 6.18: two CPUs, a loop device of depth 4, and no record of what
+//! device of depth 1 with look-ahead. 7.1: `nb32` is a null block device of depth 32. 6.18: two CPUs, a loop device of depth 4, and no record of what
 //! the scheduler dispatched.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -33,17 +33,30 @@ fn follow_from(
     scheduler: &str,
     phase: Option<Nanos>,
 ) -> Report {
+    let mut kernel = kernel_of(recording);
+    kernel.tick_phase = phase.unwrap_or(kernel.tick_phase);
+    follow_in(&kernel, initial, recording, scheduler)
+}
+
+/// The recorded kernel, as far as it says.
+fn kernel_of(recording: &Recording) -> Kernel {
     let kernel = Kernel {
         hz: 250,
-        tick_phase: phase.or(recording.tick_phase(250)).unwrap_or_default(),
         version: recording.version().unwrap(),
         ..Kernel::default()
     };
+    Kernel {
+        tick_phase: recording.tick_phase(&kernel).unwrap_or_default(),
+        ..kernel
+    }
+}
+
+fn follow_in(kernel: &Kernel, initial: &str, recording: &Recording, scheduler: &str) -> Report {
     let spec = SchedulerSpec::parse(scheduler).unwrap();
     let initial = parse_settings(initial).unwrap();
-    let scheduler = build_followed(&spec, &kernel, &initial).unwrap();
+    let scheduler = build_followed(&spec, kernel, &initial).unwrap();
     let device = recording.device();
-    follow(Until::End, recording, scheduler, &kernel, device).0
+    follow(Until::End, recording, scheduler, kernel, device).0
 }
 
 macro_rules! golden {
@@ -71,6 +84,18 @@ golden!(
     "none-sd1-l_rw_aio32",
     "none",
     2040
+);
+golden!(
+    none_of_7_1_with_plugs_that_are_issued_in_order,
+    "none-7.1-sd4-m1_rexpire",
+    "none",
+    2384
+);
+golden!(
+    bfq_of_7_1_with_a_process_that_ends_when_it_is_through,
+    "bfq-7.1-sd1-f2_think12_aiow",
+    "bfq",
+    1509
 );
 golden!(
     mq_deadline_with_look_ahead,
@@ -126,6 +151,23 @@ golden!(
     "mq-deadline",
     174
 );
+
+#[test]
+fn bfq_of_7_1_does_not_merge_queues_on_flash_that_queues_commands() {
+    let recording = read(include_bytes!(
+        "golden/bfq-7.1-nb32-nonrot-d_mixed_aio.txt.gz"
+    ));
+    let follow = |rotational| {
+        let kernel = Kernel {
+            rotational,
+            ..kernel_of(&recording)
+        };
+        let report = follow_in(&kernel, "", &recording, "bfq");
+        (report.agreed, report.decisions)
+    };
+    assert_eq!(follow(false), (4081, 4081));
+    assert!(follow(true).0 < 4000, "{:?}", follow(true));
+}
 
 /// What bfq had learnt before a recording, and where its ticks began (microseconds after the first bio).
 fn follow_bfq(recording: &Recording, scheduler: &str, edge_us: u64, initial: &str) -> Report {
@@ -261,7 +303,7 @@ fn with_other_tunables_bfq_decides_otherwise() {
 fn kyber_changes_its_depths_in_the_recorded_ticks_told_of_them_or_not() {
     const TARGETS: &str = "kyber:read_lat_nsec=100000,write_lat_nsec=100000000";
     let told = include_bytes!("golden/kyber-sd32-throttled.txt.gz");
-    let phase = read(told).tick_phase(250);
+    let phase = Some(kernel_of(&read(told)).tick_phase);
     let mut untold = Recording::default();
     for line in BufReader::new(GzDecoder::new(&told[..])).lines() {
         let line = line.unwrap();
@@ -324,7 +366,7 @@ fn what_the_recorded_kyber_said_tells_where_ticks_begin() {
     let recording = read(include_bytes!("golden/kyber-sd1-l_rw_aio32.txt.gz"));
     // The first line is at 102 097 µs, 5 µs after the tick began.
     assert_eq!(
-        recording.tick_phase(250),
-        Some(Nanos::from_micros(4000 - 102_092 % 4000))
+        kernel_of(&recording).tick_phase,
+        Nanos::from_micros(4000 - 102_092 % 4000)
     );
 }

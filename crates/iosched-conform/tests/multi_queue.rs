@@ -353,10 +353,9 @@ fn followed(
     let mut recording = Recording::default();
     let mut lines = recorder.text.lines();
     lines.try_for_each(|line| recording.line(line)).unwrap();
-    let hz = settings.kernel.hz;
     let kernel = Kernel {
-        hz,
-        tick_phase: recording.tick_phase(hz).unwrap(),
+        hz: settings.kernel.hz,
+        tick_phase: recording.tick_phase(&settings.kernel).unwrap(),
         rotational: settings.kernel.rotational,
         ..Kernel::default()
     };

@@ -191,6 +191,8 @@ pub enum Remark {
         depth: u64,
         /// It pauses so long after each answer.
         think: Nanos,
+        /// From its first access until it was through, if it says so.
+        elapsed: Option<Nanos>,
     },
     /// A process ended.
     Exit {
@@ -215,6 +217,8 @@ pub enum Remark {
         /// What it printed.
         said: KyberEvent,
     },
+    /// What `CLOCK_MONOTONIC` said at time zero.
+    TimeZero(Nanos),
     /// For people.
     Other,
 }

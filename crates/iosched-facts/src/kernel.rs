@@ -2,35 +2,74 @@
 
 use crate::units::Nanos;
 
-/// A kernel's version, as far as rules depend on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub mod rules;
+
+/// A kernel's version. What depends on it stands in [`rules`]: versions cannot be compared elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KernelVersion {
-    /// 6 of 6.12.
-    pub major: u16,
-    /// 12 of 6.12.
-    pub minor: u16,
+    /// 6 of 6.12.43.
+    major: u16,
+    /// 12 of 6.12.43.
+    minor: u16,
+    /// 43 of 6.12.43; 0 of 6.12.
+    stable: u16,
 }
 
 impl KernelVersion {
-    /// `KernelVersion::new(6, 12)` is 6.12, with all of its stable releases.
+    /// `KernelVersion::new(6, 12)` is 6.12 as it was released, without what its stable releases brought.
     pub const fn new(major: u16, minor: u16) -> KernelVersion {
-        KernelVersion { major, minor }
+        KernelVersion::stable(major, minor, 0)
+    }
+
+    /// `KernelVersion::stable(6, 12, 43)` is 6.12.43.
+    pub const fn stable(major: u16, minor: u16, stable: u16) -> KernelVersion {
+        KernelVersion {
+            major,
+            minor,
+            stable,
+        }
     }
 
     /// Reads the version at the beginning of a text: `6.12`, `6.1.176-1`, what `uname -r` says.
     pub fn parse(text: &str) -> Option<KernelVersion> {
-        let (major, rest) = text.split_once('.')?;
-        let minor = rest.split(|c: char| !c.is_ascii_digit()).next()?;
-        Some(KernelVersion {
-            major: major.parse().ok()?,
-            minor: minor.parse().ok()?,
-        })
+        let number = |text: &str| {
+            let end = text.find(|c: char| !c.is_ascii_digit());
+            text[..end.unwrap_or(text.len())].parse().ok()
+        };
+        let mut parts = text.splitn(3, '.');
+        let major = parts.next()?.parse().ok()?;
+        let minor = parts.next()?;
+        let minor_alone = minor.chars().all(|c| c.is_ascii_digit());
+        let stable = parts.next().filter(|_| minor_alone).and_then(number);
+        Some(KernelVersion::stable(
+            major,
+            number(minor)?,
+            stable.unwrap_or(0),
+        ))
+    }
+
+    /// It is of the same stable series: 6.12.43 and 6.12.
+    pub fn is_of_series(self, other: KernelVersion) -> bool {
+        (self.major, self.minor) == (other.major, other.minor)
+    }
+
+    /// It is this version or a later one.
+    pub const fn is_since(self, first: KernelVersion) -> bool {
+        self.number() >= first.number()
+    }
+
+    const fn number(self) -> u64 {
+        (self.major as u64) << 32 | (self.minor as u64) << 16 | self.stable as u64
     }
 }
 
 impl std::fmt::Display for KernelVersion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)
+        write!(f, "{}.{}", self.major, self.minor)?;
+        if self.stable > 0 {
+            write!(f, ".{}", self.stable)?;
+        }
+        Ok(())
     }
 }
 

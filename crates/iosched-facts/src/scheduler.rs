@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use crate::kernel::{BlockLayer, KernelVersion};
+use crate::kernel::BlockLayer;
 
 mod known;
 
@@ -88,8 +88,9 @@ pub struct SchedulerFacts {
     pub alias: Option<&'static str>,
     /// The option of the kernel's configuration that builds it, where distributions leave it out.
     pub kernel_option: Option<&'static str>,
-    /// The kernels on which it alone keeps the order of writes to a zoned disk: from the first on, before the second.
-    pub locks_zones: Option<[KernelVersion; 2]>,
+    /// It alone keeps the order of writes to a zoned disk, on kernels that leave that to a scheduler
+    /// ([`Rule::ZonesAreLocked`](crate::kernel::rules::Rule)).
+    pub locks_zones: bool,
     /// There is no elevator: who submits a request issues it, if the device has room.
     pub direct: bool,
     /// It turns write-back throttling off (`wbt_disable_default`).
@@ -107,7 +108,7 @@ impl SchedulerFacts {
         successor: None,
         alias: None,
         kernel_option: None,
-        locks_zones: None,
+        locks_zones: false,
         direct: false,
         disables_wbt: false,
     };

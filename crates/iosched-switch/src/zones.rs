@@ -1,7 +1,8 @@
 //! Zoned disks, whose zones take writes in their order only.
 
 use iosched_facts::kernel::KernelVersion;
-use iosched_facts::scheduler::{self, SchedulerFacts};
+use iosched_facts::kernel::rules::Rule;
+use iosched_facts::scheduler;
 use iosched_machine::host::Host;
 
 use super::error;
@@ -12,11 +13,10 @@ use iosched_machine::failure::Problem;
 /// (`block/blk-zoned.c`).
 pub fn only_in_order(zoned: Option<&str>, kernel: Option<KernelVersion>) -> Option<&'static str> {
     let kernel = kernel.filter(|_| zoned.is_some_and(|model| model.starts_with("host-")))?;
-    let keeps_order = |info: &&SchedulerFacts| {
-        let kernels = info.locks_zones;
-        kernels.is_some_and(|[first, end]| (first..end).contains(&kernel))
-    };
-    Some(scheduler::schedulers().find(keeps_order)?.name)
+    let left_to_scheduler =
+        Rule::ZonesAreLocked.holds(kernel) && !Rule::ZonesOrderedBelow.holds(kernel);
+    let mut schedulers = scheduler::schedulers().filter(|_| left_to_scheduler);
+    Some(schedulers.find(|info| info.locks_zones)?.name)
 }
 
 /// Refuses a scheduler under which writes to a zoned disk would lose their order.

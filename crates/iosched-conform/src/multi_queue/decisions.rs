@@ -97,7 +97,7 @@ impl Follower<'_> {
         recorded: RequestId,
         before: &dyn Followed,
     ) -> Option<(RequestId, Box<dyn Followed>)> {
-        if self.replays {
+        if !self.forgets {
             return None;
         }
         let mut ours = before.duplicate();

@@ -106,7 +106,8 @@ fn follow_within(
         said: &said,
         most_under_way,
         with_effects: effects.is_some(),
-        replays: !forgets || recording.is_simulated(),
+        forgets: forgets && !recording.is_simulated(),
+        replays: !forgets || recording.is_simulated() || recording.has_decisions(),
         ends: if forgets {
             recording.ends()
         } else {
@@ -123,6 +124,7 @@ fn follow_within(
         requests: Requests::default(),
         held: Vec::new(),
         touched: ByRequest::default(),
+        in_plug: ByRequest::default(),
         queued: Vec::new(),
         merger,
         offered: BTreeMap::new(),
@@ -152,6 +154,8 @@ struct Follower<'a> {
     /// Requests of more are given up.
     most_under_way: usize,
     with_effects: bool,
+    /// What the scheduler did without a line of its own has to be inferred: processes that ended.
+    forgets: bool,
     /// Dispatches that gave nothing are made, too.
     replays: bool,
     /// Ends of processes, in order, and how many have been told.
@@ -172,6 +176,8 @@ struct Follower<'a> {
     held: Vec<RequestId>,
     /// When a bio last joined one of those.
     touched: ByRequest<Time>,
+    /// It is in a plug that is not let go yet, or is just let go.
+    in_plug: ByRequest<bool>,
     /// In the scheduler.
     queued: Vec<RequestId>,
     merger: Merger,
@@ -196,7 +202,7 @@ impl Follower<'_> {
     fn follow(mut self) -> (Report, Box<dyn Followed>) {
         self = self.follow_steps();
         if let Some(last) = self.steps.last()
-            && !self.replays
+            && self.forgets
         {
             self.pass_time(last.time + AFTERMATH, self.steps.len());
         }

@@ -18,7 +18,7 @@ impl Follower<'_> {
         let next = next.filter(|&next| shown.is_none_or(|shown| next < shown));
         next.map(|next| &steps[next]).is_some_and(|next| {
             let inserts = matches!(next.action, Action::Inserted | Action::RequestsMerged);
-            inserts && !next.after_plug && next.time - time < SAME_RUN
+            inserts && !next.after_plug && next.time.saturating_since(time) < SAME_RUN
         })
     }
 
@@ -29,7 +29,7 @@ impl Follower<'_> {
         let before = self.coming.of_process_before(at);
         let before = before.map(|before| &steps[before]);
         let alone = before.is_some_and(|before| {
-            before.action == Action::Allocated && time - before.time < SAME_RUN
+            before.action == Action::Allocated && time.saturating_since(before.time) < SAME_RUN
         });
         if alone && !steps[at].after_plug {
             self.queue.inserted_alone(self.kernel);
@@ -132,7 +132,7 @@ impl Follower<'_> {
     fn is_soon(&self, now: Time, at: usize) -> bool {
         let time = self.steps[at].time;
         let planned = self.queue.delayed_run().unwrap_or(Time::MAX);
-        time - now < SAME_RUN && time < planned
+        time.saturating_since(now) < SAME_RUN && time < planned
     }
 
     /// The first event from this one on that shows a dispatch, if it may come of what the kernel does now.

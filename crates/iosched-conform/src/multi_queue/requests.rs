@@ -3,10 +3,14 @@
 use iosched_facts::units::Time;
 use iosched_sim::block_layer::Merger;
 use iosched_sim::request::{Bio, Merge, Op, Request, RequestId};
+use iosched_sim::scheduler::Rule;
 use iosched_sim::trace::kernel::Action;
 
 use super::super::recording::Step;
 use super::Follower;
+
+/// Most requests that a plug holds.
+const PLUG_REQUESTS: usize = 32;
 
 /// Requests among which one is looked for.
 pub(super) trait List<'a>: IntoIterator<Item = &'a RequestId> + Clone {}
@@ -70,6 +74,7 @@ impl Follower<'_> {
     /// the process's plug does. Where none of its next events tells that it was merged, what it touches had
     /// no room: that takes no more from now on.
     pub(super) fn submitted(&mut self, at: usize, op: Op) {
+        self.forget_old_plug(at);
         let step = &self.steps[at];
         let next = self.coming.of_process_after(at);
         let next = next.map(|next| &self.steps[next]);
@@ -84,6 +89,23 @@ impl Follower<'_> {
         let queued = back.or_else(|| self.partner(step, op, false));
         for full in [held.map(Merge::request), queued].into_iter().flatten() {
             self.merger.mark_full(&mut self.requests, full);
+        }
+    }
+
+    /// A process submits a bio after it let its plug go: what it could not issue of that waits before the device. Of a
+    /// full plug the request that did not fit begins the next one.
+    fn forget_old_plug(&mut self, at: usize) {
+        let step = &self.steps[at];
+        let before = self.coming.of_process_before(at);
+        let before = before.map(|before| self.steps[before].action);
+        if !step.after_unplug && !matches!(before, Some(Action::Issued | Action::Inserted)) {
+            return;
+        }
+        let own = |id: &&RequestId| self.is_of(step, **id) && self.in_plug[**id];
+        let mut own: Vec<RequestId> = self.held.iter().filter(own).copied().collect();
+        own.truncate(own.len() - usize::from(own.len() > PLUG_REQUESTS));
+        for id in own {
+            self.in_plug.set(id, false);
         }
     }
 
@@ -109,6 +131,7 @@ impl Follower<'_> {
         let id = self.requests.add(request);
         self.held.push(id);
         self.touched.set(id, step.time);
+        self.in_plug.set(id, true);
     }
 
     /// More requests are under way than a queue has: what became of the older ones is not in the recording.
@@ -156,13 +179,18 @@ impl Follower<'_> {
         position && priority && request.op == op && !request.unmergeable
     }
 
-    /// Where a bio goes in the plug of its process, of which the kernel tries the newest request only.
+    /// Where a bio goes in the plug of its process, of which the kernel tries one request only.
     fn plug_partner(&mut self, step: &Step, op: Op) -> Option<Merge> {
-        let mut newest_first = self.held.iter().rev().copied();
-        let newest = newest_first.find(|&id| self.is_of(step, id));
+        let is_own = |&id: &RequestId| self.is_of(step, id);
+        let mut held = self.held.iter().copied();
+        let tried = if self.kernel.merges_oldest_in_plug() {
+            held.find(is_own)
+        } else {
+            held.rfind(is_own)
+        };
         let bio = Self::bio(step, op);
         self.merger
-            .find_plugged(&mut self.requests, newest.as_slice(), &bio)
+            .find_plugged(&mut self.requests, tried.as_slice(), &bio)
     }
 
     /// The request in the scheduler that a bio joins: by the rules, or else the newest that it touches.
@@ -286,13 +314,17 @@ impl Follower<'_> {
         }
     }
 
-    /// A request that never was in the scheduler: is it its turn? Its own process issues the newest
-    /// of its plug (to which what it allocated just now does not belong yet); what that could not
-    /// issue stands before the software queues, in the order in which the plugs were given up.
+    /// A request that never was in the scheduler: is it its turn? Its own process issues the oldest
+    /// of its plug or, on older kernels, the newest (to which what it allocated just now does not belong yet); what that
+    /// could not issue stands before the software queues, in the order in which the plugs were given up.
     fn goes_directly(&self, step: &Step, id: RequestId) -> bool {
-        let own = |other: &&RequestId| self.is_of(step, **other);
-        let mut newest = self.held.iter().rev().filter(own).take(2);
-        newest.any(|&newest| newest == id) || self.first_held() == Some(id)
+        let mut own = self.held.iter().filter(|other| self.is_of(step, **other));
+        let is_next = if self.kernel.follows(Rule::PlugInOrder) {
+            own.find(|other| self.in_plug[**other]) == Some(&id)
+        } else {
+            own.rev().take(2).any(|&newest| newest == id)
+        };
+        is_next || self.first_held() == Some(id)
     }
 
     /// Of those that are not in the scheduler, the one that covers exactly these sectors; if there are

@@ -164,7 +164,7 @@ fn follow_one(
                 Some(version) => settings.on(version)?,
                 None => settings,
             };
-            of_multi_queue(&trace, &settings, &told, history.before, &lines)
+            of_multi_queue(&trace, &settings, &told, history, &lines)
         }
     };
     if outcome.0.report.decisions == 0 {

@@ -1,7 +1,7 @@
 //! The schedulers of Linux: those of the single-queue block layer as in 4.19, the others as in 6.12.
 
 use super::{SchedulerFacts, TunableInfo};
-use crate::kernel::{BlockLayer, KernelVersion};
+use crate::kernel::BlockLayer;
 
 /// Most tunables are an `int`.
 const INT_MAX: i64 = i32::MAX as i64;
@@ -110,7 +110,7 @@ pub static MQ_DEADLINE: SchedulerFacts = SchedulerFacts {
     name: "mq-deadline",
     summary: "deadline for today's kernels, with priority classes",
     alias: Some("deadline"),
-    locks_zones: Some([KernelVersion::new(4, 16), KernelVersion::new(6, 10)]),
+    locks_zones: true,
     tunables: &[
         // nr_requests at most: no limit
         int("async_depth", "requests", 256, 1).what(

@@ -212,6 +212,7 @@ mod tests {
     use super::super::format::{HeaderFormat, PageFormat};
     use super::super::page::Page;
     use super::*;
+    use iosched_facts::event::Op;
 
     /// Recorded by hand on Linux 6.18: the kernel's own text of the same events is beside it.
     macro_rules! golden {
@@ -303,6 +304,32 @@ mod tests {
             };
             assert_eq!(class, expected, "{line}");
         }
+    }
+
+    #[test]
+    fn letters_of_7_1_are_understood() {
+        let decoder = decoder();
+        let mut data = [0_u8; 56];
+        data[..2].copy_from_slice(&2097_u16.to_le_bytes()); // block_bio_queue, with ten letters
+        data[24] = 8;
+        let mut op_of = |letters: &[u8]| {
+            data[28..38].fill(0);
+            data[28..28 + letters.len()].copy_from_slice(letters);
+            let line = decoder.decode(
+                &Raw {
+                    time_ns: 5,
+                    data: &data,
+                },
+                0,
+            );
+            let Some(Line::Event(event)) = line else {
+                panic!("{line:?}")
+            };
+            (event.op, event.sync)
+        };
+        assert_eq!(op_of(b"FWFSMU"), (Some(Op::Write), true));
+        assert_eq!(op_of(b"WZS"), (Some(Op::Write), true), "it writes zeroes");
+        assert_eq!(op_of(b"ZRA"), (None, false), "a command of zones");
     }
 
     #[test]

@@ -19,8 +19,8 @@ pub struct Stale {
     pub now: String,
 }
 
-/// What of the evidence is not so any more. Of the kernel only the first two numbers count: a
-/// scheduler does not change within a stable series.
+/// What of the evidence is not so any more. Of the kernel the first two numbers count, and the third where a stable
+/// release changed a rule.
 pub(crate) fn stale(host: &Host, device: &Device, evidence: &Evidence) -> Vec<Stale> {
     let sysfs = host.sysfs();
     let firmware = facts::firmware(&sysfs, &device.name);
@@ -34,7 +34,7 @@ pub(crate) fn stale(host: &Host, device: &Device, evidence: &Evidence) -> Vec<St
         let (measured, now) = (measured.clone()?, now.unwrap_or_default());
         let series = |release: &str| KernelVersion::parse(release).filter(|_| what == "kernel");
         let is_same = match (series(&measured), series(&now)) {
-            (Some(measured), Some(now)) => measured == now,
+            (Some(measured), Some(now)) => measured.is_of_series(now) && measured.is_like(now),
             _ => measured.trim() == now.trim(),
         };
         (!is_same).then_some(Stale {

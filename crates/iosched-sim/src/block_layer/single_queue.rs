@@ -260,7 +260,8 @@ impl SingleQueue {
             self.insert(out, now, id, false);
             return self.run(out, now);
         }
-        if self.submitters[process].is_full(&self.requests, PLUG_REQUESTS) {
+        let last = self.submitters[process].plug.last().copied();
+        if self.submitters[process].is_full(&self.requests, PLUG_REQUESTS, last) {
             self.flush_plug(out, now, process);
         }
         self.submitters[process].hold(out, now, process, id);

@@ -59,10 +59,14 @@ impl Submitter {
         first.is_some_and(|(bio, _)| bio.sync == sync)
     }
 
-    /// True if the plug is to be let go before it takes one more: it holds `most`, or a long one.
-    pub(super) fn is_full(&self, requests: &Requests, most: usize) -> bool {
-        let last = self.plug.last();
-        let long = last.is_some_and(|&last| requests[last].length >= PLUG_LENGTH);
+    /// True if the plug is to be let go before it takes one more: it holds `most`, or this one of it is long.
+    pub(super) fn is_full(
+        &self,
+        requests: &Requests,
+        most: usize,
+        looked_at: Option<RequestId>,
+    ) -> bool {
+        let long = looked_at.is_some_and(|id| requests[id].length >= PLUG_LENGTH);
         self.plug.len() >= most || long
     }
 }

@@ -24,6 +24,7 @@ mod values;
 
 pub use followed::Followed;
 pub use hardware_queues::HardwareQueues;
+pub use iosched_facts::kernel::rules::Rule;
 pub use iosched_facts::kernel::{BlockLayer, KernelVersion};
 pub use iosched_facts::scheduler::{SchedulerFacts, TunableInfo};
 pub use spec::{SchedulerSpec, build, build_followed, info, parse_settings, tell};
@@ -39,9 +40,9 @@ use crate::units::{Nanos, Sector, Time};
 /// Which of the scheduler tags a request may have: the lowest of each word of the kernel's bitmap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TagLimit {
-    /// So many of each word: up to Linux 6.16.
+    /// So many of each word.
     OfEachWord(u32),
-    /// So many in all, of which each word has its part: since 6.17, and since 6.12.43 in that series.
+    /// So many in all, of which each word has its part ([`Rule::LimitInAll`]).
     InAll(u32),
 }
 
@@ -101,11 +102,24 @@ impl Kernel {
         self.tick_begins(self.tick(now) + self.millis_to_ticks(3) + 1)
     }
 
-    /// Each bio is submitted in a plug, its own if its process has begun none (since Linux 6.10:
-    /// `__submit_bio`). A process runs the queue itself when it lets its plug go, and leaves that to a
-    /// worker where it inserts without one.
-    pub(crate) fn plugs_each_bio(&self) -> bool {
-        self.version >= KernelVersion::new(6, 10)
+    /// A kernel of this version follows the rule.
+    #[inline]
+    pub fn follows(&self, rule: Rule) -> bool {
+        rule.holds(self.version)
+    }
+
+    /// Of a process's plug a bio tries the oldest request only; else the newest.
+    pub fn merges_oldest_in_plug(&self) -> bool {
+        self.follows(Rule::PlugMergesOldest) && !self.follows(Rule::PlugMergesNewest)
+    }
+
+    /// Of the scheduler's tags so many in all or so many of each word, whichever this kernel counts.
+    pub(crate) fn tag_limit(&self, in_all: u32, of_each_word: u32) -> TagLimit {
+        if self.follows(Rule::LimitInAll) {
+            TagLimit::InAll(in_all)
+        } else {
+            TagLimit::OfEachWord(of_each_word)
+        }
     }
 
     /// Nanoseconds in a tick.

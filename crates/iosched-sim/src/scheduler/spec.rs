@@ -143,7 +143,10 @@ pub fn build(
     let tunables = Values::new(name, "tunable", info.facts.tunables, &spec.tunables)?;
     let initial = Values::new(name, "initial value", info.initial, initial)?;
     let kernel = &spec.kernel(kernel);
-    if let Some(oldest) = info.oldest.filter(|&oldest| kernel.version < oldest) {
+    if let Some(oldest) = info
+        .oldest
+        .filter(|&oldest| !kernel.version.is_since(oldest))
+    {
         let message = format!(
             "{name} of Linux {} is not simulated: its rules are known from {oldest} on",
             kernel.version

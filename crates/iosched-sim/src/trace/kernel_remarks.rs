@@ -6,6 +6,7 @@ use super::error::Cause;
 use super::kernel_fields::{Fields, exact_micros, priority};
 use crate::request::{IoPriority, ProcessId};
 use crate::scheduler::KernelVersion;
+use crate::units::Nanos;
 
 /// `Debian 6.1.176 (…) blk-mq, scheduler=… device=…`: nothing if the line is about something else.
 fn queue(text: &str) -> Option<Queue> {
@@ -55,6 +56,7 @@ pub(super) fn remark(fields: &Fields, text: &str) -> Result<Remark, Cause> {
             think: field(text, "think_us")
                 .and_then(exact_micros)
                 .unwrap_or_default(),
+            elapsed: field(text, "elapsed_us").and_then(exact_micros),
         },
         "exit" => {
             let time = field(text, "time_us").unwrap_or("");
@@ -67,7 +69,18 @@ pub(super) fn remark(fields: &Fields, text: &str) -> Result<Remark, Cause> {
             let time = fields.time(words.next().unwrap_or(""))?;
             statement(words).map_or(Remark::Other, |said| Remark::Kyber { time, said })
         }
+        "time" => time_zero(words).map_or(Remark::Other, Remark::TimeZero),
         _ => queue(text).map_or(Remark::Other, Remark::Queue),
+    })
+}
+
+/// `zero: 4071002 us of CLOCK_MONOTONIC`
+fn time_zero<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<Nanos> {
+    let micros = words.nth(1).and_then(exact_micros);
+    micros.filter(|_| {
+        words
+            .nth(2)
+            .is_some_and(|clock| clock.starts_with("CLOCK_MONOTONIC"))
     })
 }
 
@@ -117,6 +130,7 @@ mod tests {
             buffered: true,
             depth: 4,
             think: Nanos::from_millis(2),
+            elapsed: None,
         };
         assert_eq!(worker, Some(Line::Remark(expected)));
         let exit = reader

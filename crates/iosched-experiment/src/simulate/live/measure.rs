@@ -13,7 +13,7 @@ use iosched_machine::host::Host;
 use iosched_machine::process::{Scope, Stop};
 use iosched_machine::user_files::{self, NewFile};
 use iosched_sim::block_layer::MergeLimits;
-use iosched_sim::scheduler::{self, SchedulerSpec};
+use iosched_sim::scheduler::{self, Rule, SchedulerSpec};
 use iosched_sim::simulate::Attachment;
 use iosched_sim::trace::kernel::Line;
 use iosched_sim::trace::write_event;
@@ -209,12 +209,13 @@ impl Measured {
         };
         let settings = Settings {
             spec: of.clone(),
+            // Events are stamped with `CLOCK_MONOTONIC`.
             kernel: plan.kernel,
+            tick_phase_given: plan.kernel.follows(Rule::TicksAligned),
             initial: Vec::new(),
             limits: MergeLimits::default(),
             queue_depth: Some(device.queue_depth),
             attachment: Some(device.attachment),
-            tick_phase_given: false,
             info: scheduler::info(&of.name)?,
         };
         let (report, _, phase) = best_phase(&settings, |settings, until| {

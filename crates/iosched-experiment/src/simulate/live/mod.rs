@@ -325,7 +325,10 @@ fn checked_scheduler(text: &str, kernel: &Kernel) -> Result<SchedulerSpec, Probl
     }
     // Tells what is wrong, if anything. The rules of another kernel than this one are no way out here.
     scheduler::build(&spec, kernel, &NamedValues::new()).map_err(|problem| {
-        if scheduler::info(&spec.name).is_ok_and(|info| info.oldest > Some(kernel.version)) {
+        if scheduler::info(&spec.name).is_ok_and(|info| {
+            info.oldest
+                .is_some_and(|oldest| !kernel.version.is_since(oldest))
+        }) {
             return problem.hint("leave it out, as in: iosched conform --live --scheduler none");
         }
         problem

@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 
 use crate::request::RequestId;
-use crate::scheduler::Kernel;
+use crate::scheduler::{Kernel, Rule};
 use crate::units::Time;
 
 /// How the multi-queue block layer knows that a device has room.
@@ -176,9 +176,9 @@ impl HwQueue {
 
     // ---- when it is run ------------------------------------------------------------------
 
-    /// A process inserted a request outside of a plug: before Linux 6.10 a worker runs the queue.
+    /// A process inserted a request outside of a plug: unless its bio has one of its own, a worker runs the queue.
     pub fn inserted_alone(&mut self, kernel: &Kernel) {
-        if !kernel.plugs_each_bio() {
+        if !kernel.follows(Rule::BioInPlug) {
             self.delayed_run = None;
         }
     }

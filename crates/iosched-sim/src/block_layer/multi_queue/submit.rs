@@ -9,6 +9,7 @@ use super::throttle::Throttle;
 use super::wait_queues::WaitQueueIndex;
 use super::{Known, MultiQueue};
 use crate::request::{Action, Bio, Op, Request, RequestId};
+use crate::scheduler::Rule;
 use crate::units::Time;
 
 /// Most requests that a plug holds before it is let go.
@@ -27,7 +28,12 @@ impl MultiQueue {
         token: Token,
     ) -> bool {
         let Submitter { plug, cpu, .. } = &self.submitters[bio.process.index()];
-        let plug = &plug[plug.len().saturating_sub(1)..];
+        let tried = if self.kernel.merges_oldest_in_plug() {
+            plug.first()
+        } else {
+            plug.last()
+        };
+        let plug = tried.map_or(&[][..], std::slice::from_ref);
         let (requests, scheduler) = (&mut self.requests, self.scheduler.as_mut());
         let found = self
             .merger
@@ -170,7 +176,14 @@ impl MultiQueue {
         if !self.submitters[process].plugged {
             return self.insert_alone(out, now, id);
         }
-        if self.submitters[process].is_full(&self.requests, PLUG_REQUESTS) {
+        let plug = &self.submitters[process].plug;
+        let head = if self.kernel.follows(Rule::PlugInOrder) {
+            plug.first()
+        } else {
+            plug.last()
+        };
+        let head = head.copied();
+        if self.submitters[process].is_full(&self.requests, PLUG_REQUESTS, head) {
             self.flush_plug(out, now, process);
         }
         self.submitters[process].hold(out, now, process, id);
@@ -190,11 +203,15 @@ impl MultiQueue {
         self.run(out, now, queue);
     }
 
-    /// What was held back enters the scheduler as it was submitted. Without one it is issued, from
-    /// the end of the plug, until the device has no room for the next; that goes before the rest.
+    /// What was held back enters the scheduler as it was submitted. Without one it is issued, in order or from
+    /// the end of the plug ([`Rule::PlugInOrder`]), until the device has no room for the next; that goes before the rest.
     pub(super) fn flush_plug(&mut self, out: &mut impl Outputs, now: Time, process: usize) {
         let queue = self.queue_of(process);
         let mut plug = std::mem::take(&mut self.submitters[process].plug);
+        let reversed = self.direct && self.kernel.follows(Rule::PlugInOrder);
+        if reversed {
+            plug.reverse();
+        }
         while self.direct
             && let Some(id) = plug.pop()
         {
@@ -202,6 +219,9 @@ impl MultiQueue {
                 self.queues[queue].hw.dispatch.push_back(id);
                 break;
             }
+        }
+        if reversed {
+            plug.reverse();
         }
         trace_plug(out, now, Action::Unplugged, process);
         for id in plug.drain(..) {

@@ -77,7 +77,7 @@ impl Bfq {
     }
 
     /// The request that completes still counts as being in the disk (`bfq_update_hw_tag()`).
-    fn learn_hw_tag(&mut self) {
+    pub(super) fn learn_hw_tag(&mut self) {
         let in_driver = self.rq_in_driver;
         self.hw_tag.max_rq_in_driver = self.hw_tag.max_rq_in_driver.max(in_driver);
         if self.hw_tag.known == Some(true) || in_driver + self.queued <= QUEUES {
@@ -98,5 +98,6 @@ impl Bfq {
             known: Some(self.hw_tag.max_rq_in_driver > QUEUES),
             ..HwTag::default()
         };
+        self.nonrot_with_queueing = !self.rotational && self.hw_tag.known == Some(true);
     }
 }

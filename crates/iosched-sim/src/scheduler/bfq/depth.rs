@@ -1,15 +1,15 @@
 //! How many requests may be allocated: asynchronous ones and writes fewer than reads, still fewer while
 //! a queue is weight-raised, and none beyond the share of a queue that has it.
 
-use super::{Bfq, LIMITS_IN_ALL};
+use super::Bfq;
 use crate::request::ProcessId;
-use crate::scheduler::TagLimit;
+use crate::scheduler::{Rule, TagLimit};
 
 impl Bfq {
     /// Which tags a request of this kind may have: there are `tags` in words of `word`.
     ///
-    /// With more than its share of all a queue gets the first tag of each word, and since Linux 6.17 no
-    /// other than the very first of all: its process may then sleep until that one is given back, while
+    /// With more than its share of all a queue gets the first tag of each word, and where limits hold in all no
+    /// other than the very first: its process may then sleep until that one is given back, while
     /// nearly all others are free (`bfq_limit_depth()`).
     pub(super) fn tag_limit(
         &self,
@@ -19,30 +19,39 @@ impl Bfq {
         tags: u32,
         word: u32,
     ) -> Option<TagLimit> {
-        let in_all = self.version >= LIMITS_IN_ALL;
-        let limit = if in_all {
-            TagLimit::InAll
-        } else {
-            TagLimit::OfEachWord
-        };
+        let in_all = self.kernel.follows(Rule::LimitInAll);
         let of = if in_all { tags } else { word };
         let depth = (!sync_read).then(|| self.depth_of_kind(sync, of));
         let most = depth.map_or(tags, |depth| tags * depth / of.max(1));
+        let limit = |depth| self.kernel.tag_limit(depth, depth);
         if self.has_its_share(process, sync, most) {
             return Some(limit(1));
         }
         depth.map(limit)
     }
 
-    /// `bfq_update_depths()`.
+    /// `bfq_depth_updated()`. Where the queue has an `async_depth`, that is three quarters of its tags as soon as
+    /// it was written once, and the others are parts of it.
     fn depth_of_kind(&self, sync: bool, of: u32) -> u32 {
-        let sixteenths = match (self.wr_busy_queues > 0, sync) {
-            (false, false) => 8,
-            (false, true) => 12,
-            (true, false) => 3,
-            (true, true) => 6,
+        let raised = self.wr_busy_queues > 0;
+        let depth = if self.kernel.follows(Rule::QueueAsyncDepth) {
+            let async_depth = of * 3 / 4;
+            match (raised, sync) {
+                (false, false) => async_depth * 2 / 3,
+                (false, true) => async_depth,
+                (true, false) => async_depth / 4,
+                (true, true) => async_depth / 2,
+            }
+        } else {
+            let sixteenths = match (raised, sync) {
+                (false, false) => 8,
+                (false, true) => 12,
+                (true, false) => 3,
+                (true, true) => 6,
+            };
+            of * sixteenths / 16
         };
-        (of * sixteenths / 16).max(1)
+        depth.max(1)
     }
 
     /// The queue of the process has as many requests as its weight is worth among all (`bfqq_request_over_limit()`).

@@ -26,7 +26,7 @@ impl Bfq {
         let mut left = self.clone();
         left.settle();
         left.clock = super::moment::Clock::new(kernel);
-        left.version = kernel.version;
+        left.kernel = *kernel;
         let end = left.now;
         let begin = left.clock.moment(BEFORE, None);
         left.shift(begin.ns - end.ns, begin.tick - end.tick);
@@ -118,6 +118,7 @@ impl Bfq {
     fn believe_hw_tag(&mut self, told: &Values) {
         if let Some(known) = told.given("hw-tag") {
             self.hw_tag.known = (known >= 0).then_some(known == 1);
+            self.nonrot_with_queueing = !self.rotational && known != 0;
         }
         if told.given("hw-samples").is_some() {
             self.hw_tag.samples = u32::try_from(told.count("hw-samples")).unwrap_or(0);

@@ -8,11 +8,7 @@ use super::Bfq;
 use super::moment::Moment;
 use super::queue::{LARGE, QueueId};
 use crate::request::{RequestId, Requests};
-use crate::scheduler::KernelVersion;
-
-/// Since this version (6.3) a large request on a disk that does not turn is passed over while the disk
-/// has anything.
-const SINCE_ACTUATORS: KernelVersion = KernelVersion::new(6, 3);
+use crate::scheduler::Rule;
 
 impl Bfq {
     /// Which queue may be served in place of the one in service, which waits.
@@ -70,7 +66,7 @@ impl Bfq {
         let large = next.is_some_and(|next| requests[next].length >= LARGE);
         if self.rotational || !large {
             limit
-        } else if self.version < SINCE_ACTUATORS {
+        } else if !self.kernel.follows(Rule::BfqActuators) {
             limit.min(1)
         } else {
             u64::from(self.rq_in_driver == 0)

@@ -9,12 +9,8 @@ use super::moment::{LONG_AGO, Moment};
 use super::queue::{Injection, ProcessIndex, QueueId, ThinkTime, WeightRaising};
 use super::red_black::Descent;
 use super::weight_raising::INTERACTIVE;
-use crate::scheduler::KernelVersion;
+use crate::scheduler::Rule;
 use crate::units::{Sector, Sectors};
-
-/// Since this version queues are merged on every disk: recordings of 6.18 show it; which version after 6.12 was the
-/// first is not known.
-const MERGES_ON_ALL: KernelVersion = KernelVersion::new(6, 18);
 
 /// Positions as near as this belong together.
 const CLOSE: Sectors = Sectors::new(8192);
@@ -39,12 +35,6 @@ pub(super) struct Saved {
 }
 
 impl Bfq {
-    /// A disk that does not turn and queues commands: merging does not make it faster, and is left out up to
-    /// [`MERGES_ON_ALL`].
-    pub(super) fn queues_in_disk(&self) -> bool {
-        !self.rotational && self.hw_tag.known == Some(true) && self.version < MERGES_ON_ALL
-    }
-
     /// The queue has been served for so long that it is not to be merged (`bfq_too_late_for_merging()`).
     pub(super) fn is_too_late_to_merge(&self, at: Moment, id: QueueId) -> bool {
         let queue = self.queue(id);
@@ -66,7 +56,8 @@ impl Bfq {
         if self.is_stable_merge_due(at, process, id) {
             return self.merge_with_partner(process, id);
         }
-        if self.queues_in_disk() || self.is_too_late_to_merge(at, id) || self.busy_queues() == 1 {
+        if self.nonrot_with_queueing || self.is_too_late_to_merge(at, id) || self.busy_queues() == 1
+        {
             return None;
         }
         if let Some(served) = self.in_service_queue.filter(|&served| served != id)
@@ -183,7 +174,7 @@ impl Bfq {
         if self.queue(last).creation_time + burst < self.queue(id).creation_time {
             return id;
         }
-        if !self.queues_in_disk() {
+        if !self.nonrot_with_queueing {
             self.queue_mut(last).partner_of += 1;
             self.processes[process].partner = Some(last);
             return id;
@@ -200,7 +191,7 @@ impl Bfq {
     fn is_stable_merge_due(&self, at: Moment, process: ProcessIndex, id: QueueId) -> bool {
         let window = self.clock.stable_merge;
         let queue = self.queue(id);
-        !self.queues_in_disk()
+        !self.nonrot_with_queueing
             && queue.sync
             && self.processes[process].partner.is_some()
             && !queue.just_created
@@ -364,7 +355,9 @@ impl Bfq {
         self.lose_owner(at, shared);
         self.restore_burst(process, queue);
         self.queue_mut(queue).split_time = at.tick;
-        let kept = |waker: &QueueId| self.since_actuators() || self.queue(*waker).process_refs > 0;
+        let outlives =
+            self.kernel.follows(Rule::BfqActuators) && !self.kernel.follows(Rule::BfqDropsWaker);
+        let kept = |waker: &QueueId| outlives || self.queue(*waker).process_refs > 0;
         if let Some(waker) = waker.filter(|waker| self.queue(*waker).exists).filter(kept) {
             self.set_waker(queue, waker);
         }

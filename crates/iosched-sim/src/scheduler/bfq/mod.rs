@@ -51,21 +51,14 @@ use schedule::ServiceTree;
 pub(crate) use tunables::INFO;
 use tunables::Tunables;
 
-use super::{Elevator, Followed, Kernel, KernelVersion, SchedulerInfo, TagLimit, Values};
+use super::{Elevator, Followed, Kernel, KernelVersion, Rule, SchedulerInfo, TagLimit, Values};
 use crate::list::Links;
 use crate::request::{Bio, Op, ProcessId, RequestId, Requests};
 use crate::request_table::ByRequest;
 use crate::units::{Sector, Time};
 
-/// The first version that follows the rules of 6.1: with stable merges, and think times compared with half
-/// of `slice_idle`.
-pub(super) const OLDEST: KernelVersion = KernelVersion::new(5, 13);
-
-/// What came with several actuators, and holds with one too.
-const ACTUATORS: KernelVersion = KernelVersion::new(6, 3);
-
-/// Since this version a limit of tags holds for all words of the bitmap together.
-const LIMITS_IN_ALL: KernelVersion = KernelVersion::new(6, 17);
+/// Kernels with it compare think times with half of `slice_idle`, as 6.1 does.
+const OLDEST: KernelVersion = Rule::BfqStableMerges.first();
 
 /// What bfq knows of a request besides the block layer.
 #[derive(Debug, Clone, Copy, Default)]
@@ -95,7 +88,10 @@ pub(super) struct Bfq {
     tunables: Tunables,
     clock: Clock,
     rotational: bool,
-    version: KernelVersion,
+    /// Merging does not make the disk faster: it does not turn, and queues commands. Looked at when the scheduler is
+    /// attached and when [`HwTag`] is decided, whatever `queue/rotational` says later (`nonrot_with_queueing`).
+    nonrot_with_queueing: bool,
+    kernel: Kernel,
     /// `slice_idle` in nanoseconds.
     slice_idle: i64,
     /// When the lock was taken for what comes next, if that was not now.
@@ -171,7 +167,8 @@ impl Bfq {
             slice_idle: span(tunables.slice_idle),
             clock,
             rotational: kernel.rotational,
-            version: kernel.version,
+            nonrot_with_queueing: !kernel.rotational,
+            kernel: *kernel,
             locked: None,
             now: Moment { ns: 0, tick: 0 },
             queues: Vec::new(),
@@ -230,11 +227,6 @@ impl Bfq {
         let locked = self.locked.take();
         self.now = self.clock.moment(now, locked);
         self.now
-    }
-
-    /// The rules of 6.12 hold where they differ.
-    fn since_actuators(&self) -> bool {
-        self.version >= ACTUATORS
     }
 }
 

@@ -3,7 +3,7 @@
 //! Everything that is done under one hold of the lock sees one tick, that of the moment in which the
 //! lock was taken: interrupts are off. Both clocks are signed, so that "long ago" needs no special case.
 
-use crate::scheduler::Kernel;
+use crate::scheduler::{Kernel, Rule};
 use crate::units::{Nanos, Time};
 
 /// Before anything that matters, on either clock.
@@ -91,7 +91,7 @@ impl Clock {
 
     /// All that is done for a bio sees one time in nanoseconds, that at which the first of it was done.
     pub(super) fn is_read_once_for_a_bio(&self) -> bool {
-        self.kernel.plugs_each_bio()
+        self.kernel.follows(Rule::BioInPlug)
     }
 
     /// The tick in which a time lies.

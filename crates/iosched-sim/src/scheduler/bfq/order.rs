@@ -107,7 +107,7 @@ impl Bfq {
         if self.rq_pos_tree.contains(id) {
             self.rq_pos_tree.remove(id);
         }
-        if self.queues_in_disk() {
+        if self.nonrot_with_queueing {
             return;
         }
         let queue = self.queue(id);

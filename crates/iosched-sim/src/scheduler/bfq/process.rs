@@ -8,6 +8,7 @@ use super::merging::Saved;
 use super::moment::{LONG_AGO, Moment};
 use super::queue::{ProcessIndex, Queue, QueueId, level_of, place_of, weight_of};
 use crate::request::{IoPriority, PriorityClass, ProcessId, Request, RequestId, Requests};
+use crate::scheduler::Rule;
 
 /// A process as the device sees it (`struct bfq_io_cq`).
 #[derive(Debug, Clone)]
@@ -148,7 +149,7 @@ impl Bfq {
             self.queue_mut(id).owner = Some(process);
         }
         if let Some(existing) = split
-            && (alone || self.since_actuators())
+            && (alone || self.kernel.follows(Rule::BfqActuators))
         {
             self.restore_state(at, process, id, existing);
         }
@@ -219,7 +220,7 @@ impl Bfq {
     /// `bfq_init_bfqq()`.
     pub(super) fn new_queue(&mut self, at: Moment, sync: bool, priority: IoPriority) -> QueueId {
         let mut queue = Queue::new(at, sync, priority, self.full_budget());
-        if self.since_actuators() {
+        if self.kernel.follows(Rule::BfqActuators) {
             queue.injection.decreased = at.tick;
         }
         if let Some(id) = self.unused_queues.pop() {

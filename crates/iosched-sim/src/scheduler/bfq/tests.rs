@@ -493,6 +493,7 @@ fn on_a_disk_that_does_not_turn_6_12_passes_a_large_request_over_while_the_disk_
     for (version, in_driver, injected) in [("6.1", 0, true), ("6.1", 1, false), ("6.12", 1, false)]
     {
         let mut lab = Lab::on("low_latency=0", false, version);
+        lab.bfq.nonrot_with_queueing = false; // two that begin together stay apart
         lab.read(1, 0);
         lab.dispatch();
         lab.insert(&Lab::bio(2, Op::Read, 1 << 30, 64, USUAL));
@@ -566,19 +567,29 @@ fn a_process_that_ends_takes_its_queue_out_of_service_and_wants_a_run() {
 // ---- tunables ------------------------------------------------------------------------------
 
 #[test]
-fn on_flash_that_queues_queues_are_merged_since_6_18() {
-    for (rotational, version, left_out) in [
-        (false, "6.1", true),
-        (false, "6.12", true),
-        (false, "6.17", true),
-        (false, "6.18", false),
-        (true, "6.12", false),
-    ] {
-        let mut lab = Lab::on("", rotational, version);
-        assert!(!lab.bfq.queues_in_disk(), "not known yet");
-        lab.bfq.hw_tag.known = Some(true);
-        assert_eq!(lab.bfq.queues_in_disk(), left_out, "{version}");
+fn queues_are_merged_on_flash_only_once_it_was_seen_not_to_queue_commands() {
+    let mut lab = Lab::on("", false, "7.1");
+    assert!(lab.bfq.nonrot_with_queueing, "until it is known");
+    lab.bfq.rotational = true; // `queue/rotational` was written
+    assert!(
+        lab.bfq.nonrot_with_queueing,
+        "looked at when it was attached"
+    );
+    for (most, expected) in [(3, false), (4, true)] {
+        lab.bfq.rotational = false;
+        lab.bfq.hw_tag = HwTag {
+            known: None,
+            samples: 32,
+            max_rq_in_driver: most,
+        };
+        for nth in 0..4 {
+            lab.read(1, 100_000 * nth);
+        }
+        lab.bfq.rq_in_driver = 1;
+        lab.bfq.learn_hw_tag();
+        assert_eq!(lab.bfq.nonrot_with_queueing, expected, "{most} at a time");
     }
+    assert!(!Lab::on("", true, "7.1").bfq.nonrot_with_queueing);
 }
 
 #[test]

@@ -2,11 +2,11 @@
 
 use iosched_facts::event::KyberEvent;
 
-use super::Kyber;
 use super::domain::{DISCARD, Domain, MAX_DEPTH, READ, WRITE};
+use super::{BATCHING, Kyber, Queue};
 use crate::request::{RequestId, Requests};
-use crate::scheduler::{Followed, Kernel};
-use crate::units::Time;
+use crate::scheduler::{Followed, Kernel, NamedValues, Values};
+use crate::units::{Sector, Time};
 
 impl Followed for Kyber {
     fn dispatch_recorded(&mut self, _now: Time, requests: &Requests, id: RequestId) {
@@ -34,8 +34,7 @@ impl Followed for Kyber {
         agreed
     }
 
-    /// Depths and latencies stay. More than a second has passed, so that few samples will do, and
-    /// the batch ended with what was not recorded.
+    /// Depths, latencies and the batch stay. More than a second has passed, so that few samples will do.
     fn carried_over(&self, kernel: &Kernel) -> Option<Box<dyn Followed>> {
         let emptied = |index: usize| {
             let domain = &self.domains[index];
@@ -48,7 +47,25 @@ impl Followed for Kyber {
             }
         };
         let domains = [READ, WRITE, DISCARD].map(emptied);
-        Some(Box::new(Kyber::with_domains(kernel, domains)))
+        let idle = |queue: &Queue| Queue {
+            domains: Default::default(),
+            ..*queue
+        };
+        Some(Box::new(Kyber {
+            queues: self.queues.iter().map(idle).collect(),
+            ..Kyber::with_domains(kernel, domains)
+        }))
+    }
+
+    fn begin_with(&mut self, state: &Values) {
+        if let Some(batching) = state.given(BATCHING) {
+            self.queues[0].batching = u32::try_from(batching).unwrap_or(0);
+        }
+    }
+
+    /// What was not recorded may have ended the batch.
+    fn plausible_states(&self, _first: Sector) -> NamedValues {
+        vec![(BATCHING.to_owned(), 0)]
     }
 
     fn duplicate(&self) -> Box<dyn Followed> {

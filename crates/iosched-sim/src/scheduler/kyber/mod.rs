@@ -20,8 +20,8 @@ use self::domain::{DISCARD, DOMAINS, Domain, MAX_DEPTH, NAMES, READ, WRITE};
 use self::latency::{Clock, MISSED};
 use super::cpu_lists::CpuLists;
 use super::{
-    CpuCost, Elevator, Followed, HardwareQueues, Kernel, KernelVersion, PhaseSearch, SchedulerInfo,
-    TagLimit, TunableInfo, Values,
+    CpuCost, Elevator, Followed, HardwareQueues, Kernel, KernelVersion, PhaseSearch, Rule,
+    SchedulerInfo, TagLimit, TunableInfo, Values,
 };
 use crate::list::{Links, List};
 use crate::reciprocal::Divisor;
@@ -38,6 +38,7 @@ pub(crate) static INFO: SchedulerInfo = SchedulerInfo {
         depth_info("read_depth", READ),
         depth_info("write_depth", WRITE),
         depth_info("discard_depth", DISCARD),
+        TunableInfo::new(BATCHING, "requests", 0, 0, 16),
     ],
     phase_search: PhaseSearch::MostAgreed,
     oldest: Some(OLDEST),
@@ -49,7 +50,10 @@ pub(crate) static INFO: SchedulerInfo = SchedulerInfo {
 };
 
 /// The first kernel with this design.
-pub(super) const OLDEST: KernelVersion = KernelVersion::new(4, 20);
+const OLDEST: KernelVersion = Rule::KyberByHistograms.first();
+
+/// The requests that its batch has had, as its state is told.
+const BATCHING: &str = "batching";
 
 /// Requests of a domain in a row.
 const BATCH: [u32; DOMAINS] = [16, 8, 1];
@@ -303,12 +307,14 @@ impl Elevator for Kyber {
     fn limit_depth(
         &self,
         _process: ProcessId,
-        _op: Op,
+        op: Op,
         sync: bool,
-        _tags: u32,
+        tags: u32,
         word: u32,
     ) -> Option<TagLimit> {
-        (!sync).then_some(TagLimit::OfEachWord((word * ASYNC_PERCENT / 100).max(1)))
+        let is_free = sync && (op == Op::Read || !self.kernel.follows(Rule::KyberLimitsSyncWrites));
+        let share = |of: u32| (of * ASYNC_PERCENT / 100).max(1);
+        (!is_free).then(|| self.kernel.tag_limit(share(tags), share(word)))
     }
 
     fn completed(&mut self, now: Time, requests: &Requests, id: RequestId) {

@@ -14,7 +14,7 @@ use iosched_facts::scheduler as facts;
 use self::direction::Direction;
 use super::data_dir::{READ, WRITE, data_dir, next_direction};
 use super::{
-    CpuCost, Elevator, Followed, Kernel, KernelVersion, PhaseSearch, SchedulerInfo, TagLimit,
+    CpuCost, Elevator, Followed, Kernel, KernelVersion, PhaseSearch, Rule, SchedulerInfo, TagLimit,
     Values,
 };
 use crate::list::Links;
@@ -46,13 +46,13 @@ pub(super) enum Rules {
 
 impl Rules {
     /// The first version that has priorities.
-    pub(super) const OLDEST: KernelVersion = KernelVersion::new(5, 16);
+    const OLDEST: KernelVersion = Rule::DeadlinePriorities.first();
 
-    pub(super) fn of(version: KernelVersion) -> Rules {
-        if version < KernelVersion::new(6, 5) {
-            Rules::SavedPointer
-        } else {
+    fn of(kernel: &Kernel) -> Rules {
+        if kernel.follows(Rule::DeadlineByPosition) {
             Rules::Position
+        } else {
+            Rules::SavedPointer
         }
     }
 }
@@ -119,7 +119,7 @@ impl MqDeadline {
     pub(super) fn new(tunables: &Values, kernel: &Kernel) -> MqDeadline {
         let ticks = |name: &str| kernel.millis_to_ticks(tunables.count(name));
         MqDeadline {
-            rules: Rules::of(kernel.version),
+            rules: Rules::of(kernel),
             kernel: *kernel,
             levels: Default::default(),
             links: Links::default(),
@@ -259,7 +259,8 @@ impl Elevator for MqDeadline {
         let depth = self.async_depth.filter(|_| !(op == Op::Read && sync))?;
         let share = (depth * u64::from(word)).div_ceil(u64::from(tags.max(1)));
         let share = u32::try_from(share.max(1)).unwrap_or(word).min(word);
-        Some(TagLimit::OfEachWord(share))
+        let depth = u32::try_from(depth.max(1)).unwrap_or(tags).min(tags);
+        Some(self.kernel.tag_limit(depth, share))
     }
 
     fn front_merge(&self, requests: &Requests, bio: &Bio) -> Option<RequestId> {
