@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    advise, apply, calibrate, check, completions, conform, emulate, evidence, list, loads, log,
-    manual, persist, report, restore, set, simulate, tune, undo, watch,
+    advise, apply, calibrate, check, completions, conform, emulate, evidence, judge, list, loads,
+    log, manual, persist, report, restore, set, simulate, tune, undo, watch,
 };
 
 /// Which I/O scheduler should each disk of this machine use? Measure, decide, apply, undo.
@@ -54,6 +54,8 @@ pub(crate) enum Command {
     Loads(loads::LoadsArgs),
     /// Print the results of a run again, as text, HTML, JSON or CSV
     Report(report::ReportArgs),
+    /// Judge results that exist already: fio, pgbench, hyperfine, CSV
+    Judge(judge::JudgeArgs),
     /// Collect results of many machines, and show them for a drive
     Evidence(evidence::EvidenceArgs),
     /// Show live statistics of each device, and switch schedulers
@@ -87,15 +89,17 @@ pub(crate) enum Command {
 }
 
 /// The commands by what a user wants to do.
-const GROUPS: [(&str, &[&str]); 5] = [
+const GROUPS: [(&str, &[&str]); 4] = [
     ("Look", &["list", "watch", "advise", "check", "log"]),
     (
         "Measure",
-        &["tune", "loads", "report", "evidence", "simulate"],
+        &["tune", "loads", "report", "judge", "evidence", "simulate"],
     ),
     ("Change", &["set", "persist", "apply", "undo", "restore"]),
-    ("Lab", &["emulate", "conform", "calibrate"]),
-    ("Other", &["completions"]),
+    (
+        "Lab and shell",
+        &["emulate", "conform", "calibrate", "completions"],
+    ),
 ];
 
 /// The command line, with its commands in groups.
@@ -133,7 +137,7 @@ Exit codes:
   7  the kernel rejected a setting    15  the device does not support the switch
                                      16  a file of the system is unusable
                                      130  interrupted (everything was put back)
-tune and report, with --exit-code: 0 a winner, 20 equal, 21 undecided,
+tune, report and judge, with --exit-code: 0 a winner, 20 equal, 21 undecided,
 22 disturbed; conform: 0 agrees, 23 does not";
 
 #[cfg(test)]
@@ -198,6 +202,7 @@ mod tests {
         evidence add: records
         evidence merge: datasets to
         evidence show: dataset kernel model
+        judge: baseline
         list: devices root
         log: root
         persist: device remove root scheduler tunables why

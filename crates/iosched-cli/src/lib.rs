@@ -24,8 +24,8 @@ use args::{Cli, Command};
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches};
 use commands::{
-    advise, apply, calibrate, check, completions, conform, emulate, evidence, list, loads, log,
-    manual, persist, report, restore, set, simulate, tune, undo, watch,
+    advise, apply, calibrate, check, completions, conform, emulate, evidence, judge, list, loads,
+    log, manual, persist, report, restore, set, simulate, tune, undo, watch,
 };
 use iosched_machine::command_line::quoted;
 use iosched_machine::device::answers;
@@ -131,6 +131,7 @@ fn run(cli: Cli, output: &output::Output) -> commands::Outcome {
         Command::Set(args) => set::run(&args, output),
         Command::Tune(args) => tune::run(&args, output),
         Command::Evidence(args) => evidence::run(&args, output),
+        Command::Judge(args) => judge::run(&args, output),
         Command::Report(args) => report::run(&args, output),
         Command::Emulate(args) => emulate::run(&args, output),
         Command::Simulate(args) => simulate::run(&args, output),

@@ -23,6 +23,7 @@ pub mod fixture;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod interference;
+pub mod judge;
 pub mod load;
 pub mod measure;
 pub mod metrics;

@@ -79,9 +79,9 @@ pub(super) fn scale_word(load: &LoadAnalysis) -> &'static str {
     }
 }
 
-/// Nothing for a control, which is there to show no difference and is spoken of below its table.
+/// Nothing where the design shows none, and for a control, which is there to show no difference and is spoken of below its table.
 fn rank_cell(analysis: &Analysis, load: &LoadAnalysis, arm: usize) -> String {
-    if load.control.is_some() {
+    if load.control.is_some() || analysis.is_doubted() {
         return String::new();
     }
     let rank = Rank::of(&load.contest, arm, analysis.baseline);

@@ -9,6 +9,7 @@
 //! - [`markdown`]: for a ticket
 //! - [`csv`]: one row per trial and metric
 //! - [`comparable`]: whether several records answer the same question
+//! - [`judged`]: what results of others show
 //! - [`named`]: JSON for programs, with names instead of indices
 //! - [`mod@evidence`]: what many machines found
 
@@ -21,6 +22,7 @@ pub mod evidence;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod html;
+pub mod judged;
 pub mod markdown;
 pub mod named;
 mod sentences;

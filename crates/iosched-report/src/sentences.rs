@@ -22,7 +22,12 @@ use super::words::{
 };
 
 /// The verdict of one contest, and whom requirements keep from winning it: such an arm can have the best ratio in the table.
-fn verdict(analysis: &Analysis, loads: &[LoadAnalysis], contest: &Contest, plan: &Plan) -> String {
+pub(super) fn verdict(
+    analysis: &Analysis,
+    loads: &[LoadAnalysis],
+    contest: &Contest,
+    plan: &Plan,
+) -> String {
     let verdict = of_verdict(analysis, loads, contest, plan);
     let qualified = failed(analysis, loads, contest)
         .into_iter()
@@ -893,7 +898,14 @@ pub(super) fn load_head(plan: &Plan, analysis: &Analysis, index: usize) -> Strin
         "{}: {}{direction}, {}{each}",
         load.name,
         load.measure,
-        count(analysis.rounds, "round"),
+        count(
+            analysis.rounds,
+            if plan.rules.is_unpaired {
+                "run"
+            } else {
+                "round"
+            }
+        ),
     )
 }
 

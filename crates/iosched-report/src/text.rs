@@ -106,7 +106,12 @@ fn head(record: &Record, analysis: &Analysis, width: usize) -> String {
 }
 
 /// Each load's arms, below its name where that says more than the answer does; of many loads only the ratios.
-fn tables(record: &Record, analysis: &Analysis, widths: Widths, in_detail: bool) -> String {
+pub(super) fn tables(
+    record: &Record,
+    analysis: &Analysis,
+    widths: Widths,
+    in_detail: bool,
+) -> String {
     let Widths { text: width, table } = widths;
     let plan = &record.header.plan;
     let mut text = String::new();
@@ -129,7 +134,7 @@ fn tables(record: &Record, analysis: &Analysis, widths: Widths, in_detail: bool)
             }
         }
         // The only load is what the answer speaks of.
-        if analysis.loads.len() > 1 || load.control.is_some() {
+        if (analysis.loads.len() > 1 || load.control.is_some()) && !analysis.is_doubted() {
             text += &fold(&of_load(analysis, load, plan), width);
         }
         if in_detail {

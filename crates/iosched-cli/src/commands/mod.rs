@@ -8,6 +8,7 @@ pub(crate) mod completions;
 pub(crate) mod conform;
 pub(crate) mod emulate;
 pub(crate) mod evidence;
+pub(crate) mod judge;
 pub(crate) mod list;
 pub(crate) mod loads;
 pub(crate) mod log;

@@ -32,6 +32,7 @@ mod foreign;
 mod help;
 mod history;
 mod hung;
+mod judge;
 mod list;
 mod lives;
 mod loads_command;

@@ -211,6 +211,11 @@ impl Analysis {
         }
     }
 
+    /// True of results of others whose design cannot show what their numbers say (`judge`).
+    pub fn is_doubted(&self) -> bool {
+        self.conclusion == Conclusion::Disturbed && self.disturbed.is_none()
+    }
+
     /// True if the CPU time per I/O is known, as it is of every real disk.
     pub fn has_cpu_time(&self) -> bool {
         let mut arms = self.loads.iter().flat_map(|load| &load.arms);

@@ -325,6 +325,38 @@ struct FioLatency {
     max: f64,
     #[serde(default)]
     bins: BTreeMap<String, u64>,
+    /// Per cent, and ns: all that plain JSON has of the distribution.
+    #[serde(default)]
+    percentile: BTreeMap<String, u64>,
+}
+
+impl FioLatency {
+    /// As many of `count` between two percentiles as there must be, each with the upper one: the percentiles that fio
+    /// printed are read back as they are.
+    fn of_percentiles(&self, count: u64) -> Vec<(u64, u64)> {
+        let percents = self.percentile.iter();
+        let parsed = percents.filter_map(|(percent, &ns)| Some((percent.parse::<f64>().ok()?, ns)));
+        let mut percents: Vec<(f64, u64)> = parsed.collect();
+        percents.sort_by(|a, b| a.0.total_cmp(&b.0));
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the largest number ends it; a percentile is not negative"
+        )]
+        let (longest, mut below, mut bins) = (self.max as u64, 0, Vec::new());
+        for (percent, ns) in percents.into_iter().chain([(100.0, longest)]) {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "as above"
+            )]
+            let upto = ((count as f64 * percent / 100.0).ceil() as u64).min(count);
+            bins.push((ns, upto.saturating_sub(below)));
+            below = below.max(upto);
+        }
+        bins.retain(|(_, count)| *count > 0);
+        bins
+    }
 }
 
 impl FioFlow {
@@ -386,7 +418,7 @@ fn read_accounts(stdout: &str) -> Result<Vec<FioOutput>, LoadError> {
     Ok(accounts)
 }
 
-fn start_of_json(text: &str) -> Option<usize> {
+pub(crate) fn start_of_json(text: &str) -> Option<usize> {
     if text.starts_with('{') {
         return Some(0);
     }
@@ -482,6 +514,13 @@ fn flow(flow: &FioFlow) -> Result<Option<Flow>, LoadError> {
         .collect::<Result<Vec<(u64, u64)>, std::num::ParseIntError>>()
         .map_err(|_| unreadable("a latency bin is not a number"))?;
     bins.sort_unstable();
+    if bins.is_empty() {
+        let latencies = [&flow.lat_ns, &flow.clat_ns].into_iter().flatten();
+        let mut told = latencies.filter(|latency| !latency.percentile.is_empty());
+        bins = told
+            .next()
+            .map_or(bins, |latency| latency.of_percentiles(flow.total_ios));
+    }
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

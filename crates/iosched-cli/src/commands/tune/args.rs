@@ -397,7 +397,7 @@ impl TuneArgs {
     }
 }
 
-fn parse_objective(text: &str) -> Result<Objective, String> {
+pub(crate) fn parse_objective(text: &str) -> Result<Objective, String> {
     Objective::from_name(text).ok_or_else(|| {
         let names = Objective::ALL.map(Objective::name);
         let near = did_you_mean(text, names).map_or(String::new(), |near| format!("{near} "));
@@ -442,7 +442,7 @@ fn parse_steady(text: &str) -> Result<Steady, String> {
     }
 }
 
-fn parse_better(text: &str) -> Result<bool, String> {
+pub(crate) fn parse_better(text: &str) -> Result<bool, String> {
     match text {
         "higher" => Ok(true),
         "lower" => Ok(false),

@@ -32,8 +32,8 @@ use iosched_switch::{Arm, Layer, modern_name, renamed};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-pub(crate) use self::args::TuneArgs;
 use self::args::consent;
+pub(crate) use self::args::{TuneArgs, parse_better, parse_objective};
 use self::error::{complete, fixed_by_record};
 use self::place::{RunPlace, check_can_emulate, end_disk, make, named_disk, say_emulated};
 use self::request::wanted;

@@ -46,6 +46,7 @@ pub(crate) const FILES: &[(&str, Takes, &str)] = &[
         Made,
         "evidence add --yes EXAMPLE --to FIFO",
     ),
+    ("judge results", Read, "judge none=FIFO"),
     ("manual directory", Made, "manual FIFO"),
     ("persist policy", Read, "persist --yes --policy FIFO"),
     ("report html", Written, "report EXAMPLE --html FIFO"),
