@@ -308,7 +308,7 @@ pub(crate) mod tests {
             ..settings.kernel
         };
         let disk = disk::build("formula", &ModelOptions::default()).unwrap();
-        let load = "[r]\nrw=randread\niodepth=8\n[w]\nrw=randwrite\niodepth=16\n";
+        let load = "[r]\nrw=randread\ndirect=1\nioengine=libaio\niodepth=8\n[w]\nrw=randwrite\ndirect=1\nioengine=libaio\niodepth=16\n";
         let jobs = fio_job::parse(load, disk.capacity()).unwrap();
         let recorded = scheduler::build(&settings.spec, &kernel, &Vec::new()).unwrap();
         let setup = Setup {

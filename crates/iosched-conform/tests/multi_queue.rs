@@ -114,7 +114,7 @@ fn job() -> impl Strategy<Value = Job> {
     (rw, class, depth, size, 0..3_u64, 1..12_u32).prop_map(
         |(rw, class, depth, size, think, batch)| {
             let load = format!(
-                "[job]\nrw={rw}\nbs={size}k\niodepth={depth}\niodepth_batch={batch}\nthinktime={}\n\
+                "[job]\nrw={rw}\ndirect=1\nioengine=libaio\nbs={size}k\niodepth={depth}\niodepth_batch={batch}\nthinktime={}\n\
                  size=8m\noffset=16m\n",
                 think * 1000
             );
@@ -388,7 +388,7 @@ fn rates(load: &str, scheduler: &str, disk: &str, settings: &MultiQueueSettings)
 
 #[test]
 fn a_real_time_reader_holds_best_effort_back_under_mq_deadline_alone() {
-    let load = "[global]\nbs=4k\nrw=randread\ntime_based\n[rt]\nprioclass=1\nthinktime=5000\n\
+    let load = "[global]\nbs=4k\nrw=randread\ndirect=1\nioengine=libaio\ntime_based\n[rt]\nprioclass=1\nthinktime=5000\n\
                 [be]\niodepth=8\n";
     let be = |scheduler| rates(load, scheduler, "ssd-sata", &MultiQueueSettings::default())[1];
     let (none, mq_deadline) = (be("none"), be("mq-deadline"));
@@ -400,8 +400,8 @@ fn a_real_time_reader_holds_best_effort_back_under_mq_deadline_alone() {
 fn beside_a_copy(disk: &str, wbt_lat: Option<Nanos>) -> ([f64; 2], Nanos) {
     let model = disk::build(disk, &ModelOptions::default()).unwrap();
     let load = "[global]\ntime_based\nruntime=10\nsize=10g\n\
-                [read]\nrw=randread\nbs=4k\nthinktime=5000\n\
-                [copy]\nrw=write\nbs=64k\ndirect=0\noffset=20g\nfsync=5000\n";
+                [read]\nrw=randread\ndirect=1\nioengine=libaio\nbs=4k\nthinktime=5000\n\
+                [copy]\nrw=write\ndirect=1\nioengine=libaio\nbs=64k\ndirect=0\noffset=20g\nfsync=5000\n";
     let jobs = fio_job::parse(load, model.capacity()).unwrap();
     let settings = MultiQueueSettings {
         wbt_lat,

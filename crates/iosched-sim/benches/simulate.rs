@@ -11,7 +11,8 @@ use iosched_sim::units::Bytes;
 use iosched_sim::workload::fio_job;
 
 const REQUESTS: u64 = 100_000;
-const LOAD: &str = "[reader]\nrw=randread\nbs=4k\niodepth=32\ntime_based\n";
+const LOAD: &str =
+    "[reader]\nrw=randread\ndirect=1\nioengine=libaio\nbs=4k\niodepth=32\ntime_based\n";
 
 fn setup(scheduler: &str, disk: &str) -> Setup {
     let disk = disk::build(disk, &ModelOptions::default()).unwrap();

@@ -71,10 +71,10 @@ fn allocations(load: &str, scheduler: &str, disk: &str, accesses: u64) -> u64 {
 
 /// Merging, plugs, several processes, more in flight than there are requests.
 const LOADS: [&str; 3] = [
-    "[r]\nrw=randread\nbs=4k\niodepth=32\ntime_based\n",
-    "[global]\nbs=4k\ntime_based\n[a]\nrw=read\niodepth=16\niodepth_batch=8\n[b]\nrw=randrw\n\
-     iodepth=200\n[c]\nrw=randread\nnumjobs=4\noffset=50%\n",
-    "[global]\nrw=read\nbs=4k\ntime_based\n[one]\n[other]\noffset=1m\n[third]\nrw=randread\n",
+    "[r]\nrw=randread\ndirect=1\nioengine=libaio\nbs=4k\niodepth=32\ntime_based\n",
+    "[global]\nbs=4k\ntime_based\n[a]\nrw=read\ndirect=1\nioengine=libaio\niodepth=16\niodepth_batch=8\n[b]\nrw=randrw\ndirect=1\nioengine=libaio\n\
+     iodepth=200\n[c]\nrw=randread\ndirect=1\nioengine=libaio\nnumjobs=4\noffset=50%\n",
+    "[global]\nrw=read\ndirect=1\nioengine=libaio\nbs=4k\ntime_based\n[one]\n[other]\noffset=1m\n[third]\nrw=randread\ndirect=1\nioengine=libaio\n",
 ];
 
 #[test]

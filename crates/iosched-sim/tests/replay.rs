@@ -209,8 +209,8 @@ fn replay_closed(jobs: Vec<Job>, steps: Vec<Vec<Step>>, scheduler: &str) -> Reco
 
 #[test]
 fn what_was_recorded_here_comes_out_the_same_again() {
-    let load = "[global]\nsize=2m\n[a]\nrw=randread\nthinktime=3000\n[b]\nrw=read\nbs=64k\nstartdelay=1\n\
-                [c]\nrw=randwrite\nthinktime=150\n";
+    let load = "[global]\nsize=2m\n[a]\nrw=randread\ndirect=1\nioengine=libaio\nthinktime=3000\n[b]\nrw=read\ndirect=1\nioengine=libaio\nbs=64k\nstartdelay=1\n\
+                [c]\nrw=randwrite\ndirect=1\nioengine=libaio\nthinktime=150\n";
     for scheduler in ["noop", "deadline", "cfq"] {
         let jobs = fio_job::parse(load, DISK.to_sectors()).unwrap();
         let mut first = Recorder::default();
@@ -224,7 +224,7 @@ fn what_was_recorded_here_comes_out_the_same_again() {
 
 #[test]
 fn a_process_keeps_as_many_in_flight_as_it_did() {
-    let load = "[deep]\nrw=randread\niodepth=16\nsize=4m\n[shallow]\nrw=randread\nsize=1m\n";
+    let load = "[deep]\nrw=randread\ndirect=1\nioengine=libaio\niodepth=16\nsize=4m\n[shallow]\nrw=randread\ndirect=1\nioengine=libaio\nsize=1m\n";
     let jobs = fio_job::parse(load, DISK.to_sectors()).unwrap();
     let mut first = Recorder::default();
     simulate::run(setup(jobs, "deadline", "formula"), &mut first);

@@ -45,8 +45,8 @@ fn the_kernels_schedulers_are_followed_measured_and_predicted() {
     }
     let dir = tempfile::tempdir().unwrap();
     let load = dir.path().join("both.fio");
-    let text = "[reads]\nrw=randread\niodepth=8\n[writes]\nrw=randwrite\niodepth=8\nprio=7\n\
-                prioclass=2\n[seldom]\nrw=randread\nprioclass=2\nprio=0\nthinktime=20ms\n";
+    let text = "[reads]\nrw=randread\ndirect=1\nioengine=libaio\niodepth=8\n[writes]\nrw=randwrite\ndirect=1\nioengine=libaio\niodepth=8\nprio=7\n\
+                prioclass=2\n[seldom]\nrw=randread\ndirect=1\nioengine=libaio\nprioclass=2\nprio=0\nthinktime=20ms\n";
     fs::write(&load, text).unwrap();
     let kept = dir.path().join("kept");
     let mut command = iosched();

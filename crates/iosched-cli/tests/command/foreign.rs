@@ -85,7 +85,11 @@ fn no_control_character_of_a_machine_a_process_or_a_journal_is_printed() {
 
     // A process of a simulated load, and the same in the recording of it.
     let job = directory.path().join("evil.fio");
-    fs::write(&job, format!("[{EVIL}]\nrw=randread\n")).unwrap();
+    fs::write(
+        &job,
+        format!("[{EVIL}]\nrw=randread\ndirect=1\nioengine=libaio\n"),
+    )
+    .unwrap();
     let events = directory.path().join("events");
     let simulation = ["simulate", "--until", "1", "--scheduler", "noop", "--load"];
     let files = [job.to_str().unwrap(), "--events", events.to_str().unwrap()];
@@ -175,7 +179,11 @@ fn a_job_file_that_would_fill_the_file_system_writes_nothing() {
             "would fill the file system: fill_fs=1 in line 4",
         ),
     ] {
-        fs::write(&job, format!("[a]\nrw=randwrite\n{options}\n")).unwrap();
+        fs::write(
+            &job,
+            format!("[a]\nrw=randwrite\ndirect=1\nioengine=libaio\n{options}\n"),
+        )
+        .unwrap();
         let load = ["--load", job.to_str().unwrap()];
         let (code, _, message) = tune(mounted.path(), &directory.path().join("r"), &load);
         assert_ne!(code, 0, "{options}");
@@ -190,7 +198,11 @@ fn a_job_file_that_would_fill_the_file_system_writes_nothing() {
         );
     }
     // What fits runs, whatever --file-size would have been.
-    fs::write(&job, "[a]\nrw=randwrite\nsize=2m\n").unwrap();
+    fs::write(
+        &job,
+        "[a]\nrw=randwrite\ndirect=1\nioengine=libaio\nsize=2m\n",
+    )
+    .unwrap();
     let load = [
         "--load",
         job.to_str().unwrap(),

@@ -14,7 +14,7 @@ fn schedulers_are_compared_and_cfq_streams_where_the_others_seek() {
     let dir = tempfile::tempdir().unwrap();
     let load = load(
         &dir,
-        "[global]\nrw=read\nbs=64k\n[front]\n[back]\noffset=50%\n",
+        "[global]\nrw=read\ndirect=1\nioengine=libaio\nbs=64k\n[front]\n[back]\noffset=50%\n",
     );
     let output = answer(&[
         "simulate", "--json", "--disk", "formula", "--until", "3", "--load", &load,
@@ -41,7 +41,7 @@ fn around_an_emulated_disk_reads_wait_for_flushes() {
     let dir = tempfile::tempdir().unwrap();
     let load = load(
         &dir,
-        "[log]\nrw=write\nfdatasync=1\n[reader]\nrw=randread\n",
+        "[log]\nrw=write\ndirect=1\nioengine=libaio\nfdatasync=1\n[reader]\nrw=randread\ndirect=1\nioengine=libaio\n",
     );
     let reads = |more: &[&str]| {
         let simulate = [
@@ -69,7 +69,7 @@ fn the_events_of_a_run_are_followed_to_the_last_decision() {
     let dir = tempfile::tempdir().unwrap();
     let load = load(
         &dir,
-        "[w]\nrw=randwrite\niodepth=32\n[r]\nrw=randread\nnumjobs=2\n",
+        "[w]\nrw=randwrite\ndirect=1\nioengine=libaio\niodepth=32\n[r]\nrw=randread\ndirect=1\nioengine=libaio\nnumjobs=2\n",
     );
     let events = dir.path().join("events").display().to_string();
     let simulate = [
@@ -122,7 +122,10 @@ fn the_events_of_a_run_are_followed_to_the_last_decision() {
 fn agreement_without_a_choice_is_told_and_is_none_for_an_exit_code() {
     let dir = tempfile::tempdir().unwrap();
     let conform = |depth: u32| {
-        let load = load(&dir, &format!("[r]\nrw=randread\niodepth={depth}\n"));
+        let load = load(
+            &dir,
+            &format!("[r]\nrw=randread\ndirect=1\nioengine=libaio\niodepth={depth}\n"),
+        );
         let events = dir.path().join(format!("events-{depth}"));
         let events = events.display().to_string();
         let simulate = ["simulate", "--disk", "fixed", "--scheduler", "deadline"];
@@ -146,7 +149,10 @@ fn agreement_without_a_choice_is_told_and_is_none_for_an_exit_code() {
 #[test]
 fn recordings_below_a_folder_are_followed_though_one_is_damaged() {
     let dir = tempfile::tempdir().unwrap();
-    let load = load(&dir, "[r]\nrw=randread\niodepth=4\n");
+    let load = load(
+        &dir,
+        "[r]\nrw=randread\ndirect=1\nioengine=libaio\niodepth=4\n",
+    );
     let write = |name: &str, bytes: &[u8]| {
         let path = dir.path().join("all").join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -217,7 +223,10 @@ fn fails(arguments: &[&str], code: i32, message: &str) {
 #[test]
 fn what_cannot_be_simulated_is_said_with_its_reason_and_code() {
     let dir = tempfile::tempdir().unwrap();
-    let load = load(&dir, "[a]\nrw=read\nverify=md5\n");
+    let load = load(
+        &dir,
+        "[a]\nrw=read\ndirect=1\nioengine=libaio\nverify=md5\n",
+    );
     fails(
         &["simulate", "--load", &load],
         2,
@@ -245,7 +254,11 @@ fn what_cannot_be_simulated_is_said_with_its_reason_and_code() {
         "cfq: quantum cannot be 0: it can be 1 to 4294967295",
     );
     let groups = dir.path().join("groups").display().to_string();
-    std::fs::write(&groups, "[a]\nrw=read\nsize=1m\ncgroup=one\n").unwrap();
+    std::fs::write(
+        &groups,
+        "[a]\nrw=read\ndirect=1\nioengine=libaio\nsize=1m\ncgroup=one\n",
+    )
+    .unwrap();
     fails(
         &["simulate", "--load", &groups, "--scheduler", "bfq"],
         6,
@@ -270,7 +283,10 @@ fn what_cannot_be_simulated_is_said_with_its_reason_and_code() {
 #[test]
 fn what_cannot_be_followed_is_said_with_its_reason_and_code() {
     let dir = tempfile::tempdir().unwrap();
-    let load = load(&dir, "[a]\nrw=read\nverify=md5\n");
+    let load = load(
+        &dir,
+        "[a]\nrw=read\ndirect=1\nioengine=libaio\nverify=md5\n",
+    );
     fails(
         &["conform", "--scheduler", "noop", &load],
         2,
@@ -460,7 +476,7 @@ fn a_recording_says_which_scheduler_follows_it_and_another_one_is_named() {
 #[test]
 fn reads_and_writes_of_a_mixed_job_are_told_apart() {
     let dir = tempfile::tempdir().unwrap();
-    let jobs = "[mixed]\nrw=randrw\nrwmixread=70\nbs=4k\n[reads]\nrw=randread\nbs=4k\n";
+    let jobs = "[mixed]\nrw=randrw\ndirect=1\nioengine=libaio\nrwmixread=70\nbs=4k\n[reads]\nrw=randread\ndirect=1\nioengine=libaio\nbs=4k\n";
     let load = load(&dir, jobs);
     let output = answer(&["simulate", "--json", "--until", "3", "--load", &load]);
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -495,17 +511,19 @@ fn jobs_run_as_long_as_they_say_and_others_are_said_to_be_cut() {
             cut.map(|at| at / 1_000_000_000),
         )
     };
-    let one = "[a]\nrw=randread\nruntime=30\ntime_based\n";
+    let one = "[a]\nrw=randread\ndirect=1\nioengine=libaio\nruntime=30\ntime_based\n";
     assert_eq!(seconds(one, &[]), (30, None));
     assert_eq!(seconds(one, &["--until", "20s"]), (20, None));
-    let two = format!("{one}[b]\nstonewall\nstartdelay=5\nrw=read\nruntime=12\ntime_based\n");
+    let two = format!(
+        "{one}[b]\nstonewall\nstartdelay=5\nrw=read\ndirect=1\nioengine=libaio\nruntime=12\ntime_based\n"
+    );
     assert_eq!(seconds(&two, &[]), (47, None));
-    let endless = "[a]\nrw=randread\n";
+    let endless = "[a]\nrw=randread\ndirect=1\nioengine=libaio\n";
     assert_eq!(seconds(endless, &[]), (10, Some(10)));
     let (_, said) = simulated(endless, &[]);
     assert!(said.contains("ended after 10 s"), "{said}");
     assert!(said.contains("--until"), "{said}");
-    let small = "[a]\nrw=read\nbs=64k\nsize=1m\n";
+    let small = "[a]\nrw=read\ndirect=1\nioengine=libaio\nbs=64k\nsize=1m\n";
     assert_eq!(seconds(small, &[]), (1, None), "it ends by itself");
 }
 
@@ -516,7 +534,10 @@ fn a_load_that_cannot_be_simulated_is_named_with_what_can() {
     assert!(error.contains("no job file is called pgbench"), "{error}");
     assert!(error.contains("random-read"), "{error}");
     let dir = tempfile::tempdir().unwrap();
-    let two = load(&dir, "[a]\nrw=read\nfilename=/dev/sda:/dev/sdb\n");
+    let two = load(
+        &dir,
+        "[a]\nrw=read\ndirect=1\nioengine=libaio\nfilename=/dev/sda:/dev/sdb\n",
+    );
     let output = answer(&["simulate", "--load", &two]);
     let error = text(&output.stderr);
     assert!(error.contains("line 3: filename cannot be"), "{error}");

@@ -78,7 +78,7 @@ fn what_is_written_with_events_is_replayed() {
     let load = write(
         &directory,
         "load.fio",
-        "[global]\nsize=1m\n[a]\nrw=randwrite\nprio=2\n[b]\nrw=read\n",
+        "[global]\nsize=1m\n[a]\nrw=randwrite\ndirect=1\nioengine=libaio\nprio=2\n[b]\nrw=read\ndirect=1\nioengine=libaio\n",
     );
     let events = directory.path().join("events").display().to_string();
     let first = simulate(&["--load", &load, "--events", &events]);

@@ -34,7 +34,11 @@ fn a_file_that_is_the_target_is_as_before_whatever_the_job_file_says() {
     let dir = tempfile::tempdir().unwrap();
     for (number, alter) in ALTER.iter().enumerate() {
         let job = dir.path().join("job.fio");
-        fs::write(&job, format!("[a]\nrw=randread\nbs=4k\n{alter}\n")).unwrap();
+        fs::write(
+            &job,
+            format!("[a]\nrw=randread\ndirect=1\nioengine=libaio\nbs=4k\n{alter}\n"),
+        )
+        .unwrap();
         let out = dir.path().join(number.to_string());
         let load = ["--load", job.to_str().unwrap(), "--no-html"];
         let (code, _, stderr) = tune(file.to_str().unwrap(), &out, &load);
@@ -55,7 +59,11 @@ fn a_file_that_is_the_target_is_as_before_whatever_the_job_file_says() {
         "unlink_each_loop=1",
     ] {
         let job = dir.path().join("job.fio");
-        fs::write(&job, format!("[a]\nrw=randread\n{option}\n")).unwrap();
+        fs::write(
+            &job,
+            format!("[a]\nrw=randread\ndirect=1\nioengine=libaio\n{option}\n"),
+        )
+        .unwrap();
         let load = ["--load", job.to_str().unwrap()];
         let (code, _, stderr) = tune(file.to_str().unwrap(), &dir.path().join("x"), &load);
         assert_eq!(code, 2, "{option}: {stderr}");

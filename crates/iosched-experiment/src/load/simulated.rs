@@ -426,7 +426,7 @@ mod tests {
     use iosched_machine::process::Scope;
     use iosched_sim::scheduler::KernelVersion;
 
-    const MIXED: &str = "[reader]\nrw=randread\nbs=4k\n[writer]\nrw=randrw\nbs=8k\niodepth=16\n";
+    const MIXED: &str = "[reader]\nrw=randread\ndirect=1\nioengine=libaio\nbs=4k\n[writer]\nrw=randrw\ndirect=1\nioengine=libaio\nbs=8k\niodepth=16\n";
 
     fn disk() -> SimulatedDisk {
         SimulatedDisk {
@@ -490,7 +490,7 @@ mod tests {
 
     #[test]
     fn a_trial_ends_when_somebody_stops_it_and_is_no_result() {
-        let job = "[reader]\nrw=randread\nbs=4k\niodepth=4\n";
+        let job = "[reader]\nrw=randread\ndirect=1\nioengine=libaio\nbs=4k\niodepth=4\n";
         for model in ["null", "hdd-7200"] {
             let model = Model::named(model).unwrap();
             let mut load = SimulatedLoad::new("reads", job, &SimulatedDisk { model }).unwrap();
@@ -566,7 +566,7 @@ mod tests {
 
     #[test]
     fn a_scheduler_has_as_many_requests_as_on_an_emulated_disk() {
-        let deep = "[readers]\nrw=randread\nbs=4k\niodepth=32\n";
+        let deep = "[readers]\nrw=randread\ndirect=1\nioengine=libaio\nbs=4k\niodepth=32\n";
         let load = SimulatedLoad::new("deep", deep, &disk()).unwrap();
         let reads = |arm: &str| {
             let arm = Arm::parse(arm).unwrap();

@@ -13,6 +13,8 @@ pub(super) enum Purpose {
     Own,
     /// Dirty pages go to the disk; the write's number in the page cache.
     Writeback(u64),
+    /// Pages come into the page cache: the first of them.
+    Fill(u64),
     /// What was written is to be on the medium.
     Flush,
 }

@@ -16,6 +16,8 @@ pub(super) struct Generated {
     thinks_until: Time,
     /// Accesses since it thought last.
     since_think: u64,
+    /// It had as many in flight as it keeps, and waits until there are few.
+    is_full: bool,
 }
 
 impl Generated {
@@ -27,6 +29,7 @@ impl Generated {
             gaps: Random::new(seed, &format!("{} gaps", job.name)),
             thinks_until: Time::ZERO,
             since_think: 0,
+            is_full: false,
         }
     }
 
@@ -38,8 +41,13 @@ impl Generated {
     /// When the next access may be submitted, if nothing has to happen before.
     pub(super) fn due(&mut self, now: Time, job: &Job, in_flight: usize) -> Option<Time> {
         if in_flight >= job.depth || self.is_to_think(job) {
+            self.is_full = in_flight >= job.depth;
             return None;
         }
+        if self.is_full && in_flight > job.refill {
+            return None;
+        }
+        self.is_full = false;
         let rated = if job.rates == [None; 2] {
             now
         } else {

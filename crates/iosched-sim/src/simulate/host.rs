@@ -5,7 +5,7 @@ use super::access::{Access, Accesses, Purpose};
 use super::drive::Drive;
 use super::event_queue::{EventQueue, PlannedEvent};
 use super::outcome::Slices;
-use super::page_cache::PageCache;
+use super::page_cache::{PAGE, PageCache};
 use super::process::Process;
 use super::{BlockEvent, HostTimes, Tracer};
 use crate::block_layer::{Outputs, Subject, Token};
@@ -78,12 +78,25 @@ impl Host<'_> {
                 self.slices.add(now, access.length.to_bytes());
                 self.written_back(noticed, number, access.length);
             }
+            Purpose::Fill(first) => {
+                self.slices.add(now, access.length.to_bytes());
+                self.filled(noticed, first, access.length);
+            }
             Purpose::Flush => {
                 process.flushed(now);
                 let goes_on = noticed + self.times.after_flush;
                 process.wake_at(goes_on, access.process, event_queue);
             }
         }
+    }
+
+    /// Pages are there: those who waited for them go on.
+    #[inline(never)]
+    fn filled(&mut self, noticed: Time, first: u64, length: Sectors) {
+        let (processes, event_queue) = (&mut self.processes, &mut self.event_queue);
+        let wake = |process: usize| processes[process].wake_at(noticed, process, event_queue);
+        let pages = first..first + length.as_u64() / PAGE;
+        self.cache.fill_ends(&pages, wake);
     }
 
     /// A write of the flusher's is done: those who waited for that go on, and the flusher itself if

@@ -2,7 +2,7 @@
 //!
 //! - `process`: processes submit accesses and wait for them, as their jobs say (`source`: by chance `generated`,
 //!   or one by one `replayed`); what comes by itself is in `arrivals`
-//! - `writeback`: writes through the page cache (`page_cache`), and syncs
+//! - `writeback`: reads (`read_ahead`) and writes through the page cache (`page_cache`), and syncs
 //! - the [block layer](crate::block_layer): how a bio gets from there to the disk; a completion may cost
 //!   time on `processors`
 //! - `drive`: the disk, and the account of what it did
@@ -10,8 +10,6 @@
 //!   to the next
 //!
 //! The host takes its time too ([`HostTimes`]).
-//!
-//! Left out: reads through the page cache.
 
 mod access;
 mod arrivals;
@@ -26,6 +24,7 @@ mod outcome;
 mod page_cache;
 mod process;
 mod processors;
+mod read_ahead;
 mod replayed;
 mod room;
 mod source;

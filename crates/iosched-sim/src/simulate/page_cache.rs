@@ -1,12 +1,12 @@
-//! The page cache as far as a disk sees it: which pages are dirty, which are on their way to the
+//! The page cache as far as a disk sees it: which pages are there, which are dirty, which are on their way to or from the
 //! disk, and when there are too many.
 //!
 //! Follows Linux 4.19: a flusher begins when more than the background ratio is dirty, or when
 //! something has been dirty for too long, and goes over the disk in order of position; who dirties
 //! beyond the ratio waits. Left out: the pauses that slow a writer down already between the two
-//! ratios, reads through the cache.
+//! ratios. It is empty at first, and what came first goes first.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
 
 use crate::units::{Bytes, Nanos, Sector, Sectors, Time};
@@ -65,6 +65,11 @@ struct Waiter {
 pub(super) struct PageCache {
     settings: Writeback,
     dirty: BTreeSet<u64>,
+    /// Pages with data, or on their way from the disk (false), and in which order they came.
+    present: HashMap<u64, bool>,
+    came: VecDeque<u64>,
+    /// Processes that wait until pages are there.
+    readers: Vec<(usize, Range<u64>)>,
     /// Pages on their way to the disk.
     under_way: u64,
     /// Where the flusher goes on.
@@ -88,6 +93,9 @@ impl PageCache {
         PageCache {
             settings,
             dirty: BTreeSet::new(),
+            present: HashMap::new(),
+            came: VecDeque::new(),
+            readers: Vec::new(),
             under_way: 0,
             cursor: 0,
             dirty_since: None,
@@ -128,7 +136,67 @@ impl PageCache {
     /// These sectors are written to.
     pub(super) fn dirty(&mut self, now: Time, start: Sector, length: Sectors) {
         self.dirty.extend(pages_of(start, length));
+        for page in pages_of(start, length) {
+            self.add(page, true);
+        }
         self.dirty_since.get_or_insert(now);
+    }
+
+    fn add(&mut self, page: u64, is_there: bool) {
+        if self.present.insert(page, is_there).is_none() {
+            self.came.push_back(page);
+        }
+        let most = usize::try_from(self.pages(100)).unwrap_or(usize::MAX);
+        for _ in 0..self.came.len().saturating_sub(most.max(1)) {
+            if let Some(oldest) = self.came.pop_front() {
+                if oldest == page || self.dirty.contains(&oldest) || !self.present[&oldest] {
+                    self.came.push_back(oldest);
+                } else {
+                    self.present.remove(&oldest);
+                }
+            }
+        }
+    }
+
+    /// The first of these pages that is neither there nor on its way, and how many follow it.
+    pub(super) fn missing(&self, pages: Range<u64>) -> Option<Range<u64>> {
+        let is_missing = |page: &u64| !self.present.contains_key(page);
+        let first = pages.clone().find(is_missing)?;
+        let end = (first..pages.end).find(|page| !is_missing(page));
+        Some(first..end.unwrap_or(pages.end))
+    }
+
+    /// All of these pages have their data.
+    pub(super) fn has(&self, mut pages: Range<u64>) -> bool {
+        pages.all(|page| self.present.get(&page) == Some(&true))
+    }
+
+    /// These pages are on their way from the disk.
+    pub(super) fn fill_begins(&mut self, pages: Range<u64>) {
+        for page in pages {
+            self.add(page, false);
+        }
+    }
+
+    /// They are there. Calls those that waited for one of them.
+    pub(super) fn fill_ends(&mut self, pages: &Range<u64>, mut wake: impl FnMut(usize)) {
+        for page in pages.clone() {
+            self.present.insert(page, true);
+        }
+        let readers = std::mem::take(&mut self.readers);
+        for (process, wanted) in readers {
+            if overlap(&wanted, pages) && self.has(wanted.clone()) {
+                wake(process);
+            } else {
+                self.readers.push((process, wanted));
+            }
+        }
+    }
+
+    /// The process goes on when all of these pages are there.
+    pub(super) fn wait_for_pages(&mut self, process: usize, pages: Range<u64>) {
+        self.readers.retain(|(waiting, _)| *waiting != process);
+        self.readers.push((process, pages));
     }
 
     /// When the flusher is to look whether something has been dirty for too long: at a multiple of

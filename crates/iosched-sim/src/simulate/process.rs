@@ -10,8 +10,10 @@ use super::ProcessOutcome;
 use super::access::Access;
 use super::event_queue::{EventQueue, PlannedEvent};
 use super::outcome::{Flow, Latencies};
+use super::read_ahead::ReadAhead;
 use super::source::Source;
-use crate::request::ProcessId;
+use crate::random::Random;
+use crate::request::{IoPriority, Op, ProcessId};
 use crate::units::{Bytes, Nanos, Sectors, Time};
 use crate::workload::{self, Job};
 
@@ -72,10 +74,12 @@ pub(super) struct Process {
     pub(super) waits_for_room: bool,
     /// It copies into the page cache until then.
     pub(super) busy_until: Time,
-    /// A write that waits until less is dirty.
+    /// A write that waits until less is dirty, or a read that waits for its pages.
     pub(super) held_back: Option<(Time, workload::Access)>,
     /// Writes since it synced last.
     writes: u64,
+    pub(super) read_ahead: ReadAhead,
+    priorities: Random,
     pub(super) sync: Option<Sync>,
     pub(super) synced_at_end: bool,
     last_completion: Time,
@@ -103,6 +107,8 @@ impl Process {
             busy_until: Time::ZERO,
             held_back: None,
             writes: 0,
+            read_ahead: ReadAhead::default(),
+            priorities: Random::new(index as u64, "priorities"),
             sync: None,
             synced_at_end: false,
             last_completion: Time::ZERO,
@@ -147,6 +153,9 @@ impl Process {
     /// It takes the answer to an access, which is counted.
     #[inline]
     fn take(&mut self, now: Time, answer: &Answer) {
+        if !self.counts(now) {
+            return;
+        }
         let flow = if answer.is_write {
             &mut self.write
         } else {
@@ -204,15 +213,38 @@ impl Process {
         self.in_flight == 0
     }
 
-    /// A write went into the page cache; it was asked for at `since`, and the process copies until
+    /// What is answered now counts: the time before that is over.
+    #[inline]
+    fn counts(&self, now: Time) -> bool {
+        self.job.ramp == Nanos::ZERO || self.began.is_some_and(|began| now >= began + self.job.ramp)
+    }
+
+    /// The I/O priority of the next access, which is to do this.
+    #[inline]
+    pub(super) fn priority_of(&mut self, op: Op) -> IoPriority {
+        let (shares, other) = self.job.other_priority;
+        let share = shares[usize::from(op.is_write())];
+        if share > 0 && self.priorities.below(100) < u64::from(share) {
+            other
+        } else {
+            self.job.priority
+        }
+    }
+
+    /// An access went through the page cache; it was asked for at `since`, and the process copies until
     /// `until`.
     pub(super) fn cached(&mut self, since: Time, until: Time, access: &workload::Access) {
         self.busy_until = until;
         self.last_completion = until;
-        self.write.bytes += access.length.to_bytes();
-        self.write
-            .latencies
-            .add(Nanos::ZERO, Nanos::ZERO, until - since);
+        if self.counts(until) {
+            let flow = if access.op.is_write() {
+                &mut self.write
+            } else {
+                &mut self.read
+            };
+            flow.bytes += access.length.to_bytes();
+            flow.latencies.add(Nanos::ZERO, Nanos::ZERO, until - since);
+        }
         let pause = self.source.answered(until, &self.job, self.in_flight);
         self.busy_until = until + pause.unwrap_or(Nanos::ZERO);
     }
@@ -229,7 +261,8 @@ impl Process {
 
     pub(super) fn has_more(&self, now: Time) -> bool {
         let began = self.began.expect("it runs");
-        let in_time = self.job.runtime.is_none_or(|runtime| now < began + runtime);
+        let runtime = self.job.runtime.map(|runtime| self.job.ramp + runtime);
+        let in_time = runtime.is_none_or(|runtime| now < began + runtime);
         in_time
             && self.source.has_more()
             && self.job.amount.is_none_or(|amount| self.submitted < amount)
@@ -317,7 +350,7 @@ impl Process {
         let began = self.began.unwrap_or(Time::ZERO);
         let end = self.ended.map_or(now, |_| self.last_completion);
         ProcessOutcome {
-            elapsed: end.saturating_since(began),
+            elapsed: end.saturating_since(began + self.job.ramp),
             name: self.job.name,
             read: self.read,
             write: self.write,

@@ -58,8 +58,8 @@ impl<Q: RequestQueue> Simulation<'_, Q> {
                     self.queue.plug(index);
                 }
                 let access = process.next();
-                if process.job.buffered && access.op.is_write() {
-                    self.write_cached(now, now, index, access);
+                if process.job.buffered {
+                    self.cached(now, now, index, access);
                 } else {
                     self.submit(now, index, access);
                 }
@@ -131,7 +131,7 @@ impl<Q: RequestQueue> Simulation<'_, Q> {
             prio: false,
             fua: wanted.op.is_write() && process.job.sync.each_write && volatile,
             process: process.id,
-            priority: process.job.priority,
+            priority: process.priority_of(wanted.op),
         };
         self.submit_bios(now, index, &bio, Purpose::Own);
     }

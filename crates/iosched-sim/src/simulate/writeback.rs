@@ -1,9 +1,11 @@
-//! Writes through the page cache: processes dirty pages, the flusher writes them to the disk, and
-//! who wants to be sure syncs.
+//! Reads and writes through the page cache: what is missing is read ahead, processes dirty pages, the flusher writes them to
+//! the disk, and who wants to be sure syncs.
+
+use std::ops::Range;
 
 use super::access::{Access, Purpose};
 use super::engine::Simulation;
-use super::page_cache::pages_of;
+use super::page_cache::{PAGE, pages_of};
 use super::process::Sync;
 use crate::block_layer::RequestQueue;
 use crate::request::{Bio, Op};
@@ -37,7 +39,72 @@ impl<Q: RequestQueue> Simulation<'_, Q> {
 
     pub(super) fn go_on_with_held_back(&mut self, now: Time, index: usize) {
         if let Some((since, access)) = self.host.processes[index].held_back.take() {
-            self.write_cached(since, now, index, access);
+            self.cached(since, now, index, access);
+        }
+    }
+
+    /// The process does this through the page cache, as it wanted to since then. Discards go past it, and reads whose place
+    /// is told one by one: what is read ahead is among them.
+    pub(super) fn cached(
+        &mut self,
+        since: Time,
+        now: Time,
+        index: usize,
+        access: workload::Access,
+    ) {
+        match access.op {
+            Op::Write => self.write_cached(since, now, index, access),
+            Op::Read if self.host.processes[index].job.steps.is_none() => {
+                self.read_cached(since, now, index, access);
+            }
+            Op::Read | Op::Discard => self.submit(now, index, access),
+        }
+    }
+
+    /// The process reads through the page cache: at once, or when its pages are there.
+    #[inline(never)]
+    fn read_cached(&mut self, since: Time, now: Time, index: usize, access: workload::Access) {
+        let pages = pages_of(access.start, access.length);
+        let process = &mut self.host.processes[index];
+        // Who was woken for its pages has asked for them already.
+        if since == now {
+            let end = pages_of(process.job.start, process.job.span).end;
+            let cache = &self.host.cache;
+            let is_there = |page: u64| cache.missing(page..page + 1).is_none();
+            for wanted in process.read_ahead.read(&pages, end, is_there) {
+                self.fill(now, index, wanted);
+            }
+        }
+        self.fill(now, index, pages.clone());
+        let host = &mut self.host;
+        if !host.cache.has(pages.clone()) {
+            host.cache.wait_for_pages(index, pages);
+            host.processes[index].held_back = Some((since, access));
+            return;
+        }
+        let until = now + host.times.page_copy * (pages.end - pages.start);
+        host.last = host.last.max(until);
+        host.processes[index].cached(since, until, &access);
+    }
+
+    /// Reads what is missing of these pages.
+    fn fill(&mut self, now: Time, index: usize, mut pages: Range<u64>) {
+        while let Some(missing) = self.host.cache.missing(pages.clone()) {
+            pages.start = missing.end;
+            self.host.cache.fill_begins(missing.clone());
+            let process = &self.host.processes[index];
+            let bio = Bio {
+                op: Op::Read,
+                start: Sector::new(missing.start * PAGE),
+                length: Sectors::new((missing.end - missing.start) * PAGE),
+                sync: true,
+                noidle: false,
+                prio: false,
+                fua: false,
+                process: process.id,
+                priority: process.job.priority,
+            };
+            self.submit_bios(now, index, &bio, Purpose::Fill(missing.start));
         }
     }
 

@@ -20,6 +20,8 @@ pub enum Distribution {
         /// Above 0, below 1.
         h: f64,
     },
+    /// So many percent of the accesses go to the next so many percent of the places; `(0, 0)` behind the last.
+    Zoned([(u8, u8); 8]),
     /// Around the middle.
     Normal {
         /// Standard deviation in percent of the whole, above 0, at most 100.
@@ -33,6 +35,7 @@ pub(super) enum Places {
     Even,
     Zipf(Zipf),
     Pareto { power: f64 },
+    Zoned([(u8, u8); 8]),
     Normal { deviation: f64 },
 }
 
@@ -45,6 +48,7 @@ impl Places {
             Distribution::Pareto { h } => Places::Pareto {
                 power: h.ln() / (1.0 - h).ln(),
             },
+            Distribution::Zoned(zones) => Places::Zoned(zones),
             Distribution::Normal { deviation } => Places::Normal {
                 deviation: deviation / 100.0,
             },
@@ -72,6 +76,21 @@ impl Places {
             Places::Pareto { power } => {
                 let rank = (count - 1) as f64 * random.unit().powf(*power);
                 spread(rank as u64, count)
+            }
+            Places::Zoned(zones) => {
+                let mut drawn = random.below(100);
+                let mut begin = 0;
+                let zone = zones.iter().find(|(share, size)| {
+                    let is_here = drawn < u64::from(*share);
+                    if !is_here {
+                        drawn -= u64::from(*share);
+                        begin += u64::from(*size);
+                    }
+                    is_here
+                });
+                let size = zone.map_or(0, |&(_, size)| u64::from(size));
+                let (first, end) = (count * begin / 100, count * (begin + size) / 100);
+                (first + random.below((end - first).max(1))).min(count - 1)
             }
             Places::Normal { deviation } => loop {
                 let place = 0.5 + deviation * normal(random);
@@ -182,6 +201,15 @@ mod tests {
         let fifth: u64 = visits[..202].iter().sum();
         // A little more, because some ranks share a place.
         assert!((79_000..84_000).contains(&fifth), "{fifth}");
+    }
+
+    #[test]
+    fn zones_get_their_shares() {
+        let mut zones = [(0, 0); 8];
+        zones[..3].copy_from_slice(&[(60, 10), (30, 20), (10, 70)]);
+        let visits = visits(Distribution::Zoned(zones), 1000);
+        let share = |range: std::ops::Range<usize>| visits[range].iter().sum::<u64>() / 1000;
+        assert!(share(0..100).abs_diff(60) <= 1 && share(100..300).abs_diff(30) <= 1);
     }
 
     #[test]

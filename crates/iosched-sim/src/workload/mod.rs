@@ -25,10 +25,11 @@ use crate::units::{Bytes, Nanos, Sector, Sectors};
 /// In which order a process visits the disk.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pattern {
-    /// One after the other, leaving out this much after each.
+    /// One after the other, leaving out so many sectors after each. Backwards if that is less than zero: from the end of its
+    /// part.
     Sequential {
         /// What is left out.
-        skip: Sectors,
+        skip: i64,
     },
     /// Anywhere.
     Random {
@@ -36,6 +37,8 @@ pub enum Pattern {
         distribution: Distribution,
         /// This many of a hundred accesses; the others go where the one before ended.
         percent: u8,
+        /// Each place is followed by what lies behind it until it is so many accesses.
+        run: u64,
     },
 }
 
@@ -44,6 +47,7 @@ impl Pattern {
     pub const EVEN: Pattern = Pattern::Random {
         distribution: Distribution::Even,
         percent: 100,
+        run: 1,
     };
 }
 
@@ -134,18 +138,24 @@ pub struct Job {
     pub depth: usize,
     /// Accesses that it submits in one go, if it can.
     pub batch: usize,
+    /// When it has as many in flight as it keeps, it goes on once there are so few; none: once there is one less.
+    pub refill: usize,
     /// Pauses of the process between accesses.
     pub think: Option<Think>,
     /// How fast it reads and writes at most.
     pub rates: [Option<Rate>; 2],
     /// Times between accesses are those of a Poisson process with this rate, not all the same.
     pub poisson: bool,
-    /// Writes go into the page cache.
+    /// It gives sectors back where it would write.
+    pub trims: bool,
+    /// It reads and writes through the page cache.
     pub buffered: bool,
     /// When it syncs.
     pub sync: Syncing,
     /// Its I/O priority.
     pub priority: IoPriority,
+    /// So many of a hundred reads, and writes, have another one.
+    pub other_priority: ([u8; 2], IoPriority),
     /// Its control group, if it is not in the root.
     pub cgroup: Option<Cgroup>,
     /// When it begins at the earliest, after its group begins.
@@ -159,8 +169,10 @@ pub struct Job {
     pub background: bool,
     /// It ends after this much data, if it is not bound by time alone.
     pub amount: Option<Bytes>,
-    /// It ends this long after it began.
+    /// It ends this long after it began to count.
     pub runtime: Option<Nanos>,
+    /// What is answered so long after it began does not count.
+    pub ramp: Nanos,
     /// Groups run one after the other; what goes on beside others goes on beside the next group, too.
     pub group: usize,
 }
@@ -171,21 +183,22 @@ impl Default for Job {
         Job {
             name: "job".to_owned(),
             mix: Mix { read_percent: 100 },
-            pattern: Pattern::Sequential {
-                skip: Sectors::ZERO,
-            },
+            pattern: Pattern::Sequential { skip: 0 },
             read_sizes: page.clone(),
             write_sizes: page,
             start: Sector::ZERO,
             span: Sectors::new(1 << 20),
             depth: 1,
             batch: 1,
+            refill: usize::MAX,
             think: None,
             rates: [None; 2],
             poisson: false,
+            trims: false,
             buffered: false,
             sync: Syncing::default(),
             priority: IoPriority::default(),
+            other_priority: ([0; 2], IoPriority::default()),
             cgroup: None,
             delay: Nanos::ZERO,
             after: None,
@@ -193,6 +206,7 @@ impl Default for Job {
             background: false,
             amount: None,
             runtime: None,
+            ramp: Nanos::ZERO,
             group: 0,
         }
     }

@@ -6,8 +6,8 @@ use crate::units::Sectors;
 /// Lengths of accesses: one, or several with their shares.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sizes {
-    /// Each with the share of it and of those before it, in percent.
-    parts: Vec<(Sectors, u8)>,
+    /// Each with its share and those of the ones before it; the last has the whole.
+    parts: Vec<(Sectors, u32)>,
 }
 
 impl Sizes {
@@ -15,6 +15,16 @@ impl Sizes {
     pub fn one(size: Sectors) -> Sizes {
         Sizes {
             parts: vec![(size, 100)],
+        }
+    }
+
+    /// Each multiple of `least` up to `most`, as likely as the others (fio's `bsrange`).
+    pub fn range(least: Sectors, most: Sectors) -> Sizes {
+        let count = u32::try_from(most.as_u64() / least.as_u64().max(1)).unwrap_or(u32::MAX);
+        Sizes {
+            parts: (1..=count.max(1))
+                .map(|multiple| (least * u64::from(multiple), multiple))
+                .collect(),
         }
     }
 
@@ -29,7 +39,7 @@ impl Sizes {
             .iter()
             .map(|&(size, share)| {
                 sum = sum.saturating_add(share).min(100);
-                (size, sum)
+                (size, u32::from(sum))
             })
             .collect();
         parts.last_mut().expect("there is one").1 = 100;
@@ -59,12 +69,12 @@ impl Sizes {
 
     #[inline(never)]
     fn draw_among_several(&self, random: &mut Random) -> Sectors {
-        let drawn = random.below(100);
+        let (_, whole) = self.parts[self.parts.len() - 1];
+        let drawn = random.below(u64::from(whole));
         let part = self
             .parts
-            .iter()
-            .find(|(_, up_to)| drawn < u64::from(*up_to));
-        part.expect("the last goes up to a hundred").0
+            .partition_point(|(_, up_to)| drawn >= u64::from(*up_to));
+        self.parts[part].0
     }
 }
 
@@ -81,5 +91,12 @@ mod tests {
         let small_ones = drawn.filter(|&size| size == small).count();
         assert!((6_800..7_200).contains(&small_ones), "{small_ones}");
         assert_eq!((sizes.least(), sizes.most()), (small, large));
+        let range = Sizes::range(small, large);
+        let mean = (0..10_000)
+            .map(|_| range.draw(&mut random).as_u64())
+            .sum::<u64>()
+            / 10_000;
+        assert!((66..=70).contains(&mean), "{mean}");
+        assert_eq!((range.least(), range.most()), (small, large));
     }
 }

@@ -15,8 +15,10 @@ pub(crate) struct Stream {
     sizes: Random,
     /// The units whose multiples random places are: of reads, of writes.
     units: [Divisor; 2],
-    /// Where a sequential access goes.
-    next: Sector,
+    /// Where a sequential access goes: below the beginning of its part it is to begin at the end.
+    next: i64,
+    /// Accesses since a random place.
+    since_place: u64,
     distribution: Places,
 }
 
@@ -35,7 +37,8 @@ impl Stream {
             sizes: Random::new(seed, &name("sizes")),
             units: [&job.read_sizes, &job.write_sizes]
                 .map(|sizes| Divisor::new(sizes.least().as_u64())),
-            next: job.start,
+            next: i64::MIN,
+            since_place: 0,
             distribution: Places::new(distribution, job.span.as_u64() / unit.as_u64().max(1)),
         }
     }
@@ -47,7 +50,11 @@ impl Stream {
             100 => true,
             percent => self.kinds.below(100) < u64::from(percent),
         };
-        if read { Op::Read } else { Op::Write }
+        match (read, job.trims) {
+            (true, _) => Op::Read,
+            (false, true) => Op::Discard,
+            (false, false) => Op::Write,
+        }
     }
 
     /// The next access, which is to do this.
@@ -57,12 +64,19 @@ impl Stream {
         let length = sizes.draw(&mut self.sizes);
         let start = match job.pattern {
             Pattern::Sequential { skip } => self.onward(job, length, skip),
+            Pattern::Random { run, .. } if self.since_place % run > 0 => {
+                self.since_place += 1;
+                self.onward(job, length, 0)
+            }
             Pattern::Random { percent, .. }
                 if percent < 100 && self.kinds.below(100) >= u64::from(percent) =>
             {
-                self.onward(job, length, Sectors::ZERO)
+                self.onward(job, length, 0)
             }
-            Pattern::Random { .. } => self.anywhere(job, length, op),
+            Pattern::Random { .. } => {
+                self.since_place = 1;
+                self.anywhere(job, length, op)
+            }
         };
         Access {
             op,
@@ -72,15 +86,24 @@ impl Stream {
         }
     }
 
-    /// Behind the last one; at the end from the beginning again.
-    fn onward(&mut self, job: &Job, length: Sectors, skip: Sectors) -> Sector {
-        let end = job.start + job.span;
-        if self.next + length > end {
-            self.next = job.start;
+    /// Behind the last one; at the end from the beginning again, or the other way round.
+    #[expect(
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        reason = "places on disks are far below 2^63, and this one is within the job's part"
+    )]
+    fn onward(&mut self, job: &Job, length: Sectors, skip: i64) -> Sector {
+        let [begin, span, length] =
+            [job.start.as_u64(), job.span.as_u64(), length.as_u64()].map(|sectors| sectors as i64);
+        let last = begin + span - length;
+        if skip < -length && self.next < begin {
+            self.next = last;
+        } else if self.next < begin || self.next > last {
+            self.next = begin;
         }
         let start = self.next;
-        self.next = start + length + skip;
-        start
+        self.next = start.saturating_add(length).saturating_add(skip);
+        Sector::new(start as u64)
     }
 
     /// A place that is a multiple of the unit.
@@ -90,7 +113,7 @@ impl Stream {
         let (last, _) = unit.divide(room.as_u64());
         let place = self.distribution.draw(&mut self.places, last + 1);
         let start = job.start + Sectors::new(unit.get()) * place;
-        self.next = start + length;
+        self.next = i64::try_from((start + length).as_u64()).unwrap_or(i64::MIN);
         start
     }
 }
@@ -118,18 +141,32 @@ mod tests {
 
     #[test]
     fn all_accesses_lie_in_the_jobs_part_and_sequential_ones_follow_one_another() {
-        let skip = Sectors::new(8);
-        let mut patterns = vec![Pattern::Sequential { skip }];
+        let skip = 8;
+        let mut patterns = [skip, -16, -8, 0]
+            .map(|skip| Pattern::Sequential { skip })
+            .to_vec();
         for percent in [0, 50, 100] {
             for distribution in [
                 Distribution::Even,
                 Distribution::Zipf { theta: 1.2 },
                 Distribution::Pareto { h: 0.3 },
                 Distribution::Normal { deviation: 30.0 },
+                Distribution::Zoned([
+                    (50, 10),
+                    (50, 90),
+                    (0, 0),
+                    (0, 0),
+                    (0, 0),
+                    (0, 0),
+                    (0, 0),
+                    (0, 0),
+                ]),
             ] {
+                let run = 1 + u64::from(percent) / 25;
                 patterns.push(Pattern::Random {
                     distribution,
                     percent,
+                    run,
                 });
             }
         }
@@ -155,10 +192,34 @@ mod tests {
     }
 
     #[test]
+    fn backwards_begins_at_the_end_and_a_run_follows_each_random_place() {
+        let starts = |job: &Job, count: usize| {
+            let mut stream = Stream::new(job, 1);
+            let mut one = || next(&mut stream, job).start.as_u64();
+            (0..count).map(|_| one()).collect::<Vec<_>>()
+        };
+        let backwards = job(Pattern::Sequential { skip: -16 });
+        assert_eq!(starts(&backwards, 3), [8992, 8984, 8976]);
+        let runs = job(Pattern::Random {
+            distribution: Distribution::Even,
+            percent: 100,
+            run: 4,
+        });
+        for run in starts(&runs, 400).chunks(4) {
+            assert!(
+                run.windows(2)
+                    .all(|two| two[1] == two[0] + 8 || two[1] == 1000),
+                "{run:?}"
+            );
+        }
+    }
+
+    #[test]
     fn so_many_accesses_are_random_as_was_asked_for() {
         let job = job(Pattern::Random {
             distribution: Distribution::Even,
             percent: 30,
+            run: 1,
         });
         let mut stream = Stream::new(&job, 1);
         let mut end = job.start;

@@ -384,7 +384,7 @@ mod tests {
     fn each_run_has_a_recording_of_its_own() {
         let dir = tempfile::tempdir().unwrap();
         let load = dir.path().join("random-read.fio");
-        std::fs::write(&load, "[reader]\nrw=randread\n").unwrap();
+        std::fs::write(&load, "[reader]\nrw=randread\ndirect=1\nioengine=libaio\n").unwrap();
         let schedulers = [
             "bfq",
             "bfq:slice_idle=0",

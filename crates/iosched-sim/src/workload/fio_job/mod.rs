@@ -4,10 +4,9 @@
 //! passed over. All others are refused by name with their line, because a load that is only nearly
 //! the one described gives figures that mean nothing.
 //!
-//! Where this differs from fio: access is direct unless the file says `direct=0` or `buffered=1`;
-//! random places are drawn with replacement (as with `norandommap`); with a synchronous engine the
-//! depth is 1; `normal` is a normal distribution, fio's is a sum of twelve dice; a rate counts from
-//! one access to the next, not over a window.
+//! Where this differs from fio: random places are drawn with replacement (as with `norandommap`); with a synchronous
+//! engine, and through the page cache, the depth is 1; `normal` is a normal distribution, fio's is a sum of twelve dice; a rate
+//! counts from one access to the next, not over a window; trims count as writes.
 
 pub mod lines;
 mod section;
@@ -126,19 +125,14 @@ mod tests {
 
     #[test]
     fn a_job_file_is_read_with_its_globals_and_clones() {
-        let text = "; two readers\n[global]\nbs=64k\nruntime=10\ntime_based\nioengine=libaio\n\n\
+        let text = "; two readers\n[global]\ndirect=1\nbs=64k\nruntime=10\ntime_based\nioengine=libaio\n\n\
                     [sr]\nrw=read\noffset=1g\nsize=4g\n[w]\nrw=randrw\nrwmixread=70\nbs=4k,8k\n\
                     iodepth=32\niodepth_batch=8\nnumjobs=2\noffset_increment=25%\nprioclass=1\nprio=2\n";
         let jobs = parse(text, CAPACITY).unwrap();
         let names: Vec<&str> = jobs.iter().map(|job| job.name.as_str()).collect();
         assert_eq!(names, ["sr", "w.0", "w.1"]);
         let reader = &jobs[0];
-        assert_eq!(
-            reader.pattern,
-            Pattern::Sequential {
-                skip: Sectors::ZERO
-            }
-        );
+        assert_eq!(reader.pattern, Pattern::Sequential { skip: 0 });
         assert_eq!(
             (reader.start, reader.span),
             (Sector::new(1 << 21), Sectors::new(1 << 23))
@@ -174,13 +168,9 @@ mod tests {
             message("[a]\nrw=read\nverify=crc32c\n"),
             "line 3: `verify` is not simulated"
         );
-        assert_eq!(
-            message("[a]\nrw=read\ndirect=0"),
-            "line 3: direct cannot be `0`: it can be 1 for a job that reads: only writes go through \
-             the page cache here"
-        );
         assert!(
-            message("[a]\nrw=trim").starts_with("line 2: rw cannot be `trim`: it can be read,")
+            message("[a]\nrw=trimwrite")
+                .starts_with("line 2: rw cannot be `trimwrite`: it can be read,")
         );
         assert_eq!(message("rw=read"), "line 1: `rw` stands in no section");
         assert_eq!(message("[global]\nrw=read"), "there is no job in it");
@@ -222,6 +212,7 @@ mod tests {
         let pattern = Pattern::Random {
             distribution: Distribution::Pareto { h: 0.3 },
             percent: 50,
+            run: 1,
         };
         assert_eq!(a.pattern, pattern);
         assert!(b.buffered && b.depth == 1);
@@ -235,6 +226,56 @@ mod tests {
         let (name, weight) = ("two".to_owned(), 200);
         assert_eq!(b.cgroup, Some(Cgroup { name, weight }));
         assert_eq!(b.rates[1], Some(Rate::Accesses(100)));
+    }
+
+    #[test]
+    fn what_published_files_say_is_read() {
+        let text = "[global]\nioengine=libaio\ndirect=1\nramp_time=2\nruntime=10\n\
+                    [a]\nrw=randread:8\nbsrange=4k-64k\niodepth=32\niodepth_batch_complete=8\niodepth_low=4\nloops=3\n\
+                    size=1g\ncmdprio_percentage=10\n[b]\nrw=read:-8k\nbs=4k\n[c]\nrw=randtrim\nnrfiles=4\n\
+                    random_distribution=zoned:50/10:30/20:20/\n";
+        let [a, b, c] = &parse(text, CAPACITY).unwrap()[..] else {
+            panic!("three jobs")
+        };
+        let run = Pattern::Random {
+            distribution: Distribution::Even,
+            percent: 100,
+            run: 8,
+        };
+        assert_eq!((a.pattern, a.refill), (run, 4));
+        assert_eq!(
+            a.read_sizes,
+            Sizes::range(Sectors::new(8), Sectors::new(128))
+        );
+        assert_eq!(
+            (a.ramp, a.amount),
+            (Nanos::from_secs(2), Some(Bytes::from_gib(3)))
+        );
+        assert_eq!(a.other_priority.0, [10, 10]);
+        assert_eq!(b.pattern, Pattern::Sequential { skip: -16 });
+        let Pattern::Random {
+            distribution: Distribution::Zoned(zones),
+            ..
+        } = c.pattern
+        else {
+            panic!("{:?}", c.pattern)
+        };
+        assert!(
+            c.trims && zones[..4] == [(50, 10), (30, 20), (20, 70), (0, 0)],
+            "{zones:?}"
+        );
+    }
+
+    #[test]
+    fn fio_goes_through_the_page_cache_one_at_a_time_unless_told() {
+        let jobs = parse(
+            "[a]\nrw=read\niodepth=8\n[b]\nrw=read\nioengine=libaio\niodepth=8\ndirect=1\n",
+            CAPACITY,
+        );
+        let [a, b] = &jobs.unwrap()[..] else {
+            panic!("two jobs")
+        };
+        assert!(a.buffered && a.depth == 1 && !b.buffered && b.depth == 8);
     }
 
     #[test]

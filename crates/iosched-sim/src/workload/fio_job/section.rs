@@ -18,7 +18,9 @@ pub(super) struct Section {
     pub(super) name: String,
     pub(super) mix: Mix,
     pub(super) random: bool,
-    pub(super) skip: Sectors,
+    pub(super) skip: i64,
+    pub(super) run: u64,
+    pub(super) trims: bool,
     pub(super) distribution: Distribution,
     pub(super) random_percent: u8,
     pub(super) blocks: [Sectors; 2],
@@ -31,7 +33,7 @@ pub(super) struct Section {
     pub(super) batch: usize,
     pub(super) numjobs: u64,
     pub(super) synchronous: bool,
-    pub(super) buffered: Option<usize>,
+    pub(super) buffered: bool,
     pub(super) think: Nanos,
     pub(super) think_every: u64,
     pub(super) think_counts_submitted: bool,
@@ -46,6 +48,12 @@ pub(super) struct Section {
     pub(super) runtime: Option<Nanos>,
     pub(super) time_based: bool,
     pub(super) stonewall: bool,
+    pub(super) ramp: Nanos,
+    pub(super) loops: u64,
+    pub(super) files: u64,
+    pub(super) keeps: Option<usize>,
+    pub(super) reaps: Option<usize>,
+    pub(super) other_priority: ([u8; 2], IoPriority),
 }
 
 impl Default for Section {
@@ -54,7 +62,9 @@ impl Default for Section {
             name: String::new(),
             mix: Mix { read_percent: 100 },
             random: false,
-            skip: Sectors::ZERO,
+            skip: 0,
+            run: 1,
+            trims: false,
             distribution: Distribution::Even,
             random_percent: 100,
             blocks: [Sectors::new(8); 2], // fio's default of 4 KiB
@@ -66,8 +76,8 @@ impl Default for Section {
             depth: 1,
             batch: 1,
             numjobs: 1,
-            synchronous: false,
-            buffered: None,
+            synchronous: true,
+            buffered: true,
             think: Nanos::ZERO,
             think_every: 1,
             think_counts_submitted: false,
@@ -82,6 +92,18 @@ impl Default for Section {
             runtime: None,
             time_based: false,
             stonewall: false,
+            ramp: Nanos::ZERO,
+            loops: 1,
+            files: 1,
+            keeps: None,
+            reaps: None,
+            other_priority: (
+                [0; 2],
+                IoPriority {
+                    class: PriorityClass::RealTime,
+                    level: 0,
+                },
+            ),
         }
     }
 }
@@ -89,9 +111,11 @@ impl Default for Section {
 impl Section {
     /// What a section says that contradicts itself only when it is complete.
     pub(super) fn check(&self) -> Result<(), Problem> {
-        if let Some(line) = self.buffered.filter(|_| self.mix.read_percent > 0) {
-            let allowed = "1 for a job that reads: only writes go through the page cache here";
-            return Err(bad_value(line, "direct", "0", allowed));
+        if self.files > 1 && !self.random {
+            return Err(Problem::usage(format!(
+                "{}: a sequential job with nrfiles={} is not simulated: it goes from file to file",
+                self.name, self.files
+            )));
         }
         match self.weight {
             Some((weight, line)) if self.cgroup.is_none() => {
@@ -129,25 +153,26 @@ impl Section {
             write_sizes,
             start,
             span,
-            depth: if self.synchronous || self.buffered.is_some() {
-                1
-            } else {
-                self.depth
-            },
+            depth: self.depth(),
             batch: self.batch,
+            refill: self.refill(),
             think: self.think(),
             rates: self.rates,
             poisson: self.poisson,
-            buffered: self.buffered.is_some(),
+            trims: self.trims,
+            buffered: self.buffered,
             sync: self.sync,
             priority: self.priority(),
+            other_priority: self.other_priority,
             cgroup: self.cgroup.clone().map(|name| Cgroup {
                 name,
                 weight: self.weight.map_or(DEFAULT_WEIGHT, |(weight, _)| weight),
             }),
             delay: self.delay,
-            amount: (!self.time_based).then_some(amount),
+            amount: (!self.time_based)
+                .then_some(Bytes::new(amount.as_u64().saturating_mul(self.loops))),
             runtime: self.runtime,
+            ramp: self.ramp,
             group,
             ..Job::default()
         })
@@ -210,11 +235,29 @@ impl Section {
         })
     }
 
+    /// Through the page cache, and with an engine that waits, there is one at a time.
+    fn depth(&self) -> usize {
+        if self.synchronous || self.buffered {
+            1
+        } else {
+            self.depth
+        }
+    }
+
+    /// It goes on when it has so few accesses in flight.
+    fn refill(&self) -> usize {
+        let depth = self.depth();
+        let reaps = self.reaps.unwrap_or(1).clamp(1, depth);
+        let keeps = self.keeps.unwrap_or(depth).min(depth - 1);
+        keeps.min(depth - reaps)
+    }
+
     fn pattern(&self) -> Pattern {
         if self.random {
             Pattern::Random {
                 distribution: self.distribution,
                 percent: self.random_percent,
+                run: self.run,
             }
         } else {
             Pattern::Sequential { skip: self.skip }

@@ -8,26 +8,61 @@ use super::section::Section;
 use super::value::{self, Size};
 use crate::quantity;
 use crate::request::PriorityClass;
-use crate::units::{Bytes, Nanos, Sectors};
+use crate::units::Nanos;
 
-/// Options that change nothing where places are drawn anew and the disk is ours.
+/// Options that are kept in a real trial and change nothing where places are drawn anew, processors are not simulated and data
+/// have no content.
 const WITHOUT_EFFECT: &[&str] = &[
-    "norandommap",
-    "group_reporting",
-    "invalidate",
-    "filename",
-    "description",
-    "randseed",
-    "randrepeat",
-    "allrandrepeat",
-    "thread",
-    "disable_lat",
-    "disable_clat",
-    "disable_slat",
-    "percentile_list",
-    "random_generator",
-    "thinktime_spin",
+    "atomic",
+    "buffer_compress_chunk",
+    "buffer_compress_percentage",
+    "buffer_pattern",
     "cgroup_nodelete",
+    "clocksource",
+    "continue_on_error",
+    "cpumask",
+    "cpus_allowed",
+    "cpus_allowed_policy",
+    "dedupe_mode",
+    "dedupe_percentage",
+    "description",
+    "error_dump",
+    "exitall_on_error",
+    "fadvise_hint",
+    "fallocate",
+    "file_service_type",
+    "fill_device",
+    "fixedbufs",
+    "force_async",
+    "hipri",
+    "hugepage-size",
+    "ignore_error",
+    "iomem",
+    "iomem_align",
+    "lockmem",
+    "max_latency",
+    "mem",
+    "mem_align",
+    "nice",
+    "nonvectored",
+    "norandommap",
+    "numa_cpu_nodes",
+    "numa_mem_policy",
+    "openfiles",
+    "overwrite",
+    "random_generator",
+    "rate_iops_min",
+    "rate_min",
+    "refill_buffers",
+    "registerfiles",
+    "scramble_buffers",
+    "softrandommap",
+    "sqthread_poll",
+    "sqthread_poll_cpu",
+    "thinktime_spin",
+    "uncached",
+    "userspace_reap",
+    "zero_buffers",
 ];
 
 const SECOND: u64 = 1_000_000_000;
@@ -68,6 +103,13 @@ impl Setting<'_> {
                 section.blocks = blocks.ok_or_else(|| self.bad(allowed))?;
                 section.splits = None;
             }
+            "bsrange" => {
+                let allowed = "LEAST-MOST in multiples of 512 bytes up to 1 GiB, or two of these for \
+                               READ,WRITE";
+                let before = section.blocks.map(super::super::Sizes::one);
+                let ranges = value::pair(self.value, before, value::range);
+                section.splits = Some(ranges.ok_or_else(|| self.bad(allowed))?);
+            }
             "bssplit" => {
                 let allowed = "SIZE/PERCENT:SIZE/PERCENT:… of 100 % at most, or two of these \
                                for READ,WRITE";
@@ -76,6 +118,11 @@ impl Setting<'_> {
                 section.splits = Some(splits.ok_or_else(|| self.bad(allowed))?);
             }
             "size" => section.size = Some(self.size()?),
+            "filesize" if self.value.contains('-') => return Err(self.bad("one size here")),
+            "filesize" if section.size.is_none() => section.size = Some(self.size()?),
+            "filesize" => {}
+            "nrfiles" => section.files = self.count(1 << 30)? as u64,
+            "loops" => section.loops = self.count(1 << 30)? as u64,
             "io_size" | "io_limit" => section.io_size = Some(self.size()?),
             "offset" => section.offset = self.size()?,
             "offset_increment" => section.offset_increment = self.size()?,
@@ -97,8 +144,13 @@ impl Setting<'_> {
             "iodepth" => section.depth = self.count(65_536)?,
             "iodepth_batch" | "iodepth_batch_submit" => section.batch = self.count(65_536)?,
             "ioengine" => section.synchronous = self.engine()?,
-            "direct" => section.buffered = (!self.switch()?).then_some(self.line),
-            "buffered" => section.buffered = self.switch()?.then_some(self.line),
+            "iodepth_batch_complete" | "iodepth_batch_complete_min" => {
+                section.reaps = Some(self.value.parse().map_err(|_| self.bad("a number"))?);
+            }
+            "iodepth_batch_complete_max" => {}
+            "iodepth_low" => section.keeps = Some(self.count(65_536)?),
+            "direct" => section.buffered = !self.switch()?,
+            "buffered" => section.buffered = self.switch()?,
             "fsync" | "fdatasync" => {
                 let every: u64 = self
                     .value
@@ -113,7 +165,7 @@ impl Setting<'_> {
                     _ => return Err(self.bad("none, sync or dsync")),
                 };
             }
-            "end_fsync" => section.sync.at_end = self.switch()?,
+            "end_fsync" | "fsync_on_close" => section.sync.at_end = self.switch()?,
             "thinktime" => section.think = self.time(1_000)?,
             "thinktime_blocks" => section.think_every = self.count(1 << 30)? as u64,
             "thinktime_blocks_type" => {
@@ -148,16 +200,17 @@ impl Setting<'_> {
         match self.name {
             "numjobs" => section.numjobs = self.count(1 << 20)? as u64,
             "prioclass" => {
-                section.class = Some(match self.value {
-                    "1" => PriorityClass::RealTime,
-                    "0" | "2" => PriorityClass::BestEffort,
-                    "3" => PriorityClass::Idle,
-                    _ => return Err(self.bad("0 to 3")),
-                });
+                section.class = Some(self.class()?);
             }
+            "cmdprio_percentage" => {
+                let shares = value::pair(self.value, section.other_priority.0, value::percent);
+                section.other_priority.0 =
+                    shares.ok_or_else(|| self.bad("0 to 100, or READ,WRITE"))?;
+            }
+            "cmdprio_class" => section.other_priority.1.class = self.class()?,
+            "cmdprio" => section.other_priority.1.level = self.level()?,
             "prio" => {
-                let level = self.value.parse().ok().filter(|&level| level < 8);
-                section.level = Some(level.ok_or_else(|| self.bad("0 to 7"))?);
+                section.level = Some(self.level()?);
             }
             "cgroup" if self.value.is_empty() => return Err(self.bad("the name of a group")),
             "cgroup" => section.cgroup = Some(self.value.to_owned()),
@@ -168,12 +221,27 @@ impl Setting<'_> {
                 section.weight = Some((weight, self.line));
             }
             "startdelay" => section.delay = self.time(SECOND)?,
-            "runtime" => section.runtime = Some(self.time(SECOND)?),
+            "ramp_time" => section.ramp = self.time(SECOND)?,
+            "runtime" | "timeout" => section.runtime = Some(self.time(SECOND)?),
             "time_based" => section.time_based = self.switch()?,
             "stonewall" | "wait_for_previous" => section.stonewall = self.switch()?,
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    fn class(&self) -> Result<PriorityClass, Problem> {
+        match self.value {
+            "1" => Ok(PriorityClass::RealTime),
+            "0" | "2" => Ok(PriorityClass::BestEffort),
+            "3" => Ok(PriorityClass::Idle),
+            _ => Err(self.bad("0 to 3")),
+        }
+    }
+
+    fn level(&self) -> Result<u8, Problem> {
+        let level = self.value.parse().ok().filter(|&level| level < 8);
+        level.ok_or_else(|| self.bad("0 to 7"))
     }
 
     fn bad(&self, allowed: &str) -> Problem {
@@ -185,24 +253,34 @@ impl Setting<'_> {
     }
 
     fn access(&self, section: &mut Section) -> Result<(), Problem> {
-        let allowed = "read, write, randread, randwrite, rw or randrw, and for sequential ones \
-                       `:SIZE` to leave out after each";
+        let allowed = "read, write, randread, randwrite, rw, randrw, trim or randtrim, and for sequential \
+                       ones `:SIZE` to leave out after each, for random ones `:COUNT` from each place on";
+        let (size, run) = (section.skip, section.run);
         let (kind, skip) = self.value.split_once(':').unwrap_or((self.value, ""));
         let (random, percent, mixed) = match kind {
             "read" => (false, 100, false),
             "write" => (false, 0, false),
             "randread" => (true, 100, false),
             "randwrite" => (true, 0, false),
+            "trim" => (false, 0, false),
+            "randtrim" => (true, 0, false),
             "rw" | "readwrite" => (false, 50, true),
             "randrw" => (true, 50, true),
             _ => return Err(self.bad(allowed)),
         };
-        section.skip = match skip {
-            "" => Sectors::ZERO,
-            _ if random => return Err(self.bad(allowed)),
+        section.trims = kind.ends_with("trim");
+        (section.skip, section.run) = match skip {
+            "" => (0, 1),
+            count if random => {
+                let count = count.parse().ok().filter(|&count: &u64| count > 0);
+                (size, count.ok_or_else(|| self.bad(allowed))?)
+            }
             skip => {
-                let size = quantity::bytes(skip).filter(|size| size.is_multiple_of(512));
-                Bytes::new(size.ok_or_else(|| self.bad(allowed))?).to_sectors()
+                let size = quantity::bytes(skip.trim_start_matches('-'));
+                let size = size.filter(|size| size.is_multiple_of(512));
+                let size = size.and_then(|size| i64::try_from(size / 512).ok());
+                let size = size.ok_or_else(|| self.bad(allowed))?;
+                (if skip.starts_with('-') { -size } else { size }, run)
             }
         };
         // A mix that was given before `rw` stays.
@@ -216,9 +294,11 @@ impl Setting<'_> {
     /// True for an engine that waits for each access.
     fn engine(&self) -> Result<bool, Problem> {
         match self.value {
-            "sync" | "psync" | "vsync" | "pvsync" | "pvsync2" => Ok(true),
+            "sync" | "psync" | "vsync" | "pvsync" | "pvsync2" | "mmap" | "splice" => Ok(true),
             "libaio" | "io_uring" | "posixaio" => Ok(false),
-            _ => Err(self.bad("libaio, io_uring, posixaio, sync, psync, pvsync")),
+            _ => Err(self.bad(
+                "libaio, io_uring, posixaio, sync, psync, vsync, pvsync, pvsync2, mmap, splice",
+            )),
         }
     }
 

@@ -74,6 +74,13 @@ pub(super) fn block(text: &str) -> Option<Sectors> {
     Some(Bytes::new(size).to_sectors())
 }
 
+/// `LEAST-MOST`, of which all multiples of the least are as likely; or one length.
+pub(super) fn range(text: &str) -> Option<Sizes> {
+    let (least, most) = text.split_once('-').unwrap_or((text, text));
+    let (least, most) = (block(least)?, block(most)?);
+    (least <= most).then(|| Sizes::range(least, most))
+}
+
 /// `SIZE/PERCENT:SIZE/PERCENT:…`; those without a percentage share what is left.
 pub(super) fn split(text: &str) -> Option<Sizes> {
     let parts = text.split(':').filter(|part| !part.is_empty());
@@ -116,8 +123,11 @@ pub(super) fn access_rate(text: &str) -> Option<Rate> {
         .map(Rate::Accesses)
 }
 
-/// `random`, `zipf:THETA`, `pareto:H`, `normal:DEVIATION`.
+/// `random`, `zipf:THETA`, `pareto:H`, `normal:DEVIATION`, `zoned:ACCESSES/PLACES:…`.
 pub(super) fn distribution(text: &str) -> Option<Distribution> {
+    if let Some(zones) = text.strip_prefix("zoned:") {
+        return zoned(zones);
+    }
     let (name, parameter) = match text.split_once(':') {
         None => (text, None),
         Some((name, parameter)) => (name, Some(parameter.parse::<f64>().ok()?)),
@@ -135,10 +145,47 @@ pub(super) fn distribution(text: &str) -> Option<Distribution> {
         _ => return None,
     };
     let in_range = match found {
-        Distribution::Even => true,
+        Distribution::Even | Distribution::Zoned(_) => true,
         Distribution::Zipf { theta } => theta > 0.0 && theta < 10.0 && (theta - 1.0).abs() > 1e-6,
         Distribution::Pareto { h } => h > 0.0 && h < 1.0,
         Distribution::Normal { deviation } => deviation > 0.0 && deviation <= 100.0,
     };
     in_range.then_some(found)
+}
+
+/// Up to eight zones, of shares of the accesses and of the places in percent; a place left out has what is left.
+fn zoned(text: &str) -> Option<Distribution> {
+    let mut zones = [(0, 0); 8];
+    let parts = text.split(':').filter(|part| !part.is_empty());
+    let parts: Vec<_> = parts
+        .map(|part| {
+            let (accesses, places) = part.split_once('/')?;
+            let places = if places.is_empty() {
+                None
+            } else {
+                Some(percent(places)?)
+            };
+            Some((percent(accesses)?, places))
+        })
+        .collect::<Option<_>>()?;
+    let given: u32 = parts
+        .iter()
+        .filter_map(|&(_, places)| places)
+        .map(u32::from)
+        .sum();
+    let left = u8::try_from(100_u32.checked_sub(given)?).ok()?;
+    let open = parts.iter().filter(|(_, places)| places.is_none()).count();
+    let each = left / u8::try_from(open.max(1)).ok()?;
+    let is_whole = parts
+        .iter()
+        .map(|&(accesses, _)| u32::from(accesses))
+        .sum::<u32>()
+        == 100;
+    if !is_whole || parts.len() > zones.len() {
+        return None;
+    }
+    for (zone, &(accesses, places)) in zones.iter_mut().zip(&parts) {
+        *zone = (accesses, places.unwrap_or(each));
+    }
+    Some(Distribution::Zoned(zones))
 }
