@@ -165,6 +165,22 @@ fn a_trace_far_shorter_than_the_disk_says_so_and_the_hint_can_be_typed() {
 }
 
 #[test]
+fn a_trace_longer_than_the_model_can_be_names_a_disk_that_is_long_enough() {
+    let directory = tempfile::tempdir().unwrap();
+    let far = "fio version 3 iolog\n0 f read 14000000000000 4096\n";
+    let trace = write(&directory, "far.log", far);
+    let disk = ["--disk", "hdd-7200", "--trace", &trace];
+    fails(
+        &disk,
+        2,
+        &["`--disk hdd-16tb --size 13039G` is large enough"],
+    );
+    let hinted = ["--trace", &trace, "--disk", "hdd-16tb", "--size", "13039G"];
+    let output = answer(&[&["simulate", "--scheduler", "noop"], &hinted[..]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[test]
 fn two_traces_are_reported_side_by_side() {
     let directory = tempfile::tempdir().unwrap();
     let before = write(&directory, "before.csv", msr(101, 0));

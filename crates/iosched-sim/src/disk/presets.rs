@@ -10,13 +10,16 @@ use iosched_facts::near::did_you_mean;
 use super::{DiskModel, Model, ModelOptions};
 
 /// Name and file. No drive is made of others; arrays are.
-const FILES: [(&str, &str); 16] = [
+const FILES: [(&str, &str); 19] = [
     ("hdd-7200", include_str!("models/hdd-7200.toml")),
     ("hdd-7200-ncq", include_str!("models/hdd-7200-ncq.toml")),
     (
         "hdd-7200-desktop",
         include_str!("models/hdd-7200-desktop.toml"),
     ),
+    ("hdd-8tb", include_str!("models/hdd-8tb.toml")),
+    ("hdd-16tb", include_str!("models/hdd-16tb.toml")),
+    ("hdd-22tb", include_str!("models/hdd-22tb.toml")),
     ("hdd-5400", include_str!("models/hdd-5400.toml")),
     ("hdd-15k", include_str!("models/hdd-15k.toml")),
     ("hdd-10k", include_str!("models/hdd-10k.toml")),

@@ -1,5 +1,7 @@
 //! Where on the disk the devices of a trace lie.
 
+use std::mem::discriminant;
+
 use iosched_machine::failure::Problem;
 use iosched_sim::disk::{Model, models};
 use iosched_sim::trace::{Labels, Record, Survey};
@@ -87,8 +89,9 @@ fn room(disk: &Model, reach: Bytes) -> Option<String> {
     if has_room(disk) {
         return Some(format!("`--size {gib}G` makes the disk large enough"));
     }
-    let models = models().into_iter();
-    let others = models.filter(|other| other.rotational() == disk.rotational() && has_room(other));
+    let kind = discriminant(&disk.parameters);
+    let others = models().into_iter();
+    let others = others.filter(|other| discriminant(&other.parameters) == kind && has_room(other));
     let smallest = others.min_by_key(Model::largest)?.name;
     Some(format!("`--disk {smallest} --size {gib}G` is large enough"))
 }
