@@ -9,8 +9,8 @@ SUDO  := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 .PHONY: fuzz example-pgbench example-sweep example-documents example-database write-up-1 write-up-2 write-up-3 write-up-4 two-schedulers run test test-full test-ansible bench install setup setup-test build clean deb static test-vm
 
-run: setup build ## measure this kernel's schedulers on an emulated disk; leaves only the record, in iosched-results/
-	$(SUDO) $(BIN) tune
+run: setup build ## how fast a program starts beside readers, on an emulated disk; leaves only the record, in iosched-results/
+	$(SUDO) $(BIN) tune --load desktop:readers=10,starts=4,seconds=6 --arms none,mq-deadline,bfq
 
 build:
 	$(CARGO) build --release --locked --package iosched-cli
@@ -38,16 +38,16 @@ bench: setup-test build ## whole commands and inner loops, as ratios to a peer i
 EXAMPLE := $(SUDO) $(BIN) tune --emulate
 
 example-pgbench: setup-test build ## PostgreSQL under three schedulers, on an emulated hard disk
-	$(EXAMPLE) hdd-7200 --size 4G --load pgbench:scale=10,clients=20,time=10 --arms none,mq-deadline,bfq --budget 10m
+	$(EXAMPLE) hdd-7200-fifo --size 4G --load pgbench:scale=10,clients=20,time=10 --arms none,mq-deadline,bfq --budget 10m
 
 example-sweep: setup build ## the sweep of five tests, with its log and its points
-	$(EXAMPLE) hdd-7200 --size 2G --load five-tests:size=16m,record=1m,threads=1..2 --arms none,mq-deadline,bfq --fixed-rounds 2
+	$(EXAMPLE) hdd-7200-fifo --size 2G --load five-tests:size=16m,record=1m,threads=1..2 --arms none,mq-deadline,bfq --fixed-rounds 2
 
 example-documents: setup build ## the document server, with its control
-	$(EXAMPLE) hdd-7200 --size 2G --load documents-read:threads=16,documents=60,stored=6000 --arms none,mq-deadline,bfq --fixed-rounds 5
+	$(EXAMPLE) hdd-7200-fifo --size 2G --load documents-read:threads=16,documents=60,stored=6000 --arms none,mq-deadline,bfq --fixed-rounds 5
 
 example-database: setup build ## the database server's four loads, as ratios to the baseline
-	$(EXAMPLE) hdd-7200 --size 4G --load database --file-size 64M --runtime 5s --budget 10m
+	$(EXAMPLE) hdd-7200-fifo --size 4G --load database --file-size 64M --runtime 5s --budget 10m
 
 write-up-1 write-up-2 write-up-3 write-up-4: setup-test build ## a report of results/write-ups.md again, under cfq, deadline and noop; ends with its tables
 	$(SUDO) env IOSCHED=$(BIN) lab/write-up $(@:write-up-%=%) $(if $(FULL),--full)

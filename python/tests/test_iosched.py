@@ -25,7 +25,7 @@ RECORDING = GOLDEN / "bfq-hdd1-a_rand4.txt.gz"
 
 def test_a_load_is_simulated_under_each_scheduler_and_the_same_seed_gives_the_same():
     once, again = (
-        iosched.simulate("random-read", iosched.Disk("hdd-7200", size="8G"), ["noop", "mq-deadline"], until=2, seed=3)
+        iosched.simulate("random-read", iosched.Disk("hdd-7200-fifo", size="8G"), ["noop", "mq-deadline"], until=2, seed=3)
         for _ in range(2)
     )
     assert once.table == again.table
@@ -47,7 +47,7 @@ def test_the_three_parts_of_a_latency_are_the_whole():
 
 def test_tunables_and_the_disks_settings_count():
     def iops(scheduler, **disk):
-        table = iosched.simulate("readers-vs-writer", iosched.Disk("hdd-7200", **disk), scheduler, until=5).table
+        table = iosched.simulate("readers-vs-writer", iosched.Disk("hdd-7200-fifo", **disk), scheduler, until=5).table
         return table.to_pandas().set_index("process").loc["all", "iops"]
 
     cfq = iosched.Scheduler("cfq", slice_idle=0)
@@ -80,8 +80,8 @@ def test_a_recording_is_read_in_batches_and_as_a_whole():
 
 def test_a_recording_is_a_load(tmp_path):
     events = tmp_path / "events.txt"
-    iosched.simulate("random-read", "hdd-7200", "mq-deadline", until=1, events=events)
-    replayed = iosched.simulate(iosched.Trace(events, closed=True), "hdd-7200", "mq-deadline")
+    iosched.simulate("random-read", "hdd-7200-fifo", "mq-deadline", until=1, events=events)
+    replayed = iosched.simulate(iosched.Trace(events, closed=True), "hdd-7200-fifo", "mq-deadline")
     assert replayed["trace"]["accesses"] > 50
     [conformance] = iosched.conform(events)
     assert conformance.agreement == 1
@@ -229,7 +229,7 @@ def test_other_threads_run_meanwhile():
 
     def work():
         begun.wait()
-        found.append(iosched.simulate("random-read", "hdd-7200", "cfq", until=3).table.num_rows)
+        found.append(iosched.simulate("random-read", "hdd-7200-fifo", "cfq", until=3).table.num_rows)
 
     threads = [threading.Thread(target=work) for _ in range(2)]
     for thread in threads:
@@ -257,7 +257,7 @@ def other():
 threading.Thread(target=other).start()
 try:
     gate.set()
-    iosched.simulate("random-read", "hdd-7200", "noop", until=1e8)  # without end
+    iosched.simulate("random-read", "hdd-7200-fifo", "noop", until=1e8)  # without end
 finally:
     print(len(counted))
 """
@@ -320,7 +320,7 @@ def test_an_older_python_than_is_served_is_told_so():
 
 
 def test_ctrl_c_ends_the_waiting():
-    endless = "import iosched; print('begun', flush=True); iosched.simulate('random-read', 'hdd-7200', 'noop', until=1e8)"
+    endless = "import iosched; print('begun', flush=True); iosched.simulate('random-read', 'hdd-7200-fifo', 'noop', until=1e8)"
     process = subprocess.Popen([sys.executable, "-c", endless], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "begun\n"
     process.send_signal(signal.SIGINT)

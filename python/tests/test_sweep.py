@@ -32,7 +32,7 @@ def traces(tmp_path_factory):
     found = []
     for seed in range(12):
         events = directory / f"{seed}.txt"
-        iosched.simulate("random-read", "hdd-7200", "noop", until=0.5, seed=seed, events=events)
+        iosched.simulate("random-read", "hdd-7200-fifo", "noop", until=0.5, seed=seed, events=events)
         found.append(iosched.Trace(events, wrap=True))
     return found
 
@@ -44,19 +44,19 @@ def rows(sweep):
 
 def test_each_task_is_done_once_and_a_sweep_goes_on_where_it_was(traces, tmp_path):
     out = str(tmp_path / "out")
-    first = iosched.sweep(traces[:5], SCHEDULERS, ["hdd-7200", "ssd-sata"], out=out, workers=2)
+    first = iosched.sweep(traces[:5], SCHEDULERS, ["hdd-7200-fifo", "ssd-sata"], out=out, workers=2)
     assert (first.done, first.before, first.failed) == (20, 0, [])
-    again = iosched.sweep(traces, SCHEDULERS, ["hdd-7200", "ssd-sata"], out=out, workers=2)
+    again = iosched.sweep(traces, SCHEDULERS, ["hdd-7200-fifo", "ssd-sata"], out=out, workers=2)
     assert (again.done, again.before) == (28, 20)
     table = rows(again)
     totals = table.filter(pa.compute.equal(table["process"], "all"))
     tasks = {tuple(row.values()) for row in totals.select(["trace", "scheduler", "disk"]).to_pylist()}
     assert totals.num_rows == len(tasks) == 48
-    one = iosched.simulate(traces[0], "hdd-7200", "noop").table
+    one = iosched.simulate(traces[0], "hdd-7200-fifo", "noop").table
     assert table.filter(
         pa.compute.and_(
             pa.compute.equal(table["trace"], str(traces[0].path)),
-            pa.compute.and_(pa.compute.equal(table["scheduler"], "noop"), pa.compute.equal(table["disk"], "hdd-7200")),
+            pa.compute.and_(pa.compute.equal(table["scheduler"], "noop"), pa.compute.equal(table["disk"], "hdd-7200-fifo")),
         )
     ).select(one.column_names).sort_by("process") == one.sort_by("process")
 
@@ -238,20 +238,20 @@ def test_options_that_no_task_can_have_are_refused_before_any(traces, tmp_path, 
 @pytest.mark.parametrize("disk", ["no-disk", "no/such.toml", iosched.Disk(queue_depth=0), iosched.Disk(size="1K")])
 def test_a_disk_that_no_task_can_have_is_refused_before_any(traces, tmp_path, disk):
     with pytest.raises(iosched.IoschedError):
-        iosched.sweep(traces, ["noop"], ["hdd-7200", disk], out=str(tmp_path / "out"))
+        iosched.sweep(traces, ["noop"], ["hdd-7200-fifo", disk], out=str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
 
 def test_schedulers_and_disks_that_can_be_gone_through_once_are_there_for_each_recording(traces, tmp_path):
     swept = iosched.sweep(
-        iter(traces[:3]), (name for name in ("noop", "deadline")), iter(["hdd-7200", "ssd-sata"]), out=tmp_path / "out", workers=1
+        iter(traces[:3]), (name for name in ("noop", "deadline")), iter(["hdd-7200-fifo", "ssd-sata"]), out=tmp_path / "out", workers=1
     )
     assert (swept.done, swept.failed) == (12, [])
 
 
 def test_one_thing_alone_is_one_thing(traces, tmp_path):
     for number, (what, scheduler, disk) in enumerate(
-        [(traces[0], "noop", "hdd-7200"), (traces[0].path, iosched.Scheduler("noop"), iosched.Disk("hdd-7200"))]
+        [(traces[0], "noop", "hdd-7200-fifo"), (traces[0].path, iosched.Scheduler("noop"), iosched.Disk("hdd-7200-fifo"))]
     ):
         swept = iosched.sweep(what, scheduler, disk, out=tmp_path / str(number), workers=1)
         assert swept.done + len(swept.failed) == 1
@@ -284,7 +284,7 @@ def test_a_directory_stands_for_the_recordings_in_it(traces, tmp_path):
 
 def test_a_disk_of_ones_own_is_found_from_anywhere_and_named_in_the_rows(traces, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    made = subprocess.run([os.environ["IOSCHED"], "emulate", "models", "--toml", "hdd-7200"], capture_output=True, check=True)
+    made = subprocess.run([os.environ["IOSCHED"], "emulate", "models", "--toml", "hdd-7200-fifo"], capture_output=True, check=True)
     Path("mine.toml").write_bytes(made.stdout)
     swept = iosched.sweep(traces[0], "noop", [iosched.Disk(Path("mine.toml"))], out="out", workers=1)
     assert (swept.done, swept.failed) == (1, [])
@@ -304,7 +304,7 @@ def swept_rows(swept):
 def test_what_is_in_a_disk_model_or_a_recording_counts_and_new_rows_take_the_place_of_the_old(traces, tmp_path):
     """Rows of a model that was edited since were kept as if they were the new one's."""
     command = [os.environ["IOSCHED"], "emulate", "models", "--toml"]
-    models = [subprocess.run([*command, name], capture_output=True, check=True).stdout for name in ("hdd-7200", "ssd-sata")]
+    models = [subprocess.run([*command, name], capture_output=True, check=True).stdout for name in ("hdd-7200-fifo", "ssd-sata")]
     disk, trace, out = tmp_path / "mine.toml", tmp_path / "trace.txt", tmp_path / "out"
 
     def sweep():
@@ -501,7 +501,7 @@ def test_a_tunable_is_a_whole_number():
 
 
 def test_what_was_asked_for_tells_rows_apart(traces, tmp_path):
-    disks = [iosched.Disk("hdd-7200", queue_depth=depth) for depth in (1, 32)]
+    disks = [iosched.Disk("hdd-7200-fifo", queue_depth=depth) for depth in (1, 32)]
     out = str(tmp_path / "q[1]")
     for _ in range(2):
         swept = iosched.sweep(traces[:1], ["noop"], disks, out=out, workers=1, until=timedelta(seconds=0.2))
@@ -608,7 +608,7 @@ def test_memory_is_a_place_like_any_other_and_options_count(traces):
 
 
 def test_a_search_finds_what_a_grid_finds_and_tells_it_from_luck():
-    load, disk = "readers-vs-writer", "hdd-7200"
+    load, disk = "readers-vs-writer", "hdd-7200-fifo"
     grid = {
         batch: iosched.simulate(load, disk, iosched.Scheduler("deadline", fifo_batch=batch), until=3)["runs"][0]["total"]["iops"]
         for batch in (1, 4, 16, 64, 256)
@@ -622,7 +622,7 @@ def test_a_search_finds_what_a_grid_finds_and_tells_it_from_luck():
     assert found.command("sdb").startswith("iosched tune sdb --arms deadline --arms deadline:fifo_batch=")
 
 
-@pytest.mark.parametrize("disk", ["hdd-7200", "ssd-sata"])
+@pytest.mark.parametrize("disk", ["hdd-7200-fifo", "ssd-sata"])
 @pytest.mark.parametrize(
     ("scheduler", "space"),
     [

@@ -294,7 +294,7 @@ proptest! {
             }
         }
         let settings = settings(depth, Some(nr_requests));
-        for disk in ["formula", "hdd-7200", "ssd-sata"] {
+        for disk in ["formula", "hdd-7200-fifo", "ssd-sata"] {
             for scheduler in names() {
                 let often = serve(served(scheduler, disk, &settings, None), &events, true);
                 let rarely = serve(served(scheduler, disk, &settings, None), &events, false);

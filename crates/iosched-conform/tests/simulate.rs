@@ -97,7 +97,7 @@ fn simulate(
             max_sectors: MAX_SECTORS,
             merging: Merging::Full,
         },
-        volatile_cache: disk == "hdd-7200",
+        volatile_cache: disk == "hdd-7200-fifo",
         writeback: Writeback {
             memory: Bytes::from_mib(8), // so that writers have to wait
             ..Writeback::default()
@@ -220,7 +220,7 @@ proptest! {
     fn nothing_is_lost_and_nothing_happens_twice(
         jobs in prop::collection::vec(job(), 1..5),
         scheduler in prop::sample::select(SCHEDULERS.to_vec()),
-        disk in prop::sample::select(vec!["fixed", "formula", "hdd-7200", "ssd-sata"]),
+        disk in prop::sample::select(vec!["fixed", "formula", "hdd-7200-fifo", "ssd-sata"]),
         queue_depth in 1..6_usize,
         device_limit in prop::sample::select(vec![None, None, Some(1), Some(3)]),
         nr_requests in prop::sample::select(vec![4_usize, 128]),
@@ -251,7 +251,7 @@ proptest! {
     fn what_was_synced_is_on_the_disk(
         job in job(),
         scheduler in prop::sample::select(SCHEDULERS.to_vec()),
-        disk in prop::sample::select(vec!["formula", "hdd-7200"]),
+        disk in prop::sample::select(vec!["formula", "hdd-7200-fifo"]),
     ) {
         let job = Job {
             mix: Mix { read_percent: 0 },
@@ -273,7 +273,7 @@ proptest! {
     fn the_same_seed_gives_the_same_events(
         jobs in prop::collection::vec(job(), 1..4),
         scheduler in prop::sample::select(SCHEDULERS.to_vec()),
-        disk in prop::sample::select(vec!["formula", "hdd-7200", "ssd-sata"]),
+        disk in prop::sample::select(vec!["formula", "hdd-7200-fifo", "ssd-sata"]),
     ) {
         let (mut one, mut other) = (Recorder::default(), Recorder::default());
         simulate(&jobs, scheduler, disk, (2, None), 128, &mut one);

@@ -159,7 +159,7 @@ mod tests {
             let meminfo = format!("MemTotal: {kib} kB\nMemAvailable: 1000 kB\n");
             std::fs::write(root.path().join("proc/meminfo"), meminfo).unwrap();
             assert_eq!(check_memory(&host, &model).is_ok(), takes, "{kib}");
-            let hdd = Model::named("hdd-7200").unwrap();
+            let hdd = Model::named("hdd-7200-fifo").unwrap();
             check_memory(&host, &hdd).expect("it has no controller");
         }
         let error = check_memory(&host, &model).unwrap_err();

@@ -362,22 +362,22 @@ pub fn server_of(host: &Host, device: &str) -> Option<i32> {
         .map(|state| state.server_pid)
 }
 
-/// A disk with a scheduler of ours inside.
+/// A disk that is emulated here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServedDisk {
-    /// The scheduler, with its tunables.
-    pub scheduler: String,
+    /// The scheduler of ours inside, with its tunables; none if there is none.
+    pub scheduler: Option<String>,
     /// Requests that the loop driver has to take at a time so that it takes no more than the disk.
     pub driver_depth: u32,
 }
 
-/// What stands inside the emulated disk that is this device, if it is one that has a scheduler of ours.
+/// The emulated disk that is this device, if it is one.
 pub fn served_by(host: &Host, device: &str) -> Option<ServedDisk> {
     loop_number(device)?;
     let state = place_of(host, device)?.state()?;
     let driver_depth = state.driver_takes(state.queue_depth);
     Some(ServedDisk {
-        scheduler: state.scheduler?,
+        scheduler: state.scheduler,
         driver_depth,
     })
 }

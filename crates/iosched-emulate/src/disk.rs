@@ -397,7 +397,7 @@ impl Disk {
         let outcome = switch.state.commit();
         if outcome.is_ok() {
             let (scheduler, kernel) = switch.scheduler;
-            let settings = within.inside.settings(scheduler.info(), kernel);
+            let settings = within.inside.settings(kernel);
             core.engine.switch(scheduler, &settings);
         }
         for (at, what, answer) in switch.held {

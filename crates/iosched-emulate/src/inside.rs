@@ -1,9 +1,8 @@
 //! The scheduler inside a served disk: from its name to a block layer over the model, or over what is below.
 
 use iosched_facts::Problem;
-use iosched_facts::kernel::{BlockLayer, MOST_SCHEDULER_TAGS};
 use iosched_sim::block_layer::MergeLimits;
-use iosched_sim::scheduler::{self, Elevator, Kernel, SchedulerInfo, SchedulerSpec};
+use iosched_sim::scheduler::{self, Elevator, Kernel, SchedulerSpec};
 use iosched_sim::serve::QueueSettings;
 use iosched_sim::units::Bytes;
 
@@ -30,12 +29,11 @@ impl Inside {
     }
 
     /// What the block layer of this scheduler is like.
-    pub(super) fn settings(self, info: &SchedulerInfo, kernel: Kernel) -> QueueSettings {
+    pub(super) fn settings(self, kernel: Kernel) -> QueueSettings {
         let usual = MergeLimits::default();
-        let has_tags = info.facts.block_layer == BlockLayer::MultiQueue && !info.facts.direct;
         QueueSettings {
             queue_depth: self.queue_depth,
-            nr_requests: has_tags.then_some(MOST_SCHEDULER_TAGS),
+            nr_requests: None,
             limits: MergeLimits {
                 max_sectors: usual.max_sectors.max(self.max_request.to_sectors()),
                 ..usual
@@ -81,8 +79,8 @@ mod tests {
             max_request: Bytes::ZERO,
         };
         for (text, version) in [("mq-deadline:kernel=6.1", (6, 1)), ("mq-deadline", (6, 12))] {
-            let (scheduler, kernel) = inside.build(text).unwrap();
-            let kernel = inside.settings(scheduler.info(), kernel).kernel;
+            let (_, kernel) = inside.build(text).unwrap();
+            let kernel = inside.settings(kernel).kernel;
             let version = KernelVersion::new(version.0, version.1);
             assert_eq!((kernel.version, kernel.hz), (version, 250), "{text}");
             assert!(!kernel.rotational);

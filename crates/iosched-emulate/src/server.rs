@@ -330,7 +330,7 @@ fn prepare_over(host: &Host, spec: &Spec, over: &Over) -> Result<Prepared, Probl
     let inside = inside_over(spec, over);
     let scheduler = spec.scheduler.as_deref().unwrap_or("none");
     let (scheduler, kernel) = inside.build(scheduler)?;
-    let settings = inside.settings(scheduler.info(), kernel);
+    let settings = inside.settings(kernel);
     let disk = Disk::over(Engine::outside(scheduler, &settings), below);
     let disk = Arc::new(disk.map_err(cannot("make a timer"))?);
     for _ in 0..over.depth {
@@ -370,7 +370,7 @@ fn engine<T>(spec: &Spec, model: &Model, inside: Inside) -> Result<Engine<T>, Pr
         return Ok(Engine::new(model));
     };
     let (scheduler, kernel) = inside.build(scheduler)?;
-    let settings = inside.settings(scheduler.info(), kernel);
+    let settings = inside.settings(kernel);
     Ok(Engine::scheduled(scheduler, model, &settings))
 }
 

@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_spec_reaches_the_server_as_it_was() {
-        let mut spec = Spec::new(Model::named("hdd-7200").unwrap(), "/usr/bin/iosched");
+        let mut spec = Spec::new(Model::named("hdd-7200-fifo").unwrap(), "/usr/bin/iosched");
         spec.size_bytes = Some(1 << 30);
         spec.order = Some(DriveQueue::Fifo);
         spec.write_cache = Some(false);

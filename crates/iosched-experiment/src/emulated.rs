@@ -17,7 +17,7 @@ pub fn serve() {
 
 impl Server for Emulated {
     fn scheduler(&self, host: &Host, device: &str) -> Option<String> {
-        emulate::served_by(host, device)?.scheduler.into()
+        emulate::served_by(host, device)?.scheduler
     }
 
     fn depth(&self, host: &Host, device: &str) -> Option<u32> {

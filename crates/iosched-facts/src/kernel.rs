@@ -101,12 +101,16 @@ pub const USUAL_REQUESTS: usize = 128;
 /// Most tags that the kernel doubles to get its default of `nr_requests`.
 const DOUBLED: usize = 128;
 
-/// The most requests that a multi-queue scheduler has by default, whatever the device's depth (`nr_requests`).
-pub const MOST_SCHEDULER_TAGS: usize = 2 * DOUBLED;
+/// The requests that a multi-queue scheduler has by default above an adapter with so many tags (`nr_requests`).
+pub fn usual_scheduler_tags(tags: usize) -> usize {
+    2 * tags.min(DOUBLED)
+}
 
-/// The requests that a multi-queue scheduler has by default on a device that takes so many commands (`nr_requests`).
-pub fn usual_scheduler_tags(commands: usize) -> usize {
-    2 * commands.min(DOUBLED)
+/// The same above a disk model that takes so many commands: 64 for a SATA disk. An adapter has 32 tags at least (AHCI), even
+/// for a disk that takes fewer commands.
+pub fn modelled_scheduler_tags(commands: usize) -> usize {
+    const ADAPTER_TAGS: usize = 32;
+    usual_scheduler_tags(commands.max(ADAPTER_TAGS))
 }
 
 /// The default of `wbt_lat_usec` (`wbt_default_latency_nsec`).

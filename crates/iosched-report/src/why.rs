@@ -7,7 +7,7 @@ use iosched_stats::race::Verdict;
 use iosched_switch::Layer;
 
 use super::sentences::next_best;
-use super::words::{enumerate, milliseconds, percent, significant};
+use super::words::{enumerate, milliseconds, percent, significant, size};
 
 /// A part of the times of fewer requests says nothing of an arm.
 const ENOUGH_REQUESTS: u64 = 100;
@@ -202,9 +202,9 @@ impl Pair<'_> {
         if has_arm_to_move && compared(winner.way_mean_bytes, other.way_mean_bytes).is_some() {
             facts.push(format!(
                 "the disk's head travels {} from one request to the next on average ({}: {})",
-                distance(winner.way_mean_bytes),
+                size(winner.way_mean_bytes),
                 self.other.0,
-                distance(other.way_mean_bytes)
+                size(other.way_mean_bytes)
             ));
         }
         let facts = facts.join(", and ");
@@ -306,16 +306,6 @@ fn requests(mean: f64) -> String {
 /// A share as far as it is worth telling.
 fn rounded(share: f64) -> f64 {
     (share * 100.0).round() / 100.0
-}
-
-/// `1.39 TB`, `41.2 GB`, `640 MB`, `12.0 kB`.
-fn distance(bytes: f64) -> String {
-    match bytes {
-        bytes if bytes >= 1e12 => format!("{} TB", significant(bytes / 1e12)),
-        bytes if bytes >= 1e9 => format!("{} GB", significant(bytes / 1e9)),
-        bytes if bytes >= 1e6 => format!("{} MB", significant(bytes / 1e6)),
-        bytes => format!("{} kB", significant(bytes / 1e3)),
-    }
 }
 
 #[cfg(test)]

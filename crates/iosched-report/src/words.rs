@@ -62,7 +62,7 @@ pub(super) fn percent_up(share: f64) -> String {
 }
 
 /// A ratio with three significant digits: `1.62`, `0.954`, `12.3`.
-pub(crate) fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     match value.abs() {
         _ if !value.is_finite() => "∞".into(),
         a if a >= 1000.0 => ">1000".into(),
@@ -111,15 +111,23 @@ pub(super) fn significant(value: f64) -> String {
 }
 
 /// `563 kB/s`, `1.21 GB/s`.
-pub(super) fn rate(bytes_per_s: f64) -> String {
+pub fn rate(bytes_per_s: f64) -> String {
     scaled(
         bytes_per_s,
         &[(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")],
     )
 }
 
+/// An amount of data, or a distance on a disk: `1.39 TB`, `41.2 GB`, `640 MB`.
+pub fn size(bytes: f64) -> String {
+    scaled(
+        bytes,
+        &[(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")],
+    )
+}
+
 /// A length of time to three digits: `12.3 s`, `600 ms`, `45.8 µs`.
-pub(super) fn time(ns: f64) -> String {
+pub fn time(ns: f64) -> String {
     scaled(ns, &[(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")])
 }
 

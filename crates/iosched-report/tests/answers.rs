@@ -30,15 +30,20 @@ const FEW_SEEDS: u64 = 12;
 
 #[test]
 fn an_answer_names_no_arm_on_a_hard_disk_that_its_own_interval_does_not_prove() {
-    let named = check("hdd-7200", "random-read", Duration::from_secs(10), None);
+    let named = check(
+        "hdd-7200-fifo",
+        "random-read",
+        Duration::from_secs(10),
+        None,
+    );
     assert!(named > 0, "no interval was asked for a proof");
-    check("hdd-7200", "mixed", Duration::from_secs(3), None);
+    check("hdd-7200-fifo", "mixed", Duration::from_secs(3), None);
 }
 
 #[test]
 fn nor_where_less_is_better() {
     let p99 = Some(Objective::P99);
-    check("hdd-7200", "random-read", Duration::from_secs(3), p99);
+    check("hdd-7200-fifo", "random-read", Duration::from_secs(3), p99);
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn setup(scheduler: &str, disk: &str) -> Setup {
 }
 
 fn simulated_requests(criterion: &mut Criterion) {
-    for disk in ["null", "ssd-sata", "hdd-7200"] {
+    for disk in ["null", "ssd-sata", "hdd-7200-fifo"] {
         let mut group = criterion.benchmark_group(disk);
         group
             .throughput(Throughput::Elements(REQUESTS))

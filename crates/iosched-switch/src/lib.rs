@@ -32,6 +32,7 @@ mod zones;
 
 use std::fmt;
 
+use iosched_facts::kernel::modelled_scheduler_tags;
 use iosched_machine::sysfs::Sysfs;
 use serde::{Deserialize, Serialize};
 
@@ -97,9 +98,23 @@ fn switch(sysfs: &Sysfs, device: &str, scheduler: &str) -> Result<(), SwitchErro
     let written = sysfs.write(device, "queue/scheduler", scheduler);
     let now = active(sysfs, device)?;
     match written {
-        Ok(()) if now == scheduler => Ok(()),
+        Ok(()) if now == scheduler => {
+            if scheduler != "none" {
+                set_requests_of_model(sysfs, device);
+            }
+            Ok(())
+        }
         Ok(()) => Err(error::not_taken(device, scheduler, &now).into()),
         Err(error) => Err(error::not_switched(device, scheduler, &now, error)),
+    }
+}
+
+/// Gives a scheduler above an emulated disk as many requests as above such a drive: the kernel goes by the loop driver's tags.
+fn set_requests_of_model(sysfs: &Sysfs, device: &str) {
+    let server = inside::server(sysfs);
+    if let Some(depth) = server.and_then(|(server, host)| server.depth(&host, device)) {
+        let requests = modelled_scheduler_tags(depth as usize).to_string();
+        let _ = sysfs.write(device, "queue/nr_requests", &requests);
     }
 }
 

@@ -33,14 +33,15 @@ fn it_is_simulated_beside_the_kernels_and_compared_with_them() {
         &[
             "simulate",
             "--load=random-read",
-            "--scheduler=nearest:expire=300,mq-deadline,none",
+            "--disk=hdd-7200-fifo",
+            "--scheduler=nearest,mq-deadline,none",
             "--json",
         ],
     );
     let simulated: Value = serde_json::from_str(&simulated).unwrap();
     let iops = |run: usize| simulated["runs"][run]["total"]["iops"].as_f64().unwrap();
     assert!(iops(0) > iops(1) && iops(1) > iops(2), "{simulated}");
-    let tune = ["tune", "--simulate=hdd-7200", "--arms=nearest,none"];
+    let tune = ["tune", "--simulate=hdd-7200-fifo", "--arms=nearest,none"];
     let answer = iosched(dir.path(), &[&tune[..], &["--rounds=3"]].concat());
     assert!(answer.contains("nearest"), "{answer}");
 }
@@ -49,10 +50,10 @@ fn it_is_simulated_beside_the_kernels_and_compared_with_them() {
 fn it_follows_its_own_recording_and_others_do_not() {
     let dir = tempfile::tempdir().unwrap();
     let events = "--events=nearest.txt";
-    let load = "--load=readers-vs-writer";
+    let (disk, load) = ("--disk=hdd-7200-fifo", "--load=readers-vs-writer");
     iosched(
         dir.path(),
-        &["simulate", load, "--scheduler=nearest", events, "--quiet"],
+        &["simulate", disk, load, "--scheduler=nearest", events],
     );
     let says = |scheduler: &str| iosched(dir.path(), &["conform", "nearest.txt", scheduler]);
     assert!(says("--scheduler=nearest").contains("100.000 %"));
@@ -83,7 +84,7 @@ fn it_serves_a_block_device() {
         iosched(dir.path(), &[&["emulate"], arguments, &place].concat())
     };
     let of_ours = "--scheduler=nearest:expire=300";
-    let device = emulate(&["create", "hdd-7200", "--size=64M", of_ours]);
+    let device = emulate(&["create", "hdd-7200-fifo", "--size=64M", of_ours]);
     let device = device.trim_end();
     let mut read = [0; 4096];
     for block in [7000, 100, 3000] {

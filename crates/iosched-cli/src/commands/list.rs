@@ -279,7 +279,7 @@ struct ServedInside {
 impl ServedInside {
     fn of(host: &Host, device: &Device) -> Option<ServedInside> {
         Some(ServedInside {
-            active: emulate::served_by(host, &device.name)?.scheduler,
+            active: emulate::served_by(host, &device.name)?.scheduler?,
             offered: simulated::schedulers(),
         })
     }

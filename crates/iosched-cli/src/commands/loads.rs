@@ -27,7 +27,7 @@ fn table() -> String {
     let rows = loads().chain([
         ListedLoad {
             name: "FILE.fio",
-            summary: "your own fio job file",
+            summary: "your own fio job file, above ioengine=libaio and direct=1",
             options: "",
         },
         ListedLoad {

@@ -1,5 +1,6 @@
 //! `iosched simulate`: a load under several schedulers on a disk model, in virtual time.
 
+use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,14 +9,17 @@ use std::time::Duration;
 use clap::Args;
 use iosched_emulate::disk_file;
 use iosched_emulate::spec::{parse_order, parse_size};
-use iosched_experiment::simulate::replay::Meter;
+use iosched_experiment::load::builtin::BUILT_IN;
+use iosched_experiment::objective::Objective;
+use iosched_experiment::simulate::replay::{Loop, Meter, TraceReport};
 use iosched_experiment::simulate::run::{
-    self, Load, Plan, RunResult, Share, Simulated, SimulationRequest,
+    self, Load, Plan, RunResult, START, Share, Simulated, SimulationRequest,
 };
 use iosched_facts::scheduler;
 use iosched_machine::failure::{Failure, exit};
 use iosched_report::table::{Align, Table};
-use iosched_report::words::enumerate;
+use iosched_report::text::fold;
+use iosched_report::words::{self, enumerate};
 use iosched_sim::block_layer::MergeLimits;
 use iosched_sim::disk::{DriveQueue, ModelOptions};
 use iosched_sim::simulate::{Attachment, Writeback};
@@ -49,6 +53,10 @@ Examples:
   iosched simulate --trace sda.blkparse.txt --closed --scheduler cfq
       a closed loop: the recorded waits and think times, not the recorded times
 ")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of the command line"
+)]
 pub(crate) struct SimulateArgs {
     #[arg(
         long,
@@ -83,9 +91,13 @@ pub(crate) struct SimulateArgs {
     #[arg(long, default_value_t = 0, hide_short_help = true)]
     seed: u64,
 
-    /// Initial state of the scheduler (cfq: average, last-position; bfq: see docs/schedulers/bfq.md)
+    /// Initial state of the scheduler (cfq: average, last-position; bfq: see results/bfq.md)
     #[arg(long, value_name = "NAME=VALUE,…", hide_short_help = true)]
     initial: Option<String>,
+
+    /// Print a table of all processes under each scheduler
+    #[arg(long, conflicts_with = "csv")]
+    details: bool,
 
     /// Print lines of comma-separated values
     #[arg(long, conflicts_with = "events")]
@@ -152,7 +164,7 @@ pub(crate) struct SimulateArgs {
         help_heading = HOST,
         hide_short_help = true,
         help = format!(
-            "Requests of each kind that may be queued [default: 128; {}: twice the queue depth, at most {MOST_REQUESTS}]",
+            "Requests of each kind that may be queued [default: 128; {}: twice the queue depth, 64 to 256]",
             schedulers_in_words(|info| is_multi_queue(info) && !info.direct)
         )
     )]
@@ -283,7 +295,18 @@ pub(crate) fn run(args: &SimulateArgs, output: &Output) -> Outcome {
     } else if args.csv {
         output.text(&run::csv(&simulated));
     } else {
-        output.text(&table(&simulated, output.table_width()));
+        let width = output.table_width();
+        let several = simulated.runs.len() > 1;
+        let mut text = head(&simulated);
+        if several {
+            text = comparison(&simulated, &text, output.width());
+        }
+        if several && !args.details {
+            text += "\nDetails:     --details, for every process\n";
+        } else {
+            text += &tables(&simulated, width);
+        }
+        output.text(&text);
         if let Some(at) = simulated.cut_at_ns {
             output.warn(&format!(
                 "The runs were ended after {} s, before their jobs had ended: --until TIME lets them go on.",
@@ -293,40 +316,9 @@ pub(crate) fn run(args: &SimulateArgs, output: &Output) -> Outcome {
         if let Some(accuracy) = &simulated.accuracy {
             output.note(accuracy);
         }
-        let schedulers = simulated.runs.iter().map(|run| run.scheduler.as_str());
-        if let Some(note) = few_requests(args.nr_requests, simulated.queue_depth, schedulers) {
-            output.note(&note);
-        }
     }
     Ok(exit::OK)
 }
-
-/// That some schedulers have few requests to choose from, because the disk takes few at once: `tune --simulate` gives them
-/// more, as an emulated disk's queue does, and comes to other answers.
-fn few_requests<'a>(
-    given: Option<NonZeroUsize>,
-    queue_depth: usize,
-    schedulers: impl Iterator<Item = &'a str>,
-) -> Option<String> {
-    let has_few = |scheduler: &&str| {
-        let name = scheduler.split(':').next().unwrap_or_default();
-        scheduler::schedulers()
-            .any(|info| info.name == name && is_multi_queue(info) && !info.direct)
-    };
-    let those: Vec<&str> = schedulers.filter(has_few).collect();
-    let requests = queue_depth.saturating_mul(2);
-    if given.is_some() || those.is_empty() || requests >= MOST_REQUESTS {
-        return None;
-    }
-    Some(format!(
-        "{} had {requests} requests to choose from (nr_requests), twice the disk's queue depth; on an emulated disk and \
-         in `tune --simulate` it is {MOST_REQUESTS}: --nr-requests={MOST_REQUESTS}",
-        enumerate(those.into_iter())
-    ))
-}
-
-/// `nr_requests` of mq-deadline, kyber and bfq on a disk that takes many commands at once.
-const MOST_REQUESTS: usize = 256;
 
 fn wanted(args: &SimulateArgs) -> Result<SimulationRequest, Box<dyn Failure>> {
     let all = || {
@@ -394,21 +386,156 @@ fn nanos(time: Duration) -> Nanos {
     Nanos::new(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// One block per scheduler, one line per process.
-pub(super) fn table(simulated: &Simulated, width: usize) -> String {
+/// What decides between schedulers: the load's own number; of accesses that come at their recorded times, the latency.
+fn objective(simulated: &Simulated) -> Objective {
+    let is_open = |trace: &TraceReport| trace.mode == Loop::Open;
+    let mut built_in = BUILT_IN.iter();
+    if simulated
+        .runs
+        .iter()
+        .all(|run| run.numbers.contains_key(START))
+    {
+        Objective::Time
+    } else if simulated.trace.as_ref().is_some_and(is_open) {
+        Objective::Mean
+    } else {
+        let found = built_in.find(|load| load.name == simulated.load);
+        found.map_or(Objective::Throughput, |load| load.objective)
+    }
+}
+
+/// What a run gives of it, and how that is written.
+fn decides(objective: Objective, run: &RunResult) -> (f64, String) {
+    let total = &run.total;
+    let read = total
+        .read
+        .as_ref()
+        .map_or(total.latency, |read| read.latency);
+    let time = |ns: f64| (ns, words::time(ns));
+    match objective {
+        Objective::Time => time(run.numbers[START] * 1e9),
+        Objective::Mean => time(total.latency.mean_ns as f64),
+        Objective::ReadP99 => time(read.p99_ns as f64),
+        Objective::Fairness => (run.fairness, words::number(run.fairness)),
+        _ => (total.bytes_per_second, words::rate(total.bytes_per_second)),
+    }
+}
+
+/// Nearer than this, one run does not tell schedulers apart.
+const EQUAL: f64 = 1.01;
+
+/// Which schedulers are best and by how much, then a line for each.
+fn comparison(simulated: &Simulated, head: &str, width: usize) -> String {
+    let objective = objective(simulated);
+    let name = match objective {
+        Objective::Time => "time to start a program",
+        objective => objective.words(),
+    };
+    let runs = &simulated.runs;
+    let ratio =
+        |run: &RunResult, to: &RunResult| decides(objective, run).0 / decides(objective, to).0;
+    let is_better = |run: &RunResult, than: &RunResult| {
+        let ratio = ratio(run, than);
+        let times_as_good = if objective.higher_is_better() {
+            ratio
+        } else {
+            1.0 / ratio
+        };
+        times_as_good > EQUAL
+    };
+    let (best, worse): (Vec<_>, Vec<_>) = runs
+        .iter()
+        .partition(|run| !runs.iter().any(|other| is_better(other, run)));
+    let next = worse
+        .iter()
+        .find(|run| !worse.iter().any(|other| is_better(other, run)));
+    let place = format!("for {} on a simulated {}", simulated.load, simulated.disk);
+    let (what, grounds) = match next {
+        None => (
+            format!("no difference {place}"),
+            format!(
+                "The {name} is the same within {}.",
+                words::percent(EQUAL - 1.0)
+            ),
+        ),
+        Some(next) => (
+            format!(
+                "{} {} best {place}",
+                enumerate(best.iter().map(|run| run.scheduler.as_str())),
+                if best.len() == 1 { "is" } else { "are" }
+            ),
+            format!(
+                "{} × the {name} under {}, the next.",
+                words::number(ratio(best[0], next)),
+                next.scheduler
+            ),
+        ),
+    };
+    let mut table = Table::new([("scheduler", Align::Left), (name, Align::Right)]);
+    let to_first = format!("ratio to {}", runs[0].scheduler);
+    for head in [&to_first, "p99", "mean seek", "disk idle"] {
+        table.column(head, Align::Right);
+    }
+    for run in runs {
+        table.row([
+            run.scheduler.clone(),
+            decides(objective, run).1,
+            words::number(ratio(run, &runs[0])),
+            words::time(run.total.latency.p99_ns as f64),
+            words::size(run.mean_seek_sectors * 512.0),
+            words::percent(idle(run)),
+        ]);
+    }
+    let once = "One run each, with one seed: no interval.";
+    fold(&format!("Answer: {what}."), width)
+        + &fold(&format!("\u{a0} {grounds} {once}"), width)
+        + "\n"
+        + head
+        + "\n"
+        + &table.render(width)
+}
+
+/// The disk, the load, and what was found in a trace.
+fn head(simulated: &Simulated) -> String {
     let slowed = simulated
         .slow_down
         .map_or(String::new(), |factor| format!(" ({factor} times as slow)"));
     let mut text = format!(
-        "{}{slowed} of {}, queue depth {}, load {}\n",
+        "{}{slowed} of {}, queue depth {}, load {}\nnr_requests {}\n",
         simulated.disk,
         Bytes::new(simulated.disk_bytes),
         simulated.queue_depth,
-        simulated.load
+        simulated.load,
+        requests(&simulated.runs)
     );
     if let Some(trace) = &simulated.trace {
         text += &(describe(trace).join("\n") + "\n");
     }
+    text
+}
+
+/// `64`, or `64 (mq-deadline and bfq), 32 (none)`.
+fn requests(runs: &[RunResult]) -> String {
+    let mut numbers: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
+    for run in runs {
+        numbers
+            .entry(run.nr_requests)
+            .or_default()
+            .push(&run.scheduler);
+    }
+    let is_one = numbers.len() == 1;
+    let numbers = numbers.into_iter().rev().map(|(number, of)| {
+        if is_one {
+            return number.to_string();
+        }
+        format!("{number} ({})", enumerate(of.into_iter()))
+    });
+    numbers.collect::<Vec<_>>().join(", ")
+}
+
+/// One block per scheduler, one line per process.
+fn tables(simulated: &Simulated, width: usize) -> String {
+    let mut text = String::new();
     let tables: Vec<(Table, usize)> = simulated.runs.iter().map(shares).collect();
     // On a narrow terminal the numbers from the right are left out, the same in all tables.
     let columns = tables.iter().map(|(table, _)| table.fitting(width)).min();
@@ -439,7 +566,6 @@ fn shares(run: &RunResult) -> (Table, usize) {
 
 fn of_disk(run: &RunResult) -> String {
     let elapsed = run.elapsed_ns as f64 / 1e9;
-    let idle = run.disk_idle_ns as f64 / run.elapsed_ns.max(1) as f64;
     let speed = elapsed / (run.wall_ns as f64 / 1e9).max(1e-9);
     format!(
         "  {} commands, mean seek {:.3} GB, {:.1} % sequential\n  \
@@ -447,9 +573,13 @@ fn of_disk(run: &RunResult) -> String {
         run.commands,
         run.mean_seek_sectors * 512.0 / 1e9,
         run.sequential_share * 100.0,
-        idle * 100.0,
+        idle(run) * 100.0,
         run.fairness,
     )
+}
+
+fn idle(run: &RunResult) -> f64 {
+    run.disk_idle_ns as f64 / run.elapsed_ns.max(1) as f64
 }
 
 /// What the table has no columns for.
@@ -513,27 +643,4 @@ fn row(share: &Share) -> Vec<String> {
         ms(latency.p999_ns),
         ms(latency.max_ns),
     ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_has_few_requests_to_choose_from_is_named() {
-        let all = ["noop", "cfq", "none", "mq-deadline", "bfq:low_latency=0"];
-        let said = few_requests(None, 4, all.into_iter()).unwrap();
-        assert!(
-            said.starts_with("mq-deadline and bfq:low_latency=0 had 8 requests"),
-            "{said}"
-        );
-        assert!(said.ends_with("--nr-requests=256"), "{said}");
-        assert_eq!(
-            few_requests(NonZeroUsize::new(8), 4, all.into_iter()),
-            None,
-            "as asked"
-        );
-        assert_eq!(few_requests(None, 128, all.into_iter()), None);
-        assert_eq!(few_requests(None, 4, all.into_iter().take(3)), None);
-    }
 }

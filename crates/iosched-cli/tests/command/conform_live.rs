@@ -56,7 +56,7 @@ fn the_kernels_schedulers_are_followed_measured_and_predicted() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     let report: LiveReport =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"));
-    assert!(report.driver_depth >= 4 && report.disk == "hdd-7200");
+    assert!(report.driver_depth >= 4 && report.disk == "hdd-7200-fifo");
     let names: Vec<_> = report
         .results
         .iter()

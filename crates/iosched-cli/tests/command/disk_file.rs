@@ -20,7 +20,7 @@ fn simulated(disk: &str) -> String {
 #[test]
 fn a_model_printed_as_a_file_is_the_model() {
     let dir = tempfile::tempdir().unwrap();
-    for name in ["hdd-7200-ncq", "ssd-sata", "formula"] {
+    for name in ["hdd-7200", "ssd-sata", "formula"] {
         let output = answer(&["emulate", "models", "--toml", name]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let path = dir.path().join("mine.toml");

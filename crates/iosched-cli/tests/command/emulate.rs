@@ -41,7 +41,7 @@ fn the_model_has_as_many_requests_at_once_as_it_has_tags_whatever_the_scheduler_
     let Some(lab) = Lab::new(&["fio"]) else {
         return;
     };
-    let device = lab.create("hdd-7200 --size 64M --queue-depth 5");
+    let device = lab.create("hdd-7200-fifo --size 64M --queue-depth 5");
     let tags = format!("{DEBUGFS}/block/{}/hctx0/tags", &device[5..]);
     match fs::read_to_string(tags) {
         Ok(tags) => assert!(tags.contains("depth=5\n"), "{tags}"),
@@ -121,7 +121,7 @@ fn no_read_is_faster_than_the_model_but_for_the_way_to_it() {
     let Some(lab) = Lab::new(&[]) else {
         return;
     };
-    lab.create("hdd-7200 --size 1G");
+    lab.create("hdd-7200-fifo --size 1G");
     let id = lab.only_disk()["id"].as_str().unwrap().to_owned();
     let mut output = lab.emulate(&format!("check {id} --reads 60 --json"));
     // `restore` in a test beside this one looks at all disks: then it was refused.
@@ -187,7 +187,7 @@ fn what_cannot_be_made_is_refused_with_one_clear_error() {
         ("null --size 12Q", 2, "is no size"),
         ("null --size 1", 2, "null cannot be"),
         ("null --queue-depth 0", 2, "queue depth"),
-        ("hdd-7200 --order random", 2, "is no order"),
+        ("hdd-7200-fifo --order random", 2, "is no order"),
         (
             "null --backing-dir /proc",
             1,
@@ -231,7 +231,7 @@ fn without_root_it_says_that_root_is_missing() {
     }
     let models = as_nobody(&["models"]);
     assert!(models.status.success(), "the models are no secret");
-    for model in ["hdd-7200", "hdd-5400", "hdd-15k", "ssd-sata", "null"] {
+    for model in ["hdd-7200-fifo", "hdd-5400", "hdd-15k", "ssd-sata", "null"] {
         assert!(
             stdout(&models).contains(&format!("\n{model} ")),
             "{}",

@@ -697,7 +697,7 @@ fn what_makes_no_sense_is_refused_in_one_sentence() {
         ),
         (file.clone(), 2, "--scheduler"),
         (
-            format!("{file} --scheduler noop hdd-7200"),
+            format!("{file} --scheduler noop hdd-7200-fifo"),
             2,
             "cannot be used with",
         ),

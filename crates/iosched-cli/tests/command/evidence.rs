@@ -343,7 +343,7 @@ fn the_set_that_ships_is_shown_as_simulated_and_is_what_the_simulator_says() {
     let shipped = iosched_evidence::simulated::rows();
     let dir = tempfile::tempdir().unwrap();
     // lab/simulated-evidence makes all of it.
-    for (model, load) in [("ssd-sata", "fairness"), ("hdd-7200", "fairness")] {
+    for (model, load) in [("ssd-sata", "fairness"), ("hdd-7200-fifo", "fairness")] {
         let at = dir.path().join(model);
         let (record, to) = (at.join("record"), at.join("evidence"));
         let (record, to) = (record.to_str().unwrap(), to.to_str().unwrap());

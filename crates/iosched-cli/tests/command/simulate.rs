@@ -37,6 +37,47 @@ fn schedulers_are_compared_and_cfq_streams_where_the_others_seek() {
 }
 
 #[test]
+fn several_schedulers_end_in_an_answer_and_one_table_and_details_are_asked_for() {
+    let said = |more: &[&str]| {
+        let simulate = ["simulate", "--until", "2", "--disk", "hdd-7200-fifo"];
+        text(&answer(&[&simulate[..], more].concat()).stdout)
+    };
+    let streams = ["--load=sequential-read", "--scheduler=cfq,noop"];
+    let short = said(&streams);
+    assert!(
+        short.starts_with("Answer: cfq is best for sequential-read on a simulated hdd-7200-fifo."),
+        "{short}"
+    );
+    assert!(short.contains("\nnr_requests 128\n") && !short.contains("reader-back"));
+    let long = said(&[&streams[..], &["--details"]].concat());
+    assert!(long.contains("reader-back"), "{long}");
+    let equal = said(&[
+        "--load=random-read",
+        "--scheduler=none,mq-deadline",
+        "--order=shortest-access-first",
+        "--queue-depth=32",
+    ]);
+    assert!(
+        equal.starts_with("Answer: no difference for random-read"),
+        "{equal}"
+    );
+    assert!(
+        equal.contains("\nnr_requests 64 (mq-deadline), 32 (none)\n"),
+        "{equal}"
+    );
+    let reads = said(&["--load=readers-vs-writer", "--scheduler=none,bfq"]);
+    assert!(
+        reads.contains("p99 read latency"),
+        "what decides this load: {reads}"
+    );
+    let one = said(&["--load=sequential-read", "--scheduler=cfq"]);
+    assert!(
+        !one.contains("Answer") && one.contains("reader-back"),
+        "{one}"
+    );
+}
+
+#[test]
 fn around_an_emulated_disk_reads_wait_for_flushes() {
     let dir = tempfile::tempdir().unwrap();
     let load = load(

@@ -229,7 +229,7 @@ fn what_tune_answers_for_an_emulated_hard_disk_is_active_after_apply() {
         return;
     }
     let output = iosched()
-        .args(["emulate", "create", "hdd-7200", "--owner-pid"])
+        .args(["emulate", "create", "hdd-7200-fifo", "--owner-pid"])
         .arg(std::process::id().to_string())
         .output()
         .unwrap();

@@ -124,7 +124,7 @@ fn an_answer_is_left_only_on_a_disk_that_is_there_after_the_run() {
         }
     }
     // Nor does one that goes on.
-    let simulated = "--simulate hdd-7200 --arms noop,deadline --runtime 1s --no-html";
+    let simulated = "--simulate hdd-7200-fifo --arms noop,deadline --runtime 1s --no-html";
     let mut command = iosched();
     command.args(["tune", "--rounds", "2"]);
     command.args(simulated.split(' ')).arg("--out");
@@ -287,7 +287,7 @@ fn log_without_rights_calls_no_change_damaged() {
     let output = copy.as_nobody().arg("log").output().unwrap();
     let simulated = copy
         .as_nobody()
-        .args(["tune", "--simulate", "hdd-7200", "--arms", "noop,cfq"])
+        .args(["tune", "--simulate", "hdd-7200-fifo", "--arms", "noop,cfq"])
         .args(["--rounds", "2", "--no-html"])
         .arg("--out")
         .arg(std::env::temp_dir().join(&disk.name))

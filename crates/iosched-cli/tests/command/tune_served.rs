@@ -82,7 +82,7 @@ fn arms_inside_are_switched_read_back_and_put_back() {
 
 #[test]
 fn the_kernels_own_above_is_another_arm_and_leaves_the_driver_its_requests() {
-    let Some(disk) = ServedDisk::new("hdd-7200", "noop") else {
+    let Some(disk) = ServedDisk::new("hdd-7200-fifo", "noop") else {
         return;
     };
     let before = disk.state();
@@ -108,6 +108,7 @@ fn the_kernels_own_above_is_another_arm_and_leaves_the_driver_its_requests() {
         states["served/none"], states["kernel/none"],
         "the same experiment"
     );
+    assert_eq!(above["nr_requests"], "64", "as above such a real disk");
     assert_eq!(states["served/mq-deadline"]["nr_requests"], "128");
     assert_eq!(states["served/noop"]["nr_requests"], "128");
     assert_eq!(disk.state(), before);
@@ -116,7 +117,7 @@ fn the_kernels_own_above_is_another_arm_and_leaves_the_driver_its_requests() {
 
 #[test]
 fn a_winner_can_be_left_inside() {
-    let Some(disk) = ServedDisk::new("hdd-7200", "noop") else {
+    let Some(disk) = ServedDisk::new("hdd-7200-fifo", "noop") else {
         return;
     };
     let dir = tempfile::tempdir().unwrap();

@@ -35,15 +35,15 @@ fn a_simulated_tune_ends_in_a_verdict_and_a_record_that_says_it_again() {
     let record = dir.path().join("record");
     let output = tune(
         &record,
-        "--simulate hdd-7200 --arms noop,deadline,cfq --load random-read --seed 1",
+        "--simulate hdd-7200-fifo --arms noop,deadline,cfq --load random-read --seed 1",
     );
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{stderr}");
     let first = stderr.lines().next().unwrap();
     assert!(first.contains("no device is touched"), "{first}");
-    assert!(stdout.contains("simulated hdd-7200"), "{stdout}");
+    assert!(stdout.contains("simulated hdd-7200-fifo"), "{stdout}");
     // Deep random reads: a scheduler that sorts wins on a hard disk, in every kernel and here.
-    let answer = "Answer: use deadline for random-read on a simulated hdd-7200.";
+    let answer = "Answer: use deadline for random-read on a simulated hdd-7200-fifo.";
     assert!(stdout.contains(answer), "{stdout}");
     let again = iosched().arg("report").arg(&record).output().unwrap();
     let table = stdout.split("\npage: ").next().unwrap();
@@ -61,7 +61,7 @@ fn the_exit_code_tells_a_winner_from_equals_and_from_no_answer_if_it_is_asked_to
     for (arms, rounds, code, conclusion) in cases {
         let record = dir.path().join(conclusion);
         let arguments = format!(
-            "--simulate hdd-7200 --arms {arms} --runtime 1s --rounds {rounds} --seed 1 --exit-code"
+            "--simulate hdd-7200-fifo --arms {arms} --runtime 1s --rounds {rounds} --seed 1 --exit-code"
         );
         let output = tune(&record, &arguments);
         assert_eq!(output.status.code(), Some(code), "{}", text(&output.stdout));
@@ -84,27 +84,33 @@ fn what_is_not_simulated_is_refused_by_name_before_anything_is_written() {
     let job = job.display().to_string();
     for (arguments, named) in [
         ("--simulate floppy", "floppy"),
-        ("--simulate hdd-7200 --arms noop,no-such", "no-such"),
-        ("--simulate hdd-7200 --arms noop,cfq:quantum=-1", "quantum"),
+        ("--simulate hdd-7200-fifo --arms noop,no-such", "no-such"),
         (
-            "--simulate hdd-7200 --arms none,deadline:wbt_lat_usec=2000",
+            "--simulate hdd-7200-fifo --arms noop,cfq:quantum=-1",
+            "quantum",
+        ),
+        (
+            "--simulate hdd-7200-fifo --arms none,deadline:wbt_lat_usec=2000",
             "write-back throttling is not simulated with deadline",
         ),
-        (&format!("--simulate hdd-7200 --load {job}"), "verify"),
-        ("--simulate hdd-7200 --objective cpu", "no processors"),
-        ("--simulate hdd-7200 --size 6G", "--size"),
-        ("--simulate hdd-7200 --queue-depth 2", "--queue-depth"),
-        ("--simulate hdd-7200 --slow-down 2", "--slow-down"),
-        ("--simulate hdd-7200 --load command:true", "needs a device"),
+        (&format!("--simulate hdd-7200-fifo --load {job}"), "verify"),
+        ("--simulate hdd-7200-fifo --objective cpu", "no processors"),
+        ("--simulate hdd-7200-fifo --size 6G", "--size"),
+        ("--simulate hdd-7200-fifo --queue-depth 2", "--queue-depth"),
+        ("--simulate hdd-7200-fifo --slow-down 2", "--slow-down"),
+        (
+            "--simulate hdd-7200-fifo --load command:true",
+            "needs a device",
+        ),
         (
             "--simulate hdd-10k --load desktop:size=4g",
             "load desktop: its files need",
         ),
-        ("--simulate hdd-7200 --ramp 1s", "--ramp"),
-        ("--simulate hdd-7200 --timeout 1s", "--timeout"),
-        ("--simulate hdd-7200 --file-size 1g", "--file-size"),
-        ("--simulate hdd-7200 --apply", "--apply"),
-        ("sda --simulate hdd-7200", "--simulate"),
+        ("--simulate hdd-7200-fifo --ramp 1s", "--ramp"),
+        ("--simulate hdd-7200-fifo --timeout 1s", "--timeout"),
+        ("--simulate hdd-7200-fifo --file-size 1g", "--file-size"),
+        ("--simulate hdd-7200-fifo --apply", "--apply"),
+        ("sda --simulate hdd-7200-fifo", "--simulate"),
     ] {
         let record = dir.path().join("record");
         let output = tune(&record, arguments);
@@ -121,7 +127,7 @@ fn an_answer_for_reads_beside_writes_on_simulated_flash_says_what_the_model_lack
     for (model, load, is_said) in [
         ("ssd-sata", "mixed", true),
         ("ssd-sata", "random-read", false),
-        ("hdd-7200", "mixed", false),
+        ("hdd-7200-fifo", "mixed", false),
     ] {
         let record = dir.path().join(format!("{model}-{load}"));
         let arguments = format!(
@@ -141,7 +147,7 @@ fn a_program_starts_sooner_under_bfq_than_under_cfq_beside_readers_and_both_are_
     let record = dir.path().join("record");
     let output = tune(
         &record,
-        "--simulate hdd-7200 --arms cfq,bfq --fixed-rounds 4 --seed 1 --load desktop:readers=10,size=16m",
+        "--simulate hdd-7200-fifo --arms cfq,bfq --fixed-rounds 4 --seed 1 --load desktop:readers=10,size=16m",
     );
     let stdout = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -190,7 +196,7 @@ fn a_record_of_a_load_that_is_no_more_is_reported_and_its_run_does_not_go_on() {
     let record = dir.path().join("record");
     let output = tune(
         &record,
-        "--simulate hdd-7200 --arms noop,deadline --rounds 2 --load desktop:starts=1 --no-html",
+        "--simulate hdd-7200-fifo --arms noop,deadline --rounds 2 --load desktop:starts=1 --no-html",
     );
     assert!(output.status.success(), "{}", text(&output.stderr));
     let file = record.join("record.jsonl");
@@ -294,7 +300,7 @@ fn a_dry_run_of_a_resumed_run_says_what_is_left_and_writes_nothing() {
     let record = dir.path().join("record");
     let output = tune(
         &record,
-        "--simulate hdd-7200 --arms noop,deadline --rounds 2 --runtime 1s --no-html --seed 1",
+        "--simulate hdd-7200-fifo --arms noop,deadline --rounds 2 --runtime 1s --no-html --seed 1",
     );
     assert!(output.status.success(), "{}", text(&output.stderr));
     let file = record.join("record.jsonl");
@@ -365,7 +371,7 @@ fn without_rights_to_make_a_disk_it_simulates_and_says_so_first() {
     let first = stderr.lines().next().unwrap();
     assert!(first.starts_with("No emulated disk here"), "{first}");
     assert!(first.contains("need root"), "{first}");
-    assert!(stdout.contains("simulated hdd-7200"), "{stdout}");
+    assert!(stdout.contains("simulated hdd-7200."), "{stdout}");
 }
 
 #[test]
@@ -377,7 +383,7 @@ fn events_name_arms_and_loads_wherever_they_are_meant() {
             "--json",
             "tune",
             "--simulate",
-            "hdd-7200",
+            "hdd-7200-fifo",
             "--arms",
             "noop,deadline",
         ])

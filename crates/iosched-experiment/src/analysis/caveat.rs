@@ -538,7 +538,7 @@ mod tests {
     fn what_ran_beside_a_run_in_virtual_time_is_nobody_s_concern() {
         let mut plan = fixture::plan(2);
         plan.target = Target::Simulated(Box::new(SimulatedDisk {
-            model: iosched_sim::disk::Model::named("hdd-7200").unwrap(),
+            model: iosched_sim::disk::Model::named("hdd-7200-fifo").unwrap(),
         }));
         let said = said_of_plan(&plan, |trial| {
             trial.beside = vec!["iosched tune sdb".into()];

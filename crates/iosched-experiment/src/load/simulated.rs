@@ -6,7 +6,10 @@
 use std::time::{Duration, Instant};
 
 use iosched_facts::Problem;
-use iosched_facts::kernel::{BlockLayer, MOST_SCHEDULER_TAGS, USUAL_REQUESTS, usual_throttling};
+use iosched_facts::kernel::{
+    BlockLayer, USUAL_REQUESTS, modelled_scheduler_tags, usual_throttling,
+};
+use iosched_facts::scheduler::SchedulerFacts;
 use iosched_machine::process::Stop;
 use iosched_sim::disk::{DiskModel, Model, ModelOptions};
 use iosched_sim::scheduler::{
@@ -111,29 +114,24 @@ impl SimulatedArm {
             wbt_lat,
         })
     }
-
-    /// Requests of each kind that there can be at a time, in the single-queue block layer.
-    fn requests(&self) -> usize {
-        self.nr_requests.unwrap_or(USUAL_REQUESTS)
-    }
-
-    /// Scheduler tags, in the multi-queue one: what the kernel gives on an emulated disk of the model, whose loop driver has 128 tags
-    /// however few the disk takes at a time. So both ask the same question.
-    fn scheduler_tags(&self) -> usize {
-        self.nr_requests.unwrap_or(MOST_SCHEDULER_TAGS)
-    }
 }
 
 /// How many requests there can be at a time under an arm; none if it cannot be simulated.
 pub(crate) fn nr_requests(arm: &Arm, disk: &SimulatedDisk) -> Option<usize> {
     let arm = SimulatedArm::new(arm, disk).ok()?;
-    let info = arm.scheduler.info();
-    Some(match info.facts.block_layer {
-        BlockLayer::SingleQueue => arm.requests(),
+    let facts = arm.scheduler.info().facts;
+    let depth = disk.model.queue_depth();
+    Some(requests(facts, arm.nr_requests, depth))
+}
+
+/// How many requests there can be at a time under a scheduler, on a model that takes so many commands.
+pub(crate) fn requests(facts: &SchedulerFacts, wanted: Option<usize>, depth: usize) -> usize {
+    match facts.block_layer {
         // The disk's own tags are as many as they are.
-        BlockLayer::MultiQueue if info.facts.direct => disk.model.queue_depth(),
-        BlockLayer::MultiQueue => arm.scheduler_tags(),
-    })
+        BlockLayer::MultiQueue if facts.direct => depth,
+        BlockLayer::MultiQueue => wanted.unwrap_or(modelled_scheduler_tags(depth)),
+        BlockLayer::SingleQueue => wanted.unwrap_or(USUAL_REQUESTS),
+    }
 }
 
 /// Checks that an arm can be simulated on a disk.
@@ -242,9 +240,9 @@ impl SimulatedDisk {
     ) -> Result<Simulated, LoadError> {
         let disk = self.build(seed).map_err(LoadError::Run)?;
         let arm = SimulatedArm::new(arm, self).map_err(LoadError::Run)?;
-        let requests = arm.requests();
+        let requests = arm.nr_requests.unwrap_or(USUAL_REQUESTS);
         let block_layer = MultiQueueSettings {
-            nr_requests: Some(arm.scheduler_tags()),
+            nr_requests: arm.nr_requests,
             kernel: arm.kernel,
             wbt_lat: arm.wbt_lat,
             ..MultiQueueSettings::default()
@@ -430,7 +428,7 @@ mod tests {
 
     fn disk() -> SimulatedDisk {
         SimulatedDisk {
-            model: Model::named("hdd-7200").unwrap(),
+            model: Model::named("hdd-7200-fifo").unwrap(),
         }
     }
 
@@ -491,7 +489,7 @@ mod tests {
     #[test]
     fn a_trial_ends_when_somebody_stops_it_and_is_no_result() {
         let job = "[reader]\nrw=randread\ndirect=1\nioengine=libaio\nbs=4k\niodepth=4\n";
-        for model in ["null", "hdd-7200"] {
+        for model in ["null", "hdd-7200-fifo"] {
             let model = Model::named(model).unwrap();
             let mut load = SimulatedLoad::new("reads", job, &SimulatedDisk { model }).unwrap();
             let error = ended(&mut load, 5, None).unwrap_err();
@@ -552,7 +550,7 @@ mod tests {
             arm.map(|arm| arm.wbt_lat)
         };
         let usual = |model| of("none:wbt_lat_usec=-1", model).unwrap();
-        assert_eq!(usual("hdd-7200"), Some(Nanos::from_millis(75)));
+        assert_eq!(usual("hdd-7200-fifo"), Some(Nanos::from_millis(75)));
         assert_eq!(usual("ssd-sata"), Some(Nanos::from_millis(2)));
         for (value, micros) in [("0", None), ("300", Some(300))] {
             let arm = format!("kyber:wbt_lat_usec={value}");
@@ -572,7 +570,7 @@ mod tests {
             let arm = Arm::parse(arm).unwrap();
             simulated(&load, &arm, &settings(1)).disk.reads
         };
-        assert_eq!(reads("mq-deadline"), reads("mq-deadline:nr_requests=256"));
+        assert_eq!(reads("mq-deadline"), reads("mq-deadline:nr_requests=64"));
         assert!(reads("mq-deadline") > reads("mq-deadline:nr_requests=8"));
         assert_eq!(reads("none"), reads("none:nr_requests=8"));
     }

@@ -4,7 +4,7 @@
 //! `none`: that is what the disk was made for. `served/cfq` says the same, and is what plans, records and reports say.
 //! `kernel/mq-deadline` is the kernel's scheduler above, over `none` inside. On other disks a plain name is the kernel's.
 
-use iosched_emulate as emulate;
+use iosched_emulate::{self as emulate, ServedDisk};
 use iosched_facts::scheduler;
 use iosched_machine::device::Target as Found;
 use iosched_machine::failure::Problem;
@@ -82,7 +82,8 @@ pub fn served_disks(host: &Host, target: &str) -> Vec<String> {
     let found = Found::find(host, target).ok();
     let disks = found.and_then(|found| disks_to_switch(host, &found).ok());
     let mut disks = disks.unwrap_or_default();
-    disks.retain(|disk| emulate::served_by(host, disk).is_some());
+    let has_one = |disk: ServedDisk| disk.scheduler.is_some();
+    disks.retain(|disk| emulate::served_by(host, disk).is_some_and(has_one));
     disks
 }
 

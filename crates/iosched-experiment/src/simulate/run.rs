@@ -30,7 +30,9 @@ use super::file::Lines;
 use super::replay::{Failed, Meter, Trace, TraceOptions, TraceReport};
 use super::settings::{checked_hz, tick_phase};
 pub use super::times::Times;
+use crate::load;
 use crate::load::builtin::{self, BuiltIn};
+pub use crate::load::desktop::START;
 use crate::load::desktop::simulated::{self, Script};
 use crate::load::desktop::{self, DesktopSettings};
 use crate::threads;
@@ -351,6 +353,9 @@ impl Share {
 pub struct RunResult {
     /// The scheduler with its tunables, as asked for.
     pub scheduler: String,
+    /// Requests that there could be at a time; of each kind, in the single-queue block layer.
+    #[serde(default)]
+    pub nr_requests: usize,
     /// All processes together.
     pub total: Share,
     /// Each process.
@@ -378,7 +383,7 @@ pub struct RunResult {
 
 impl RunResult {
     fn new(
-        scheduler: &str,
+        (scheduler, nr_requests): (&str, usize),
         outcome: &Outcome,
         numbers: BTreeMap<String, f64>,
         wall: std::time::Duration,
@@ -400,6 +405,7 @@ impl RunResult {
         let moves = outcome.disk.commands.saturating_sub(1).max(1) as f64;
         RunResult {
             scheduler: scheduler.to_owned(),
+            nr_requests,
             processes: processes.collect(),
             numbers,
             total,
@@ -582,6 +588,8 @@ impl Plan {
             flushes_alone: wanted.emulated,
         };
         let scheduler = build(&self.specs[index], &kernel, &self.initial)?;
+        let facts = scheduler.info().facts;
+        let requests = load::simulated::requests(facts, wanted.nr_requests, self.queue_depth);
         let disk = wanted.disk.build(&wanted.options)?;
         let usual = Setup::new(scheduler, disk, self.work.jobs().to_vec());
         let setup = Setup {
@@ -628,7 +636,7 @@ impl Plan {
             Work::Jobs(_) | Work::Trace(_) => BTreeMap::new(),
         };
         Ok(RunResult::new(
-            &wanted.schedulers[index],
+            (&wanted.schedulers[index], requests),
             &outcome,
             numbers,
             began.elapsed(),

@@ -59,8 +59,8 @@ fn model_of(device: &Device, rule: &Rule) -> Option<&'static str> {
     /// SATA's native command queueing.
     const QUEUES: u32 = 31;
     Some(match rule.name {
-        "hard-disk" if device.queue_depth.is_some_and(|depth| depth < QUEUES) => "hdd-7200",
-        "hard-disk" => "hdd-7200-ncq",
+        "hard-disk" if device.queue_depth.is_some_and(|depth| depth < QUEUES) => "hdd-7200-fifo",
+        "hard-disk" => "hdd-7200",
         "flash" => "ssd-sata",
         "nvme" => "ssd-nvme",
         _ => return None,
@@ -101,7 +101,7 @@ mod tests {
         let of = |rule: &str| models[rule].keys().copied().collect::<Vec<_>>();
         assert_eq!(of("nvme"), [Some("ssd-nvme")]);
         assert_eq!(of("flash"), [Some("ssd-sata")]);
-        assert!(of("hard-disk").contains(&Some("hdd-7200-ncq")));
+        assert!(of("hard-disk").contains(&Some("hdd-7200")));
         for rule in [
             "virtual",
             "usb-disk",

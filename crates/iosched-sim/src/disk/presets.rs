@@ -12,7 +12,7 @@ use super::{DiskModel, Model, ModelOptions};
 /// Name and file. No drive is made of others; arrays are.
 const FILES: [(&str, &str); 19] = [
     ("hdd-7200", include_str!("models/hdd-7200.toml")),
-    ("hdd-7200-ncq", include_str!("models/hdd-7200-ncq.toml")),
+    ("hdd-7200-fifo", include_str!("models/hdd-7200-fifo.toml")),
     (
         "hdd-7200-desktop",
         include_str!("models/hdd-7200-desktop.toml"),

@@ -39,7 +39,7 @@ pub(super) struct LiveArgs {
     #[arg(
         long,
         value_name = "MODEL",
-        default_value = "hdd-7200",
+        default_value = "hdd-7200-fifo",
         help_heading = LIVE,
         long_help = "Disk model: a name of `iosched emulate models`, or a .toml file"
     )]
@@ -307,7 +307,7 @@ Examples:
 The recordings of one directory are taken in the order in which they were made,
 each beginning with the state that the one before left. --initial gives the
 state of the first (NAME=VALUE,…) or of others (RECORDING:NAME=VALUE,…;…). cfq
-has average, last-position and noidle-think; docs/schedulers/bfq.md has bfq's.
+has average, last-position and noidle-think; results/bfq.md has bfq's.
 Without any =, --initial names a file of states by DIRECTORY/NAME; '' is none.
 
 Exit code of --live: 0 if ours agrees on 99 % of the decisions of every run and

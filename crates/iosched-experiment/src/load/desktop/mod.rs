@@ -42,6 +42,8 @@ use crate::objective::Objective;
 
 /// The name of the load, and of its directory on the target.
 pub(crate) const NAME: &str = "desktop";
+/// The number of a simulation of it: seconds that a program takes to start.
+pub const START: &str = "start of a program s";
 
 const KNOWN: &[&str] = &["readers", "writers", "starts", "seconds", "size"];
 

@@ -18,7 +18,7 @@ use super::super::simulated::{self, RealTime, SimulatedDisk};
 use super::super::{Load, LoadError, Outcome, TrialInfo, Workplace};
 use super::activity::{BETWEEN_READS, CHUNK, CHUNKS_SYNCED, STREAMED};
 use super::extents::{Extent, Files};
-use super::{DesktopSettings, NAME, SETTLING, SMALL_READS, later, recorded_start};
+use super::{DesktopSettings, NAME, SETTLING, SMALL_READS, START, later, recorded_start};
 use crate::objective::Objective;
 
 /// A run ends here at the latest.
@@ -125,7 +125,7 @@ impl Script {
     pub(crate) fn numbers(&self, simulated: &Simulated) -> Result<BTreeMap<String, f64>, Problem> {
         let outcome = self.outcome(simulated)?;
         let mut numbers = outcome.numbers;
-        let start = |elapsed| ("start of a program s".to_owned(), elapsed);
+        let start = |elapsed| (START.to_owned(), elapsed);
         numbers.extend(outcome.elapsed_s.map(start));
         Ok(numbers)
     }

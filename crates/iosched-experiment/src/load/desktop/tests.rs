@@ -170,7 +170,7 @@ fn a_simulated_copy_writes_what_it_has_asked_for_and_reads_ahead_on_a_rotational
 
 #[test]
 fn a_program_starts_later_beside_more_readers() {
-    let time = |text| trial(text, "hdd-7200", "noop", 1).elapsed_s.unwrap();
+    let time = |text| trial(text, "hdd-7200-fifo", "noop", 1).elapsed_s.unwrap();
     let (one, four) = (time("readers=1,size=16m"), time("readers=4,size=16m"));
     assert!(one > 0.0 && four > 1.5 * one, "{one} and {four}");
 }
@@ -221,7 +221,7 @@ fn verdict_on_the_same_arm_twice(model: &str, arm: &str, run: u64) -> Verdict {
 fn the_same_arm_twice_has_no_winner_whatever_the_chance_of_its_trials() {
     let runs: usize =
         std::env::var("IOSCHED_TEST_TWINS").map_or(1, |runs| runs.parse().expect("a number"));
-    for model in ["hdd-7200", "ssd-sata"] {
+    for model in ["hdd-7200-fifo", "ssd-sata"] {
         for arm in ["mq-deadline", "bfq"] {
             let verdicts =
                 (1..=runs as u64).map(|run| verdict_on_the_same_arm_twice(model, arm, run));

@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn what_is_simulated_counts_as_what_is_recorded_and_from_each_bios_own_submission_on() {
-        let disk = disk::build("hdd-7200", &ModelOptions::default()).unwrap();
+        let disk = disk::build("hdd-7200-fifo", &ModelOptions::default()).unwrap();
         let load = "[reader]\nrw=randread\ndirect=1\nioengine=libaio\nbs=4k\niodepth=32\n";
         let jobs = fio_job::parse(load, disk.capacity()).unwrap();
         let none = SchedulerSpec::parse("none").unwrap();

@@ -393,7 +393,7 @@ mod tests {
             "none",
         ];
         let plan = Plan::new(LiveRequest {
-            model: Model::named("hdd-7200").unwrap(),
+            model: Model::named("hdd-7200-fifo").unwrap(),
             queue_depth: None,
             slow_down: None,
             schedulers: schedulers.map(str::to_owned).to_vec(),
@@ -413,10 +413,10 @@ mod tests {
         assert_eq!(
             names[..4],
             [
-                "hdd-7200-random-read-bfq.txt",
-                "hdd-7200-random-read-bfq-slice_idle=0.txt",
-                "hdd-7200-random-read-bfq-slice_idle=0,low_latency=0.txt",
-                "hdd-7200-random-read-bfq-2.txt",
+                "hdd-7200-fifo-random-read-bfq.txt",
+                "hdd-7200-fifo-random-read-bfq-slice_idle=0.txt",
+                "hdd-7200-fifo-random-read-bfq-slice_idle=0,low_latency=0.txt",
+                "hdd-7200-fifo-random-read-bfq-2.txt",
             ]
         );
         let different: BTreeSet<&String> = names.iter().collect();

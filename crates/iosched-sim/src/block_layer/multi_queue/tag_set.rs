@@ -1,6 +1,6 @@
 //! The tags of a hardware queue, and who waits for one.
 
-use iosched_facts::kernel::usual_scheduler_tags;
+use iosched_facts::kernel::modelled_scheduler_tags;
 
 use super::hw_queue::{Attachment, Depth};
 use super::wait_queues::{WaitQueueIndex, WaitQueues};
@@ -23,7 +23,7 @@ impl TagSet {
             depth.commands // the device's own
         } else {
             nr_requests
-                .unwrap_or(usual_scheduler_tags(depth.commands))
+                .unwrap_or(modelled_scheduler_tags(depth.commands))
                 .max(1)
         };
         TagSet {

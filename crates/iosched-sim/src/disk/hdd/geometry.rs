@@ -208,7 +208,7 @@ mod tests {
     use crate::disk::hdd::{HddParameters, Layout};
 
     fn geometry(mib: u64, surfaces: u32, band: u32) -> Geometry {
-        let mut parameters = presets::hdd("hdd-7200");
+        let mut parameters = presets::hdd("hdd-7200-fifo");
         parameters.interface.capacity = Sectors::new(mib * 2048);
         parameters.surfaces = surfaces;
         if let Layout::Proportional {
@@ -260,7 +260,7 @@ mod tests {
                 heads,
                 spares,
             },
-            ..presets::hdd("hdd-7200")
+            ..presets::hdd("hdd-7200-fifo")
         };
         parameters.interface.capacity = Sectors::new(capacity.unwrap_or(total));
         Geometry::new(&parameters, Spindle::new(parameters.turn(), Angle(0)))

@@ -184,7 +184,7 @@ proptest! {
                 },
                 order: DriveQueue::ShortestAccessFirst,
                 age_limit: Millis(limit),
-                ..super::super::presets::hdd("hdd-7200")
+                ..super::super::presets::hdd("hdd-7200-fifo")
             },
             seed,
         );

@@ -96,11 +96,12 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
     let error =
         |name: &str, options: ModelOptions| build(name, &options).err().unwrap().to_string();
     assert!(
-        error("hdd", gib(1)).starts_with("no disk model is called `hdd`; there are: hdd-7200, ")
+        error("hdd", gib(1))
+            .starts_with("no disk model is called `hdd`; there are: hdd-7200-fifo, ")
     );
     let size = Some(Bytes::new(16 << 20 | 512));
     let message = error(
-        "hdd-7200",
+        "hdd-7200-fifo",
         ModelOptions {
             size,
             ..ModelOptions::default()
@@ -108,9 +109,11 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
     );
     assert_eq!(
         message,
-        "hdd-7200 cannot be 16777728 bytes large: sizes are whole numbers of 4096 bytes"
+        "hdd-7200-fifo cannot be 16777728 bytes large: sizes are whole numbers of 4096 bytes"
     );
-    assert!(error("hdd-7200", gib(1 << 20)).contains("hdd-7200 cannot be 1024 TiB large"));
+    assert!(
+        error("hdd-7200-fifo", gib(1 << 20)).contains("hdd-7200-fifo cannot be 1024 TiB large")
+    );
     let depth = |depth| ModelOptions {
         queue_depth: Some(depth),
         ..ModelOptions::default()
@@ -137,7 +140,7 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
 #[test]
 fn a_random_read_takes_mean_seek_and_half_a_turn_and_overhead() {
     for (name, parameters) in [
-        ("hdd-7200", presets::hdd("hdd-7200")),
+        ("hdd-7200-fifo", presets::hdd("hdd-7200-fifo")),
         ("hdd-10k", presets::hdd("hdd-10k")),
     ] {
         let mean_seek = parameters.seek.mean(parameters.cylinders()).as_secs_f64();
@@ -161,7 +164,7 @@ fn reading_in_sequence_reaches_the_rate_of_the_zone() {
     let outer = 3072.0 * 512.0 / (60.0 / 7200.0 + 0.0006);
     for options in [ModelOptions::default(), gib(8)] {
         for size in [8, 128, 2048] {
-            let mut model = build("hdd-7200", &options).unwrap();
+            let mut model = build("hdd-7200-fifo", &options).unwrap();
             let rate = sequential_rate(model.as_mut(), DiskOp::Read, 0, size);
             // One access at the beginning; commands of 4 KiB are bound by the electronics.
             let bound = if size == 8 { 4096.0 / 0.000_17 } else { outer };
@@ -170,7 +173,7 @@ fn reading_in_sequence_reaches_the_rate_of_the_zone() {
                 "{size}: {rate} of {bound}"
             );
             let inner_start = model.capacity().as_u64() / 2048 * 2048 - (80 << 20) / 512;
-            let mut model = build("hdd-7200", &options).unwrap();
+            let mut model = build("hdd-7200-fifo", &options).unwrap();
             let inner = sequential_rate(model.as_mut(), DiskOp::Read, inner_start, size);
             let bound = if size == 8 {
                 4096.0 / 0.000_17
@@ -192,7 +195,7 @@ fn writing_in_sequence_streams_through_the_cache_and_loses_turns_without() {
             write_cache: Some(write_cache),
             ..gib(8)
         };
-        let mut model = build("hdd-7200", &options).unwrap();
+        let mut model = build("hdd-7200-fifo", &options).unwrap();
         // More than the cache holds.
         let count = 4096;
         let next = |tag| command(tag, DiskOp::Write, tag * 128, 128);
@@ -212,7 +215,7 @@ fn cached_random_writes_are_faster_than_written_through_and_a_flush_pays_for_the
             write_cache: Some(write_cache),
             ..gib(8)
         };
-        let mut model = build("hdd-7200", &options).unwrap();
+        let mut model = build("hdd-7200-fifo", &options).unwrap();
         let mut read = random_read(model.as_ref(), 9);
         let next = |tag| Command {
             op: DiskOp::Write,
@@ -271,7 +274,7 @@ fn the_sata_model_meets_the_measured_rates() {
 #[test]
 fn a_flush_of_a_hard_disk_ends_after_every_write_acknowledged_before_it() {
     for seed in 0..10 {
-        let mut parameters = presets::hdd("hdd-7200");
+        let mut parameters = presets::hdd("hdd-7200-fifo");
         parameters.interface.capacity = Bytes::from_gib(1).to_sectors();
         parameters.interface.queue_depth = 32;
         let mut model = hdd::Hdd::new(parameters, seed);
