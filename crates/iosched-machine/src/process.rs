@@ -7,12 +7,13 @@
 //! - `child`: [`run`], for our own tools; [`Scope`], for loads: whose rights they have, and where their processes are kept
 //!   together; [`Daemon`]: what runs beside us
 //! - `confine`: what a child is left with when it starts; `user`: whose rights it has
+//! - `sandbox`: what a program of a load can reach at the most
 //! - `cgroup`: where there is cgroup v2, each load has its own, which is killed whole; `table`: where there is none, all
 //!   that a load started descends from us (`PR_SET_CHILD_SUBREAPER`)
 //! - `remains`: what is left of a run that was killed; `owner`: whether its process still runs
 //! - `patience`: questions about processes that may never be answered
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 use std::os::unix::process::ExitStatusExt;
@@ -26,6 +27,7 @@ pub(crate) mod patience;
 mod pidfd;
 pub mod processors;
 mod remains;
+mod sandbox;
 mod stop;
 mod table;
 mod user;
@@ -36,6 +38,7 @@ pub use owner::{Owner, OwnerState};
 pub use patience::{ask_patiently, hurry_on};
 pub use pidfd::{ProcessFd, signal_if};
 pub use remains::LoadProcesses;
+pub use sandbox::Reach;
 pub use stop::{AskAtEnd, Stop};
 pub use table::ProcessStat;
 pub(crate) use table::numbers;
@@ -64,15 +67,23 @@ pub fn be_spared_for_want_of_memory() {
 /// It is not there.
 pub fn check_installed(program: &str) -> Result<(), ChildError> {
     let path = Path::new(program);
-    let on_path = std::env::var_os("PATH").unwrap_or_else(|| SAFE_PATH.into());
-    let is_there = match path.components().count() {
-        0 | 1 => std::env::split_paths(&on_path).any(|place| place.join(program).is_file()),
-        _ => path.is_relative() || path.exists(),
-    };
+    let is_elsewhere = path.components().count() > 1 && path.is_relative();
+    if is_elsewhere || find_program(path).is_some() {
+        return Ok(());
+    }
     let program = program.to_owned();
-    is_there
-        .then_some(())
-        .ok_or(ChildError::Missing { program })
+    Err(ChildError::Missing { program })
+}
+
+/// Where a program is that has a name on PATH, or a path from the root.
+pub fn find_program(program: &Path) -> Option<PathBuf> {
+    let on_path = std::env::var_os("PATH").unwrap_or_else(|| SAFE_PATH.into());
+    match program.components().count() {
+        0 | 1 => std::env::split_paths(&on_path)
+            .map(|place| place.join(program))
+            .find(|path| path.is_file()),
+        _ => program.exists().then(|| program.to_owned()),
+    }
 }
 
 /// How a child ended, in words: `exit code 3`, `signal 9`.

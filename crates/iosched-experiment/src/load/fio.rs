@@ -13,19 +13,19 @@
 //! names them before it does anything.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use iosched_machine::failure::{Problem, exit};
-use iosched_machine::process::{self, ChildError, Finished, Scope, Stop};
+use iosched_machine::process::{self, ChildError, Finished, Reach, Scope, Stop};
 use iosched_machine::visible;
 use serde::Deserialize;
 
 use super::LoadError;
-use super::fio_job::CountedWindow;
+use super::fio_job::{CountedWindow, JobTarget};
 use crate::metrics::{Flow, JobResult};
 
 /// Time that fio may take beyond the load's own duration: start, layout of nothing, result.
@@ -117,6 +117,8 @@ pub(crate) struct Running<'a> {
     pub limit: Option<Duration>,
     /// What percentiles are to be of, if that ends while the load still runs.
     pub counted: Option<CountedWindow>,
+    /// What it works on: it reaches nothing else.
+    pub place: &'a JobTarget,
     /// Whose rights it has, and where its processes are kept together.
     pub scope: &'a Scope,
     /// Whether the user wants us to stop.
@@ -167,6 +169,26 @@ pub(crate) fn run_timed(
     read_result(&finished.stdout, running.counted.as_ref())
 }
 
+/// A scope in which fio reaches nothing but this place. A program that is a script needs more than we know, and whoever put
+/// it there is trusted.
+fn confined(scope: &Scope, place: Option<&JobTarget>) -> Scope {
+    let program = PROGRAM.get().map_or(Path::new("fio"), PathBuf::as_path);
+    let Some(program) = process::find_program(program).filter(|path| is_binary(path)) else {
+        return scope.clone();
+    };
+    let place = place.map(|place| match place {
+        JobTarget::Path(path) => path.into(),
+        JobTarget::Directory { directory, .. } => directory.into(),
+    });
+    scope.within(Reach::of(&program, place.into_iter().collect()))
+}
+
+fn is_binary(program: &Path) -> bool {
+    let mut begin = [0; 4];
+    let read = std::fs::File::open(program).and_then(|mut file| file.read_exact(&mut begin));
+    read.is_ok() && begin == *b"\x7fELF"
+}
+
 fn start(
     job_file: &str,
     running: &Running<'_>,
@@ -188,7 +210,7 @@ fn start(
     }
     command.arg("-"); // the job file comes on standard input
     let limit = running.limit.unwrap_or(running.duration * 2 + ALLOWANCE);
-    let scope = running.scope;
+    let scope = confined(running.scope, Some(running.place));
     let ran = scope.run_with_input(command, job_file, limit, running.stop, tick);
     ran.map_err(child_error)
 }
@@ -197,7 +219,8 @@ fn start(
 pub(crate) fn refusals(job_file: &str) -> Vec<String> {
     let mut command = command();
     command.args(["--parse-only", "-"]).current_dir("/proc");
-    let (scope, limit, stop) = (Scope::default(), Duration::from_secs(30), Stop::new());
+    let scope = confined(&Scope::default(), None);
+    let (limit, stop) = (Duration::from_secs(30), Stop::new());
     let Ok(said) = scope.run_with_input(command, job_file, limit, &stop, &mut |_| {}) else {
         return Vec::new();
     };
@@ -254,6 +277,7 @@ fn without(job_file: &str, options: &BTreeSet<&str>) -> String {
 /// Runs a composed job file for as long as it takes: to write test files, or to fill a device.
 pub(crate) fn run_long(
     job_file: &str,
+    place: &JobTarget,
     scope: &Scope,
     stop: &Stop,
 ) -> Result<Vec<JobResult>, LoadError> {
@@ -262,6 +286,7 @@ pub(crate) fn run_long(
         read_only: false,
         limit: Some(LONGEST),
         counted: None,
+        place,
         scope,
         stop,
     };
@@ -673,5 +698,92 @@ mod tests {
     fn output_without_json_is_unreadable() {
         let error = read_result("fio: nothing", None).unwrap_err().to_string();
         assert!(error.contains("there is no JSON"), "{error}");
+    }
+
+    /// Options that do something beyond the target when root runs them, `DIR` and `LINK` being outside of it.
+    const ATTACKS: [&str; 12] = [
+        "exec_prerun=touch DIR/made && true",
+        "exec_postrun=touch DIR/made && true",
+        "filename=DIR/secret",
+        "filename=LINK\nbs=8\nsize=16",
+        "filename=DIR/made",
+        "write_bw_log=DIR/made",
+        "write_iolog=DIR/made",
+        "write_hist_log=DIR/made\nlog_hist_msec=1",
+        "buffer_pattern='DIR/secret'",
+        "include LINK",
+        "opendir=DIR\nbs=8\nsize=16",
+        "ioengine=filecreate\nfilename=DIR/made",
+    ];
+
+    #[test]
+    fn what_a_job_file_asks_of_root_beyond_the_target_is_not_done_with_landlock_nor_without() {
+        if !iosched_testing::is_root() || version().is_err() {
+            return iosched_testing::lacks("root and fio");
+        }
+        let [inside, outside] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let (target, link) = (inside.path().join("target"), inside.path().join("link"));
+        let [secret, made] = ["secret", "made"].map(|name| outside.path().join(name));
+        let text = format!("write_iops_log={}\n", made.display());
+        let stop = Stop::new();
+        let place = JobTarget::Path(target.display().to_string());
+        let begin = || {
+            std::fs::remove_dir_all(outside.path()).unwrap();
+            std::fs::create_dir(outside.path()).unwrap();
+            std::fs::write(&secret, &text).unwrap();
+            std::fs::write(&target, vec![0; 1 << 16]).unwrap();
+            let _ = std::fs::remove_file(&link);
+            std::os::unix::fs::symlink(&secret, &link).unwrap();
+        };
+        let is_harmed = || {
+            let names = std::fs::read_dir(outside.path()).unwrap().count();
+            let written = std::fs::read(&target).unwrap();
+            let is_read = written
+                .windows(text.len())
+                .any(|part| part == text.as_bytes());
+            is_read || names != 1 || std::fs::read(&secret).unwrap() != text.as_bytes()
+        };
+        let job = |attack: &str| {
+            let attack = attack.replace("DIR", &outside.path().display().to_string());
+            let attack = attack.replace("LINK", &link.display().to_string());
+            format!(
+                "[a]\nfilename={}\nioengine=psync\nrw=write\nbs=4k\nsize=64k\nthread=1\n{attack}\n",
+                target.display()
+            )
+        };
+        let running = Running {
+            duration: Duration::from_secs(1),
+            read_only: false,
+            limit: None,
+            counted: None,
+            place: &place,
+            scope: &Scope::default(),
+            stop: &stop,
+        };
+        let confined = |attack: &str| run(&job(attack), &running, &mut |_| {});
+        for attack in ATTACKS {
+            begin();
+            let mut command = command();
+            command.arg("-").current_dir("/proc");
+            let limit = Duration::from_secs(20);
+            let ran =
+                running
+                    .scope
+                    .run_with_input(command, &job(attack), limit, &stop, &mut |_| {});
+            assert!(is_harmed(), "no attack: {attack}: {ran:?}");
+            begin();
+            let ran = confined(attack);
+            assert!(!is_harmed(), "{attack}: {ran:?}");
+            begin();
+            let (ran, _) = iosched_testing::kernel::on((5, 12), || confined(attack));
+            assert!(!is_harmed(), "without Landlock: {attack}: {ran:?}");
+        }
+        begin();
+        let written = confined("").unwrap()[0].write.as_ref().unwrap().bytes;
+        let (without, _) = iosched_testing::kernel::on((5, 12), || confined(""));
+        assert_eq!(
+            (written, without.unwrap()[0].write.as_ref().unwrap().bytes),
+            (1 << 16, 1 << 16)
+        );
     }
 }

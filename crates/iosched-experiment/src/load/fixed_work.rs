@@ -128,7 +128,12 @@ impl Load for FixedWork {
             seed: 1,
             shift: 0,
         };
-        fio::run_long(&self.file.compose_layout(&settings), at.scope, at.stop)?;
+        fio::run_long(
+            &self.file.compose_layout(&settings),
+            &settings.place,
+            at.scope,
+            at.stop,
+        )?;
         Ok(())
     }
 
@@ -158,6 +163,7 @@ impl Load for FixedWork {
             read_only: false,
             limit: Some(at.trial_limit.unwrap_or(LONGEST)),
             counted: None,
+            place: &self.place(at),
             scope: at.scope,
             stop: at.stop,
         };

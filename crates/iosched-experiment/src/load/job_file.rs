@@ -132,7 +132,12 @@ impl Load for FioLoad {
             seed: 1,
             shift: 0,
         };
-        fio::run_long(&self.file.compose_layout(&settings), at.scope, at.stop)?;
+        fio::run_long(
+            &self.file.compose_layout(&settings),
+            at.place,
+            at.scope,
+            at.stop,
+        )?;
         Ok(())
     }
 
@@ -147,6 +152,7 @@ impl Load for FioLoad {
             read_only: !self.file.writes(),
             limit: at.trial_limit,
             counted: self.file.counted_window(&trial.settings),
+            place: &trial.settings.place,
             scope: at.scope,
             stop: at.stop,
         };

@@ -74,7 +74,7 @@ impl Runner<'_> {
         };
         let begun = Instant::now();
         let job_file = fill.compose(&settings);
-        let jobs = fio::run_long(&job_file, &self.scope, self.stop)?;
+        let jobs = fio::run_long(&job_file, &settings.place, &self.scope, self.stop)?;
         let written = jobs.iter().filter_map(|job| job.write.as_ref());
         self.recorder.append(Entry::Preconditioned {
             bytes: written.map(|flow| flow.bytes).sum(),

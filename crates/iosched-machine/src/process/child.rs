@@ -16,6 +16,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group,
 use super::output::{MOST_OUTPUT, Outputs};
 use super::pidfd::signal_if;
 use super::remains::{LoadProcesses, RUN};
+use super::sandbox::{Reach, Sandbox};
 use super::stop::Stop;
 use super::table::{Descendants, ProcessStat, not_begun};
 use super::user::User;
@@ -96,6 +97,8 @@ pub struct Scope {
     started: Arc<AtomicU32>,
     /// A file that what is started has open, too.
     lent: Option<Arc<File>>,
+    /// All that what is started can open, if it is not all that its user can.
+    reach: Option<Reach>,
 }
 
 impl Scope {
@@ -131,6 +134,15 @@ impl Scope {
     pub fn lasting(&self) -> Scope {
         Scope {
             is_lasting: true,
+            ..self.clone()
+        }
+    }
+
+    /// The same for a program that can open no more than this.
+    #[must_use]
+    pub fn within(&self, reach: Reach) -> Scope {
+        Scope {
+            reach: Some(reach),
             ..self.clone()
         }
     }
@@ -247,7 +259,15 @@ impl Scope {
             .as_ref()
             .map(|_| Descendants::now(&Host::live()));
         let lent = self.lent.as_ref().map(AsRawFd::as_raw_fd);
-        confine::confine(&mut command, self.user(), entrance, lent, when_we_die);
+        let sandbox = self.reach.as_ref().map(Sandbox::prepare).transpose()?;
+        confine::confine(
+            &mut command,
+            self.user(),
+            entrance,
+            lent,
+            sandbox,
+            when_we_die,
+        );
         let process = match self.user() {
             Some(_) => spawn_watched(&mut command),
             None => command.spawn(),

@@ -17,6 +17,7 @@ use rustix::thread::{
     set_thread_res_gid, set_thread_res_uid,
 };
 
+use super::sandbox::Sandbox;
 use super::user::User;
 
 /// Where root, and every load that runs as another user, looks for programs.
@@ -35,6 +36,7 @@ pub(super) fn confine(
     user: Option<&User>,
     joins: Option<File>,
     lent: Option<RawFd>,
+    sandbox: Option<Sandbox>,
     when_we_die: Signal,
 ) {
     let user = user.filter(|user| !user.is_us()).cloned();
@@ -63,6 +65,9 @@ pub(super) fn confine(
             if let Some(lent) = lent {
                 libc::fcntl(lent, libc::F_SETFD, 0);
             }
+            if let Some(sandbox) = &sandbox {
+                sandbox.change_root()?;
+            }
             if let Some((uid, gid, groups, directory)) = &identity {
                 become_user(*uid, *gid, groups, directory.as_deref())?;
             }
@@ -71,11 +76,10 @@ pub(super) fn confine(
             // A change of identity would clear it: last.
             set_parent_process_death_signal(Some(when_we_die))?;
             // The parent may have died before the request above was in force.
-            if rustix::process::getppid() == Some(parent) {
-                Ok(())
-            } else {
-                Err(Errno::SRCH.into())
+            if rustix::process::getppid() != Some(parent) {
+                return Err(Errno::SRCH.into());
             }
+            sandbox.as_ref().map_or(Ok(()), Sandbox::enter)
         });
     }
 }
@@ -238,7 +242,7 @@ mod tests {
         let is_there = || {
             let mut command = Command::new("test");
             command.arg("-e").arg(format!("/proc/self/fd/{left}"));
-            confine(&mut command, None, None, None, Signal::KILL);
+            confine(&mut command, None, None, None, None, Signal::KILL);
             command.status().unwrap().success()
         };
         assert!(!is_there());
@@ -257,7 +261,7 @@ mod tests {
             // SAFETY: the handler does nothing.
             unsafe { libc::signal(signal, ours) };
             let mut command = Command::new("true");
-            confine(&mut command, None, None, None, Signal::QUIT);
+            confine(&mut command, None, None, None, None, Signal::QUIT);
             // SAFETY: a system call that sends this very signal.
             unsafe {
                 command.pre_exec(move || {
@@ -276,7 +280,7 @@ mod tests {
         let theirs = |script: &str, user: Option<&User>| {
             let mut command = Command::new("sh");
             command.args(["-c", script]);
-            confine(&mut command, user, None, None, Signal::KILL);
+            confine(&mut command, user, None, None, None, Signal::KILL);
             let output = command.output().unwrap();
             String::from_utf8(output.stdout).unwrap()
         };

@@ -11,6 +11,7 @@ use iosched_sim::units::Nanos;
 
 use super::{LiveRequest, Pace};
 use crate::load::fio;
+use crate::load::fio_job::JobTarget;
 use iosched_machine::failure::Problem;
 
 /// How long each of its two figures is measured.
@@ -91,6 +92,7 @@ fn reads(device: &str, depth: usize, stop: &Stop) -> Result<(f64, f64), Problem>
         read_only: true,
         limit: None,
         counted: None,
+        place: &JobTarget::Path(format!("/dev/{device}")),
         scope: &Scope::default(),
         stop,
     };

@@ -94,6 +94,7 @@ impl<'a> Bench<'a> {
             read_only: !load.file.writes(),
             limit: None,
             counted: None,
+            place: &settings.place,
             scope: &Scope::default(),
             stop: self.stop,
         };
