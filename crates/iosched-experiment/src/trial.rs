@@ -185,11 +185,7 @@ impl Metrics {
             0 => measured.reads + measured.writes,
             counted => counted,
         };
-        let shares: Vec<f64> = outcome
-            .jobs
-            .iter()
-            .map(|job| bytes_per_s(&job.flows()))
-            .collect();
+        let shares = shares(outcome);
         let has_shares = shares.len() > 1 && transactions.is_empty();
         Metrics {
             throughput_bytes_per_s: rates.read_bytes_per_s
@@ -215,6 +211,23 @@ impl Metrics {
     }
 }
 
+/// What each worker got, for Jain's index: its rate, and where not all ran together, its part of the mean rate of those of its
+/// stage; a worker that is alone in its stage has nobody to share with.
+fn shares(outcome: &Outcome) -> Vec<f64> {
+    let rates = outcome.jobs.iter().map(|job| bytes_per_s(&job.flows()));
+    let Some(stages) = &outcome.stages else {
+        return rates.collect();
+    };
+    let rates: Vec<(usize, f64)> = stages.of_workers.iter().copied().zip(rates).collect();
+    let shares = rates.iter().filter_map(|&(stage, rate)| {
+        let of_stage = rates.iter().filter(|(other, _)| *other == stage);
+        let of_stage: Vec<f64> = of_stage.map(|(_, rate)| *rate).collect();
+        let sum: f64 = of_stage.iter().sum();
+        (of_stage.len() > 1 && sum > 0.0).then(|| rate * of_stage.len() as f64 / sum)
+    });
+    shares.collect()
+}
+
 /// I/O per second: what the load's workers counted, or what the disk did.
 struct Rates {
     read_bytes_per_s: f64,
@@ -238,12 +251,26 @@ impl Rates {
         if counts_nothing || outcome.counts_a_part {
             return Rates::of_disk(measured, elapsed.as_secs_f64());
         }
-        let all = reads.iter().chain(&writes).chain(&trims);
+        let all: Vec<&Flow> = [&reads[..], &writes, &trims].concat();
+        let Some(stages) = &outcome.stages else {
+            return Rates {
+                read_bytes_per_s: bytes_per_s(&reads),
+                write_bytes_per_s: bytes_per_s(&writes),
+                trim_bytes_per_s: bytes_per_s(&trims),
+                iops: all.iter().map(|flow| flow.iops).sum(),
+            };
+        };
+        // Rates of what did not run together do not add up.
+        let seconds = stages.active.as_secs_f64().max(1e-3);
+        let of_bytes = |flows: &[&Flow]| {
+            let bytes = flows.iter().map(|flow| flow.bytes);
+            bytes.fold(0, u64::saturating_add) as f64 / seconds
+        };
         Rates {
-            read_bytes_per_s: bytes_per_s(&reads),
-            write_bytes_per_s: bytes_per_s(&writes),
-            trim_bytes_per_s: bytes_per_s(&trims),
-            iops: all.map(|flow| flow.iops).sum(),
+            read_bytes_per_s: of_bytes(&reads),
+            write_bytes_per_s: of_bytes(&writes),
+            trim_bytes_per_s: of_bytes(&trims),
+            iops: count(&all) as f64 / seconds,
         }
     }
 

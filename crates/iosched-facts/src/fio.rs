@@ -4,7 +4,7 @@
 //! besides is no business of this table: fio takes or refuses it.
 
 use Handling::{Kept, Refused, Replaced};
-use Value::{Flag, Number, Size, SizeOrShare, Text, Time, Word};
+use Value::{Flag, Number, Size, SizeOrShare, Switch, Text, Time, Word};
 
 /// An option of a fio job file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,8 +35,10 @@ pub enum Handling {
 pub enum Value {
     /// Anything, or several values.
     Text,
-    /// 0 or 1; without a value 1.
+    /// 0 or 1.
     Flag,
+    /// 0 or 1, and 1 where it stands alone.
+    Switch,
     /// A whole number.
     Number,
     /// Bytes, with a unit or not.
@@ -115,7 +117,7 @@ pub static OPTIONS: &[FioOption] = &[
     option("block_error_percentiles", Kept, Flag),
     option("bs", Kept, Size).also("blocksize"),
     option("bs_is_seq_rand", Kept, Flag),
-    option("bs_unaligned", Kept, Flag).also("blocksize_unaligned"),
+    option("bs_unaligned", Kept, Switch).also("blocksize_unaligned"),
     option("bsrange", Kept, Text).also("blocksize_range"),
     option("bssplit", Kept, Text),
     option("buffer_compress_chunk", Kept, Size),
@@ -166,8 +168,8 @@ pub static OPTIONS: &[FioOption] = &[
     option("exec_postrun", PROGRAM, Text),
     option("exec_prerun", PROGRAM, Text),
     option("exit_what", Kept, Word(&["group", "stonewall", "all"])),
-    option("exitall", Kept, Flag),
-    option("exitall_on_error", Kept, Flag),
+    option("exitall", Kept, Switch),
+    option("exitall_on_error", Kept, Switch),
     option("experimental_verify", Kept, Flag),
     option(
         "fadvise_hint",
@@ -186,7 +188,7 @@ pub static OPTIONS: &[FioOption] = &[
     option("filename_format", TARGET, Text),
     option("filesize", Kept, Size),
     option("fill_device", Kept, Flag).also("fill_fs"),
-    option("fixedbufs", Kept, Flag),
+    option("fixedbufs", Kept, Switch),
     option("flow", Kept, Number),
     option("flow_id", Kept, Number),
     option("flow_sleep", Kept, Number),
@@ -194,10 +196,10 @@ pub static OPTIONS: &[FioOption] = &[
     option("fsync", Kept, Number),
     option("fsync_on_close", Kept, Flag),
     option("gid", USER, Number),
-    option("group_reporting", JOBS, Flag),
+    option("group_reporting", JOBS, Switch),
     option("gtod_cpu", Kept, Number),
     option("gtod_reduce", LATENCIES, Flag),
-    option("hipri", Kept, Flag),
+    option("hipri", Kept, Switch),
     option("hipri_percentage", Kept, Number),
     option("hugepage-size", Kept, Size),
     option("ignore_error", Kept, Text),
@@ -247,11 +249,11 @@ pub static OPTIONS: &[FioOption] = &[
     option("merge_blktrace_iters", PLAYBACK, Text),
     option("merge_blktrace_scalars", PLAYBACK, Text),
     option("name", SECTION, Text),
-    option("new_group", Kept, Flag),
+    option("new_group", Kept, Switch),
     option("nice", Kept, Number),
-    option("nonvectored", Kept, Flag),
-    option("norandommap", Kept, Flag),
-    option("nowait", Kept, Flag),
+    option("nonvectored", Kept, Switch),
+    option("norandommap", Kept, Switch),
+    option("nowait", Kept, Switch),
     option("nrfiles", Kept, Number).also("nr_files"),
     option("numa_cpu_nodes", Kept, Text),
     option("numa_mem_policy", Kept, Text),
@@ -294,8 +296,8 @@ pub static OPTIONS: &[FioOption] = &[
     option("read_beyond_wp", Kept, Flag),
     option("read_iolog", PLAYBACK, Text),
     option("read_iolog_chunked", Kept, Flag),
-    option("refill_buffers", Kept, Flag),
-    option("registerfiles", Kept, Flag),
+    option("refill_buffers", Kept, Switch),
+    option("registerfiles", Kept, Switch),
     option("replay_align", Kept, Size),
     option("replay_no_stall", Kept, Flag),
     option("replay_redirect", TARGET, Text),
@@ -313,14 +315,14 @@ pub static OPTIONS: &[FioOption] = &[
     option("size", Kept, SizeOrShare),
     option("slat_percentiles", LATENCIES, Flag),
     option("softrandommap", Kept, Flag),
-    option("sqthread_poll", Kept, Flag),
+    option("sqthread_poll", Kept, Switch),
     option("sqthread_poll_cpu", Kept, Number),
     option("startdelay", Kept, Time(SECOND)),
     option("stats", JOBS, Flag),
     option("steadystate", Kept, Text).also("ss"),
     option("steadystate_duration", Kept, Time(SECOND)).also("ss_dur"),
     option("steadystate_ramp_time", Kept, Time(SECOND)).also("ss_ramp"),
-    option("stonewall", Kept, Flag).also("wait_for_previous"),
+    option("stonewall", Kept, Switch).also("wait_for_previous"),
     option("sync", Kept, Word(&["none", "0", "sync", "1", "dsync"])),
     option("sync_file_range", Kept, Text),
     option("thinktime", Kept, Time(MICROSECOND)),
@@ -329,14 +331,14 @@ pub static OPTIONS: &[FioOption] = &[
     option("thinktime_iotime", Kept, Time(MICROSECOND)),
     option("thinktime_spin", Kept, Time(MICROSECOND)),
     option("thp", Kept, Flag),
-    option("thread", THREADS, Flag),
-    option("time_based", Kept, Flag),
+    option("thread", THREADS, Switch),
+    option("time_based", Kept, Switch),
     option("trim_backlog", Kept, Number),
     option("trim_backlog_batch", Kept, Number),
     option("trim_percentage", Kept, Number),
     option("trim_verify_zero", Kept, Flag),
     option("uid", USER, Number),
-    option("uncached", Kept, Flag),
+    option("uncached", Kept, Switch),
     option(
         "unified_rw_reporting",
         DIRECTIONS,
@@ -346,7 +348,7 @@ pub static OPTIONS: &[FioOption] = &[
     option("unit_base", Kept, Word(&["0", "8", "1"])),
     option("unlink", FILES, Flag),
     option("unlink_each_loop", FILES, Flag),
-    option("userspace_reap", Kept, Flag),
+    option("userspace_reap", Kept, Switch),
     option("verify", Kept, Text),
     option("verify_async", Kept, Number),
     option("verify_async_cpus", Kept, Text),
@@ -356,7 +358,7 @@ pub static OPTIONS: &[FioOption] = &[
     option("verify_fatal", Kept, Flag),
     option("verify_interval", Kept, Size),
     option("verify_offset", Kept, Size),
-    option("verify_only", VERIFIED, Flag),
+    option("verify_only", VERIFIED, Switch),
     option("verify_pattern", Kept, Text),
     option("verify_state_load", VERIFIED, Flag),
     option("verify_state_save", FILES, Flag),
@@ -372,7 +374,7 @@ pub static OPTIONS: &[FioOption] = &[
     option("write_iolog", RECORD, Text),
     option("write_iops_log", RECORD, Text),
     option("write_lat_log", RECORD, Text),
-    option("zero_buffers", Kept, Flag),
+    option("zero_buffers", Kept, Switch),
     option("zone_reset_frequency", Kept, Text),
     option("zone_reset_threshold", Kept, Text),
     option("zonecapacity", Kept, Size),

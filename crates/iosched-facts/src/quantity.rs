@@ -17,19 +17,31 @@ pub fn bytes(text: &str) -> Option<u64> {
     let number = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match &lower[number.len()..] {
         "" | "b" => 0,
-        "k" | "kb" | "kib" => 10,
-        "m" | "mb" | "mib" => 20,
-        "g" | "gb" | "gib" => 30,
-        "t" | "tb" | "tib" => 40,
-        "p" | "pb" | "pib" => 50,
+        "k" | "kb" | "ki" | "kib" => 10,
+        "m" | "mb" | "mi" | "mib" => 20,
+        "g" | "gb" | "gi" | "gib" => 30,
+        "t" | "tb" | "ti" | "tib" => 40,
+        "p" | "pb" | "pi" | "pib" => 50,
         _ => return None,
     };
     scaled(number, 1 << shift)
 }
 
-/// A length of time; a bare number counts in `unit` nanoseconds.
+/// A length of time, of one part or several (`1h30m`); a bare number counts in `unit` nanoseconds.
 pub fn time(text: &str, unit: u64) -> Option<Nanos> {
     let lower = text.to_ascii_lowercase();
+    // Where a letter is followed by a digit, a part ends.
+    let mut ends = lower.as_bytes().windows(2);
+    let last = ends.rposition(|pair| pair[0].is_ascii_alphabetic() && pair[1].is_ascii_digit());
+    let Some(last) = last else {
+        return time_of_one(&lower, unit);
+    };
+    let (before, part) = lower.split_at(last + 1);
+    let sum = time(before, unit)?.as_nanos() + time_of_one(part, unit)?.as_nanos();
+    (sum < 1 << 60).then_some(Nanos::new(sum))
+}
+
+fn time_of_one(lower: &str, unit: u64) -> Option<Nanos> {
     let number = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &lower[number.len()..] {
         "" => unit,
@@ -78,6 +90,7 @@ mod tests {
             ("2p", 1 << 51),
             ("0x1b", 27),
             ("4b", 4),
+            ("64Mi", 64 << 20),
         ];
         for (text, size) in known {
             assert_eq!(bytes(text), Some(size), "{text}");
@@ -110,11 +123,13 @@ mod tests {
             ("2m", 120_000_000_000),
             ("2 min", 120_000_000_000),
             ("2d", 172_800_000_000_000),
+            ("1h30m", 5_400_000_000_000),
+            ("1s500ms", 1_500_000_000),
         ];
         for (text, nanos) in known {
             assert_eq!(time(text, 1_000_000), Some(Nanos::new(nanos)), "{text}");
         }
-        for text in ["", "s", "3x", "-3", "100000d"] {
+        for text in ["", "s", "3x", "-3", "100000d", "1h-3m", "1h3x"] {
             assert_eq!(time(text, 1), None, "{text}");
         }
     }

@@ -95,6 +95,7 @@ fn tune(
         loads: vec![load.into()],
         command: CommandOptions::default(),
         connection: None,
+        defines: Vec::new(),
         arms: Vec::new(),
         baseline: None,
         objective,

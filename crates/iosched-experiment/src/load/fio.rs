@@ -130,8 +130,8 @@ pub(crate) struct Running<'a> {
 pub(crate) struct Measurement {
     /// What each job did.
     pub jobs: Vec<JobResult>,
-    /// How long the job took that ended last, by fio's clock: its start and end are not in it.
-    pub longest: Duration,
+    /// How long each job took, by fio's clock: its start and end are not in it.
+    pub runtimes: Vec<Duration>,
     /// Until when the latencies of their percentiles were counted, if the load still ran then.
     pub counted: Option<Duration>,
 }
@@ -408,8 +408,8 @@ pub(crate) fn read_result(
     let Some((last, before)) = accounts.split_last() else {
         return Err(unreadable("there is no JSON in it"));
     };
-    let longest = last.jobs.iter().map(FioJob::runtime).max();
-    let longest = Duration::from_millis(longest.unwrap_or(0));
+    let runtimes = last.jobs.iter().map(FioJob::runtime);
+    let runtimes = runtimes.map(Duration::from_millis).collect();
     let jobs: Vec<JobResult> = last.jobs.iter().map(job_result).collect::<Result<_, _>>()?;
     let earlier = window.and_then(|window| {
         let mut latest_first = before.iter().rev();
@@ -421,7 +421,7 @@ pub(crate) fn read_result(
     };
     Ok(Measurement {
         jobs,
-        longest,
+        runtimes,
         counted,
     })
 }
@@ -667,7 +667,7 @@ mod tests {
 
         let counted = read(&format!("{before_that}{before}{whole}"));
         assert_eq!(counted.counted, Some(Duration::from_secs(9)));
-        assert_eq!(counted.longest, Duration::from_millis(10_500));
+        assert_eq!(counted.runtimes, [Duration::from_millis(10_500)]);
         let flow = counted.jobs[0].read.as_ref().unwrap();
         assert_eq!(flow.latency_bins, [(10, 900)]);
         assert_eq!(flow.latency_max_ns, 10);

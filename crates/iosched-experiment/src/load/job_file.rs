@@ -5,7 +5,7 @@ use std::time::Duration;
 use iosched_machine::failure::Problem;
 
 use super::fio::{self, Running};
-use super::fio_job::{JobFile, JobTarget, TrialSettings};
+use super::fio_job::{JobFile, JobTarget, TrialSettings, refusal};
 use super::{Kept, Load, LoadError, Outcome, TrialInfo, Workplace};
 use crate::objective::Objective;
 
@@ -35,7 +35,7 @@ impl FioLoad {
 /// fio would not take it: with all that it names. It stops at the first job that it does not take, and is asked again
 /// without what it named.
 pub(crate) fn ask_fio(name: &str, text: &str) -> Result<Option<String>, Problem> {
-    let mut file = JobFile::parse(name, text)?;
+    let (mut file, mut refused) = JobFile::read(text);
     let remark = file.remark();
     let anywhere = TrialSettings {
         place: JobTarget::Path("/dev/null".into()),
@@ -45,27 +45,21 @@ pub(crate) fn ask_fio(name: &str, text: &str) -> Result<Option<String>, Problem>
         seed: 1,
         shift: 0,
     };
-    let mut refused = Vec::new();
     loop {
-        let before = refused.len();
-        let mut is_named = false;
-        for said in fio::refusals(&file.compose(&anywhere)) {
-            let line = file.remove_refused(&said);
-            is_named |= line.is_some();
-            let place = line.map_or_else(|| name.to_owned(), |line| format!("{name}:{line}"));
-            refused.push((line, format!("{place}: fio says: {said}")));
-        }
-        if refused.len() == before || !is_named {
+        let said = fio::refusals(&file.compose(&anywhere));
+        let lines = said.iter().map(|said| file.remove_refused(said));
+        let lines: Vec<usize> = lines.map(Option::unwrap_or_default).collect();
+        let goes_on = lines.iter().any(|line| *line > 0);
+        let said = said.iter().map(|said| format!("fio says: {said}"));
+        refused.extend(lines.into_iter().zip(said));
+        if !goes_on {
             break;
         }
     }
     if refused.is_empty() {
         return Ok(remark.map(|remark| format!("{name}: {remark}")));
     }
-    let hint = "change or remove what fio names: `fio --cmdhelp=OPTION` says what it takes";
-    refused.sort();
-    let causes = refused.into_iter().map(|(_, cause)| cause).collect();
-    Err(Problem::of_all(format!("fio does not take {name}:"), causes).hint(hint))
+    Err(refusal(name, refused))
 }
 
 impl Load for FioLoad {
@@ -158,6 +152,7 @@ impl Load for FioLoad {
         };
         let measured = fio::run_timed(&self.file.compose(&trial.settings), &running, tick)?;
         Ok(Outcome {
+            stages: self.file.stages(&trial.settings, &measured.runtimes),
             jobs: measured.jobs,
             counted: measured.counted,
             ..Outcome::default()

@@ -51,6 +51,7 @@ pub(crate) mod words;
 pub(crate) mod files;
 
 use desktop::simulated::SimulatedDesktop;
+use fio_job::stages::Stages;
 use fio_job::{JobTarget, TrialSettings};
 use pgbench::OwnDatabases;
 use retired::{RetiredLoad, RetiredScenario};
@@ -230,6 +231,8 @@ pub(crate) struct TrialInfo {
 pub(crate) struct Outcome {
     /// What each of its workers saw; empty for a load that does not count its own I/O.
     pub jobs: Vec<JobResult>,
+    /// When they ran, if not all side by side.
+    pub stages: Option<Stages>,
     /// True if these workers are only a part of the load: then rates are those of the disk.
     pub counts_a_part: bool,
     /// How long a fixed amount of work took, s.

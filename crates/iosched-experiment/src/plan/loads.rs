@@ -13,6 +13,7 @@ use crate::load::builtin;
 use crate::load::command::{self, Metric};
 use crate::load::desktop::{self, DesktopSettings};
 use crate::load::families::{self, Member, Work};
+use crate::load::fio_job::{command_line, expand};
 use crate::load::job_file::ask_fio;
 use crate::load::listed::loads;
 use crate::load::{Load, Spec, pgbench};
@@ -104,6 +105,13 @@ struct Chosen {
 fn read_one(wanted: &PlanRequest, ages: bool, text: &str) -> Result<PlannedLoad, PlanError> {
     if let Some(line) = text.strip_prefix("command:") {
         return plan_one(wanted, ages, command(line, &wanted.command)?, 1.0);
+    }
+    if let Some(line) = command_line::of(text) {
+        let read = |path: &str| job_text(wanted, Path::new(path));
+        let line = command_line::read(line, &read)?;
+        let (chosen, note) = job(wanted, line.name, "the command line of fio", line.text)?;
+        let planned = plan_one(wanted, ages, chosen, 1.0)?;
+        return Ok(PlannedLoad { note, ..planned });
     }
     if let Some(settings) = after_name(text, "pgbench") {
         return pgbench(wanted, ages, settings);
@@ -226,25 +234,45 @@ fn command(line: &str, options: &CommandOptions) -> Result<Chosen, PlanError> {
 
 /// The user's own job file, and what is said of it.
 fn job_file(wanted: &PlanRequest, path: &Path) -> Result<(Chosen, Option<String>), PlanError> {
+    let text = job_text(wanted, path)?;
+    let stem = path.file_stem().unwrap_or_default();
+    let name = stem.to_string_lossy().into_owned();
+    // Errors in the file name it as the user did.
+    job(wanted, name, &path.display().to_string(), text)
+}
+
+/// What stands in a job file, with what it includes and the values of variables.
+fn job_text(wanted: &PlanRequest, path: &Path) -> Result<String, Problem> {
     if !path.exists() || path.is_dir() {
-        return Err(unknown_load(path).into());
+        return Err(unknown_load(path));
     }
     let text = foreign::read_text(path).map_err(|error| {
         Problem::usage(format!("cannot read job file {}: {error}", path.display()))
     })?;
-    let stem = path.file_stem().unwrap_or_default();
-    let file = path.display().to_string();
+    if expand::is_needed(&text) {
+        return expand::expand(path, &text, &|name| wanted.variable(name));
+    }
+    Ok(text)
+}
+
+/// A job of the user's own, and what is said of it. `file` is what errors call it.
+fn job(
+    wanted: &PlanRequest,
+    name: String,
+    file: &str,
+    text: String,
+) -> Result<(Chosen, Option<String>), PlanError> {
     let spec = spec_of(wanted, text);
-    // Errors in the file name it as the user did.
-    spec.open(&file)?;
     let note = match &spec {
-        Spec::JobFile(text) => ask_fio(&file, text)?,
+        Spec::JobFile(text) => ask_fio(file, text)?,
         _ => None,
     };
+    spec.open(file)?;
+    let objective = Objective::Throughput;
     let chosen = Chosen {
-        name: stem.to_string_lossy().into_owned(),
+        name,
         spec,
-        objective: Objective::Throughput,
+        objective,
     };
     Ok((chosen, note))
 }

@@ -22,6 +22,8 @@ pub struct PlanRequest {
     pub own_disk: Option<OwnDisk>,
     /// `NAME`, `NAME:WEIGHT`, or a path to a job file, with an optional weight too.
     pub loads: Vec<String>,
+    /// Values of variables in job files, before those of the environment.
+    pub defines: Vec<(String, String)>,
     /// What the user said of the load that is a command.
     pub command: CommandOptions,
     /// The server that pgbench uses, if it is not one of our own: libpq's `keyword=value …`.
@@ -52,6 +54,17 @@ pub struct PlanRequest {
     pub mkfs: Option<file_system::FileSystemKind>,
     /// What the user said about the data on a raw device.
     pub destroy_data: Consent,
+}
+
+impl PlanRequest {
+    /// The value of a variable in a job file.
+    pub(super) fn variable(&self, name: &str) -> Option<String> {
+        let mut latest_first = self.defines.iter().rev();
+        let defined = latest_first.find(|(defined, _)| defined == name);
+        defined
+            .map(|(_, value)| value.clone())
+            .or_else(|| std::env::var(name).ok())
+    }
 }
 
 /// What the user said of the load that is a command.

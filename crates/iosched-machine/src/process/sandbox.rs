@@ -128,7 +128,7 @@ fn checked(result: libc::c_long) -> io::Result<libc::c_long> {
     Ok(result)
 }
 
-// The three calls have the same numbers on every architecture.
+// `landlock_create_ruleset` and the two others have the same numbers on every architecture.
 const CREATE_RULESET: libc::c_long = 444;
 const ADD_RULE: libc::c_long = 445;
 const RESTRICT_SELF: libc::c_long = 446;

@@ -61,7 +61,7 @@ pub(crate) struct TuneArgs {
         long = "load",
         value_name = "LOAD",
         help_heading = MEASURE,
-        long_help = "Load to run, as NAME[:WEIGHT], a fio job file or 'command: PROGRAM'; repeatable. \
+        long_help = "Load to run, as NAME[:WEIGHT], a fio job file, 'fio --name=… --rw=…' or 'command: PROGRAM'; repeatable. \
                      `--load help` lists them [default: random-read]"
     )]
     pub(super) loads: Vec<String>,
@@ -84,6 +84,10 @@ pub(crate) struct TuneArgs {
         long_help = "Arm to compare with [default: the active scheduler, as it is tuned now]"
     )]
     pub(super) baseline: Option<String>,
+
+    /// Value of a variable (${NAME}) in fio job files; repeatable [default: the environment]
+    #[arg(long = "define", value_name = "NAME=VALUE", help_heading = MEASURE, value_parser = parse_define, hide_short_help = true)]
+    pub(super) defines: Vec<(String, String)>,
 
     /// If the load is a command: run this once, before the first trial
     #[arg(long, value_name = "COMMAND", help_heading = MEASURE, hide_short_help = true)]
@@ -368,6 +372,7 @@ impl TuneArgs {
     pub(super) fn of_the_plan(&self) -> Vec<(&'static str, bool)> {
         let options = [
             ("--load", true, !self.loads.is_empty()),
+            ("--define", true, !self.defines.is_empty()),
             ("--setup", true, self.setup.is_some()),
             ("--prepare", true, self.prepare.is_some()),
             ("--metric", true, self.metric.is_some()),
@@ -395,6 +400,11 @@ impl TuneArgs {
             .map(|(name, has_value, _)| (name, has_value))
             .collect()
     }
+}
+
+fn parse_define(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("NAME=VALUE is wanted")?;
+    Ok((name.into(), value.into()))
 }
 
 pub(crate) fn parse_objective(text: &str) -> Result<Objective, String> {

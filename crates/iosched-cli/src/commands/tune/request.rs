@@ -45,6 +45,7 @@ pub(super) fn wanted(args: &TuneArgs, place: &RunPlace) -> PlanRequest {
             is_higher_better: args.better,
         },
         connection: args.pg.clone(),
+        defines: args.defines.clone(),
         arms: split_arms(&args.arms),
         baseline: args.baseline.clone().or_else(|| {
             // A disk that is yet to be made begins with none.

@@ -18,6 +18,9 @@ pub(super) fn check(assignment: &Assignment) -> Result<Handling, String> {
     }
     let given = value.as_deref().unwrap_or("1");
     let bad = |cause: String| Err(format!("{key}={given} is not supported in a load: {cause}"));
+    if given.contains(['$', '`']) {
+        return bad("a variable has no value here, and no command is run".into());
+    }
     let name = option.map_or(key.as_str(), |option| option.name);
     match name {
         "ioengine" if !ENGINES.contains(&given) => bad(format!(

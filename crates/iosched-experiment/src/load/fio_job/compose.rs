@@ -19,6 +19,31 @@ const PLACED: &[&str] = &[
     "random_distribution",
 ];
 
+/// Options that say which files there are, and what is in them.
+const OF_FILES: &[&str] = &[
+    "rw",
+    "bs",
+    "bsrange",
+    "bssplit",
+    "size",
+    "io_size",
+    "filesize",
+    "fill_device",
+    "nrfiles",
+    "openfiles",
+    "numjobs",
+    "offset",
+    "offset_align",
+    "offset_increment",
+    "kb_base",
+    "buffer_compress_chunk",
+    "buffer_compress_percentage",
+    "buffer_pattern",
+    "dedupe_mode",
+    "dedupe_percentage",
+    "zero_buffers",
+];
+
 impl JobFile {
     /// The job file that fio gets for a trial.
     pub(crate) fn compose(&self, settings: &TrialSettings) -> String {
@@ -29,8 +54,9 @@ impl JobFile {
     pub(crate) fn compose_layout(&self, settings: &TrialSettings) -> String {
         let mut file = self.clone();
         for job in &mut file.jobs {
-            // The first one that has its file must not end the others.
-            job.assignments.retain(|given| given.key != "exitall");
+            // Nothing of when and how fast: the first one that has its file must not end the others.
+            let of_files = |given: &Assignment| OF_FILES.contains(&given.key.as_str());
+            job.assignments.retain(of_files);
         }
         file.compose_with(settings, &[("create_only", "1")])
     }
@@ -48,12 +74,12 @@ impl JobFile {
                 let _ = writeln!(text, "{key}={value}");
             };
             put("ioengine", "libaio");
-            put("direct", "1");
+            put("direct", if job.is_unaligned() { "0" } else { "1" });
             if let JobTarget::Directory { file_size, .. } = &settings.place {
                 put("size", &file_size.to_string());
             }
             for assignment in &job.assignments {
-                let _ = writeln!(text, "{assignment}");
+                let _ = writeln!(text, "{}", assignment.plain(&settings.place));
             }
             let mut put = |key: &str, value: &str| {
                 let _ = writeln!(text, "{key}={value}");

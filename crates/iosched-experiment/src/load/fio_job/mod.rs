@@ -7,22 +7,31 @@
 //!
 //! Follows fio's HOWTO ("Job file format", fio 3.33).
 //!
+//! - `command_line`: a command line of fio as a job file
+//! - `expand`: a file with what it includes, and with values of variables, as one text
 //! - `read`: lines to sections and options
 //! - `allowed`: what becomes of an option (the table is [`iosched_facts::fio`])
 //! - `room`: how much its files take in a directory
+//! - `stages`: which jobs run at the same time
 //! - `compose`: the job file that fio gets
 
 use std::fmt;
 use std::time::Duration;
 
+use iosched_facts::fio::{FioOption, Value};
 use iosched_sim::quantity;
 
 use crate::objective::Objective;
 
 mod allowed;
+pub(crate) mod command_line;
 mod compose;
+pub(crate) mod expand;
 mod read;
+
+pub(crate) use read::refusal;
 mod room;
+pub(crate) mod stages;
 
 /// A job file whose every option may be run against a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +62,30 @@ impl fmt::Display for Assignment {
         match &self.value {
             Some(value) => write!(f, "{}={value}", self.key),
             None => f.write_str(&self.key),
+        }
+    }
+}
+
+impl Assignment {
+    /// The same so that every fio understands it as it is meant: it takes `1h30m` for no time and 1.5 for 1, and a share of a
+    /// file that we lay out is one of the size that it gets.
+    fn plain(&self, place: &JobTarget) -> Assignment {
+        let value = self.value.as_deref().unwrap_or_default();
+        let kind = FioOption::find(&self.key).map(|option| option.value);
+        let plain = match (kind, place) {
+            (Some(Value::Time(unit)), _) if !value.bytes().all(|byte| byte.is_ascii_digit()) => {
+                quantity::time(value, unit).map(|time| format!("{}us", time.as_nanos() / 1000))
+            }
+            (Some(Value::SizeOrShare), JobTarget::Directory { file_size, .. })
+                if value.ends_with('%') =>
+            {
+                room::parse_size(value).map(|size| size.of(*file_size).to_string())
+            }
+            _ => None,
+        };
+        Assignment {
+            value: plain.or_else(|| self.value.clone()),
+            ..self.clone()
         }
     }
 }
@@ -209,7 +242,7 @@ impl JobFile {
 
     /// An option by which the jobs do not all run at the same time.
     pub(crate) fn times_of_its_own(&self) -> Option<&'static str> {
-        ["stonewall", "startdelay", "exitall"]
+        ["stonewall", "startdelay", "wait_for", "exitall"]
             .into_iter()
             .find(|key| self.jobs.iter().any(|job| job.has(key)))
     }
@@ -284,7 +317,15 @@ impl Job {
 
     /// Its accesses go through the page cache.
     fn is_cached(&self) -> bool {
-        self.last("direct") == Some("0") || self.has("buffered")
+        let is_direct = self.last("direct").map(|value| value != "0");
+        !is_direct.unwrap_or(!self.is_unaligned()) || self.has("buffered")
+    }
+
+    /// It has accesses that are no whole sectors, which no disk takes past the page cache.
+    fn is_unaligned(&self) -> bool {
+        let blocks = self.last("bs").unwrap_or_default().split(',');
+        let mut bytes = blocks.filter_map(quantity::bytes);
+        bytes.any(|bytes| !bytes.is_multiple_of(512))
     }
 
     fn has(&self, key: &str) -> bool {

@@ -14,6 +14,21 @@ const MOST_OPTIONS: usize = 100_000;
 impl JobFile {
     /// Reads and checks a job file. `file` is what errors call it.
     pub(crate) fn parse(file: &str, text: &str) -> Result<JobFile, Problem> {
+        let (parsed, refused) = JobFile::read(text);
+        match refused.is_empty() {
+            _ if parsed.jobs.is_empty() && refused.is_empty() => {
+                let message =
+                    format!("{file}: no job in it: only a [global] section or nothing at all");
+                let hint = "add a section such as [job] with rw=randread";
+                Err(Problem::usage(message).hint(hint))
+            }
+            true => Ok(parsed),
+            false => Err(refusal(file, refused)),
+        }
+    }
+
+    /// What of a job file can be run, and why the rest cannot, by line.
+    pub(crate) fn read(text: &str) -> (JobFile, Refused) {
         let mut reading = Reading::default();
         for line in lines(text) {
             if reading.options > MOST_OPTIONS {
@@ -26,7 +41,7 @@ impl JobFile {
                 Err(bad) => reading.refused.push((bad.number, syntax(&bad))),
             }
         }
-        reading.finish(file)
+        reading.finish()
     }
 }
 
@@ -40,7 +55,7 @@ struct Reading {
     last_line: usize,
     replaced: Vec<(String, &'static str)>,
     /// Why the file is refused, by line.
-    refused: Vec<(usize, String)>,
+    refused: Refused,
 }
 
 impl Reading {
@@ -94,31 +109,31 @@ impl Reading {
         }
     }
 
-    fn finish(mut self, file: &str) -> Result<JobFile, Problem> {
+    fn finish(mut self) -> (JobFile, Refused) {
         let of_jobs = self.jobs.iter().filter_map(allowed::check_job);
         self.refused.extend(of_jobs);
-        self.refused.sort();
-        self.refused.dedup();
-        if !self.refused.is_empty() {
-            let lines = self.refused.iter();
-            let lines: Vec<String> = lines
-                .map(|(line, cause)| format!("{file}:{line}: {cause}"))
-                .collect();
-            let hint = "change or remove what is named: `iosched tune --help` names the target and the schedulers";
-            let first = format!("{file} cannot be run as a load:");
-            return Err(Problem::of_all(first, lines).hint(hint));
-        }
-        if self.jobs.is_empty() {
-            let message =
-                format!("{file}: no job in it: only a [global] section or nothing at all");
-            let hint = "add a section such as [job] with rw=randread";
-            return Err(Problem::usage(message).hint(hint));
-        }
-        Ok(JobFile {
+        let file = JobFile {
             jobs: self.jobs,
             replaced: self.replaced,
-        })
+        };
+        (file, self.refused)
     }
+}
+
+/// Why a file is refused, by line; 0 of what has none.
+pub(crate) type Refused = Vec<(usize, String)>;
+
+/// All that a file is refused for, as one problem.
+pub(crate) fn refusal(file: &str, mut refused: Refused) -> Problem {
+    refused.sort();
+    refused.dedup();
+    let lines = refused.iter().map(|(line, cause)| match line {
+        0 => format!("{file}: {cause}"),
+        line => format!("{file}:{line}: {cause}"),
+    });
+    let hint = "change or remove what is named; `fio --cmdhelp=OPTION` says what an option takes";
+    let first = format!("{file} cannot be run as a load:");
+    Problem::of_all(first, lines.collect()).hint(hint)
 }
 
 /// A name by which fio takes a job for nothing else: not for a path, nor for an entry of the directory where it runs, /proc.

@@ -23,8 +23,21 @@ pub(super) const SIZE_WANTED: &str = "a size such as 512m, 10g or 50% is wanted"
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Size {
     Bytes(u64),
-    /// Of the file or device; in a directory, of whatever is free there.
-    Percent,
+    /// Of the file or device; in a directory, of the size that a file gets where its job does not say.
+    Percent(u64),
+}
+
+impl Size {
+    /// In bytes, of a file of this size.
+    pub(super) fn of(self, file_size: u64) -> u64 {
+        match self {
+            Size::Bytes(bytes) => bytes,
+            Size::Percent(percent) => {
+                let bytes = u128::from(file_size) * u128::from(percent) / 100;
+                u64::try_from(bytes).unwrap_or(u64::MAX)
+            }
+        }
+    }
 }
 
 impl JobFile {
@@ -46,8 +59,12 @@ impl JobFile {
     /// otherwise; false where that is not known.
     pub(crate) fn is_one_block(&self, file_size: Option<u64>) -> bool {
         self.jobs.iter().all(|job| {
-            let block = job.bytes("bs").unwrap_or(DEFAULT_BLOCK);
-            let room = job.bytes("filesize").or(job.bytes("size")).or(file_size);
+            let bytes = |key| match job.size(key)? {
+                Size::Bytes(bytes) => Some(bytes),
+                share @ Size::Percent(_) => file_size.map(|file_size| share.of(file_size)),
+            };
+            let block = bytes("bs").unwrap_or(DEFAULT_BLOCK);
+            let room = bytes("filesize").or(bytes("size")).or(file_size);
             job.files_each() == 1 && room.is_some_and(|room| room <= block)
         })
     }
@@ -67,12 +84,7 @@ impl JobFile {
 impl Assignment {
     fn fills(&self) -> bool {
         let value = self.value.as_deref().unwrap_or("1");
-        match self.key.as_str() {
-            "fill_device" => value != "0",
-            // Of the file as it is by then: with each trial it would be larger.
-            "size" | "filesize" | "offset_increment" => parse_size(value) == Some(Size::Percent),
-            _ => false,
-        }
+        self.key == "fill_device" && value != "0"
     }
 }
 
@@ -117,16 +129,12 @@ impl Job {
     /// What the first worker takes, and how much more each further one.
     fn bytes_of_worker(&self, file_size: u64) -> [u64; 2] {
         let files = self.files_each();
-        let of_files = match self.bytes("filesize") {
+        let bytes = |key| self.size(key).map(|size| size.of(file_size));
+        let of_files = match bytes("filesize") {
             Some(each) => each.saturating_mul(files),
-            None => self.bytes("size").unwrap_or(file_size),
+            None => bytes("size").unwrap_or(file_size),
         };
-        let reaches = |key| match self.last(key).and_then(parse_size) {
-            Some(Size::Bytes(bytes)) => bytes,
-            // A share of a file: it reaches no further than the file would.
-            Some(Size::Percent) => of_files,
-            None => 0,
-        };
+        let reaches = |key| bytes(key).unwrap_or(0);
         let offset = reaches("offset").saturating_add(reaches("offset_align"));
         let first = offset.saturating_mul(files);
         let steps = reaches("offset_increment").saturating_mul(files);
@@ -138,11 +146,8 @@ impl Job {
         self.last(key)?.parse().ok()
     }
 
-    fn bytes(&self, key: &str) -> Option<u64> {
-        match parse_size(self.last(key)?)? {
-            Size::Bytes(bytes) => Some(bytes),
-            Size::Percent => Some(u64::MAX),
-        }
+    fn size(&self, key: &str) -> Option<Size> {
+        parse_size(self.last(key)?)
     }
 }
 
@@ -153,13 +158,13 @@ pub(super) fn parse_size(text: &str) -> Option<Size> {
         .into_iter()
         .max_by_key(|size| match size {
             Size::Bytes(bytes) => (0, *bytes),
-            Size::Percent => (1, 0),
+            Size::Percent(percent) => (1, *percent),
         })
 }
 
 fn parse_one(text: &str) -> Option<Size> {
     match text.strip_suffix('%') {
-        Some(share) => share.trim().parse::<f64>().ok().map(|_| Size::Percent),
+        Some(share) => share.trim().parse().ok().map(Size::Percent),
         None => quantity::bytes(text).map(Size::Bytes),
     }
 }
@@ -214,6 +219,8 @@ mod tests {
             ("[a]\noffset=7m\n", 8 * MIB),
             ("[a]\nnumjobs=3\noffset_increment=10m\n", 33 * MIB),
             ("[a]\nsize=0x100000\n", MIB),
+            ("[a]\nsize=50%\noffset=25%\n", MIB / 4 * 3),
+            ("[a]\nsize=2Mi\n", 2 * MIB),
             ("[a]\nsize=4000000t\nnumjobs=4096\n", u64::MAX),
         ] {
             assert_eq!(needed(text), bytes, "{text}");
@@ -236,14 +243,7 @@ mod tests {
     #[test]
     fn what_takes_all_that_is_free_is_named() {
         let fills = |text: &str| JobFile::parse("j", text).unwrap().fills();
-        assert_eq!(
-            fills("[a]\nrw=write\nsize=100%\n").unwrap(),
-            "size=100% in line 3"
-        );
-        assert_eq!(
-            fills("[a]\nfilesize=1m-5%\n").unwrap(),
-            "filesize=1m-5% in line 2"
-        );
+        assert_eq!(fills("[a]\nrw=write\nsize=100%\n"), None);
         assert_eq!(
             fills("[a]\nfill_fs=1\n").unwrap(),
             "fill_device=1 in line 2"
