@@ -113,11 +113,12 @@ const NAMES: [&str; 13] = [
 fn of_fio(path: &Path, text: &str, json: &Value) -> Result<Run, String> {
     let measured =
         fio::read_result(text, None).map_err(|error| Problem::from(error).to_string())?;
+    let longest = measured.longest();
     let outcome = Outcome {
         jobs: measured.jobs,
         ..Outcome::default()
     };
-    let metrics = Metrics::of(&outcome, &Measured::default(), measured.longest);
+    let metrics = Metrics::of(&outcome, &Measured::default(), longest);
     let jobs = || json["jobs"].as_array().into_iter().flatten();
     let global = json.get("global options").and_then(Value::as_object);
     let mut settings: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -174,7 +175,7 @@ fn of_fio(path: &Path, text: &str, json: &Value) -> Result<Run, String> {
     let (rate, least_rate) = rated.max_by(|a, b| a.0.total_cmp(&b.0)).unzip();
     Ok(Run {
         settings,
-        began: began.or(ended.map(|ended| ended - measured.longest.as_secs_f64())),
+        began: began.or(ended.map(|ended| ended - longest.as_secs_f64())),
         program: json["fio version"].as_str().map(str::to_owned),
         device: (!disks.is_empty()).then(|| disks.join(", ")),
         jobs: outcome.jobs,

@@ -136,6 +136,13 @@ pub(crate) struct Measurement {
     pub counted: Option<Duration>,
 }
 
+impl Measurement {
+    /// How long the job took that ended last.
+    pub(crate) fn longest(&self) -> Duration {
+        self.runtimes.iter().max().copied().unwrap_or_default()
+    }
+}
+
 /// Runs a composed job file. `tick` is called while it runs.
 pub(crate) fn run(
     job_file: &str,

@@ -169,8 +169,8 @@ impl Load for FixedWork {
         };
         let result = fio::run_timed(&self.compose(&trial.settings, at), &running, tick)?;
         Ok(Outcome {
+            elapsed_s: Some(result.longest().as_secs_f64()),
             jobs: result.jobs,
-            elapsed_s: result.runtimes.iter().max().map(Duration::as_secs_f64),
             ..Outcome::default()
         })
     }
