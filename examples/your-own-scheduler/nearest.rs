@@ -195,6 +195,7 @@ mod tests {
                     start: Sector::new(start),
                     length: Sectors::new(1),
                     sync: true,
+                    sync_flag: true,
                     noidle: false,
                     prio: false,
                     fua: false,

@@ -101,9 +101,9 @@ pub(crate) fn split_arms(texts: &[String]) -> Vec<String> {
     arms
 }
 
-/// The simulated schedulers of which this is so, as help names them: a new one is there without an edit of the help.
+/// The usual schedulers of which this is so, as help names them: a new one is there without an edit of the help.
 pub(crate) fn schedulers_in_words(which: impl Fn(&SchedulerFacts) -> bool) -> String {
-    let those = scheduler::schedulers().filter(|info| which(info));
+    let those = scheduler::usual().filter(|info| which(info));
     enumerate(those.map(|info| info.name))
 }
 

@@ -233,6 +233,7 @@ pub fn of_multi_queue(
     if let Some(phase) = told.tick_phase.filter(|_| !settings.tick_phase_given) {
         settings.kernel.tick_phase = phase;
     }
+    settings.kernel.monotonic_zero = recording.monotonic_zero();
     let mut device = recording.device();
     device.queue_depth = settings.queue_depth.unwrap_or(device.queue_depth);
     device.attachment = settings.attachment.unwrap_or(device.attachment);

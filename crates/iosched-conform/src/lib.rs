@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+mod exact;
 mod follow;
 pub mod multi_queue;
 mod phase;
@@ -22,6 +23,7 @@ mod recording;
 mod settings;
 pub mod single_queue;
 
+pub use exact::{Beside, Exact};
 pub use follow::{Conformance, History, StartState, Told, of_multi_queue, of_single_queue};
 pub use phase::best_phase;
 pub use settings::Settings;

@@ -33,6 +33,7 @@ pub(super) struct Step {
     /// An X does not say it; its D does.
     pub(super) op: Option<Op>,
     pub(super) sync: bool,
+    pub(super) sync_flag: bool,
     pub(super) start: Sector,
     pub(super) length: Sectors,
     pub(super) process: ProcessId,
@@ -45,6 +46,8 @@ pub(super) struct Step {
     pub(super) after_unplug: bool,
     /// When the lock was taken for it, if that is known.
     pub(super) locked: Option<Time>,
+    /// When the kernel says that a request began, was issued or completed, to the nanosecond.
+    pub(super) exact: Option<Time>,
     /// A choice whose beginning is known, whatever it then did.
     pub(super) begun: bool,
 }
@@ -166,6 +169,7 @@ impl Recording {
             action: event.action,
             op: event.op,
             sync: event.sync,
+            sync_flag: event.sync_flag,
             start: event.start,
             length: event.length,
             process: event.process,
@@ -174,6 +178,7 @@ impl Recording {
             after_plug: by_process && self.plugged.remove(&event.process),
             after_unplug: by_process && self.unplugged.remove(&event.process),
             locked: None,
+            exact: None,
             begun: false,
         });
     }
@@ -246,6 +251,14 @@ impl Recording {
         let first = self.said.iter().map(|&(time, _)| time).min();
         let edge = first? - KYBER_LINE;
         Some(Nanos::new((tick - edge.as_nanos() % tick) % tick))
+    }
+
+    /// What the recorded kernel's `CLOCK_MONOTONIC` said at our time zero.
+    pub fn monotonic_zero(&self) -> u64 {
+        let time_zero = self.time_zero.unwrap_or_default();
+        time_zero
+            .as_nanos()
+            .wrapping_sub(self.reader.zero().as_nanos())
     }
 
     /// On how many processors something happened, as far as it says or shows it. In a simulation all that

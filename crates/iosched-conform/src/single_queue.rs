@@ -256,6 +256,7 @@ impl Follower {
             start: event.start,
             length: event.length,
             sync: event.sync,
+            sync_flag: event.sync_flag,
             // Not in the recording: direct writes may be followed by more, those of fsync may not.
             noidle: waited_write && (worker.buffered || event.comm == "sync"),
             prio: event.meta && op == Op::Read,
@@ -343,7 +344,7 @@ impl Follower {
         let mut unissued = leaves(&mut self.requeued, &mut old);
         for id in old {
             self.scheduler.dispatch_recorded(now, &self.requests, id);
-            self.merger.dispatched(id);
+            self.merger.dispatched(self.scheduler.as_mut(), id);
             unissued.push(id);
         }
         for &id in &unissued {
@@ -509,7 +510,7 @@ impl Follower {
         if !agreed {
             self.scheduler.dispatch_recorded(now, &self.requests, id);
         }
-        self.merger.dispatched(id);
+        self.merger.dispatched(self.scheduler.as_mut(), id);
         self.scheduler.activate(now, &self.requests, id);
         self.issued.push(id);
     }

@@ -2,15 +2,15 @@
 //! followed by ours.
 //!
 //! 6.1: one CPU, HZ 250; `sd1`, `sd4`: SCSI disks of queue depth 1 and 4, 1 ms per command; `hdd1`: a loop
-//! device of depth 1 with look-ahead. 7.1: `nb32` is a null block device of depth 32. 6.18: two CPUs, a loop device of depth 4, and no record of what
+//! device of depth 1 with look-ahead. 7.1: `nb32` is a null block device of depth 32; adios and kpp are built in. 6.18: two CPUs, a loop device of depth 4, and no record of what
 //! the scheduler dispatched.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::io::{BufRead, BufReader};
 
 use flate2::read::GzDecoder;
-use iosched_conform::Report;
 use iosched_conform::multi_queue::{Recording, Until, follow};
+use iosched_conform::{Beside, Exact, Report};
 use iosched_sim::scheduler::{Kernel, SchedulerSpec, build_followed, parse_settings};
 use iosched_sim::units::Nanos;
 
@@ -42,6 +42,7 @@ fn follow_from(
 fn kernel_of(recording: &Recording) -> Kernel {
     let kernel = Kernel {
         hz: 250,
+        monotonic_zero: recording.monotonic_zero(),
         version: recording.version().unwrap(),
         ..Kernel::default()
     };
@@ -167,6 +168,35 @@ fn bfq_of_7_1_does_not_merge_queues_on_flash_that_queues_commands() {
     };
     assert_eq!(follow(false), (4081, 4081));
     assert!(follow(true).0 < 4000, "{:?}", follow(true));
+}
+
+golden!(
+    kpp_whose_counters_run_on,
+    "kpp-7.1-sd1-a_rand4",
+    "kpp",
+    1484
+);
+
+/// A reader of one of the files beside a recording.
+macro_rules! beside {
+    ($beside:expr, $exact:ident, $ending:literal) => {
+        let file = include_bytes!(concat!("golden/adios-7.1-hdd1-a_rand4", $ending, ".gz"));
+        for line in BufReader::new(GzDecoder::new(&file[..])).lines() {
+            $beside.line(Exact::$exact, &line.unwrap()).unwrap();
+        }
+    };
+}
+
+#[test]
+fn adios_from_its_start_with_the_times_that_it_saw() {
+    let mut recording = read(include_bytes!("golden/adios-7.1-hdd1-a_rand4.txt.gz"));
+    let mut beside = Beside::default();
+    beside!(beside, Starts, ".start");
+    beside!(beside, Completions, ".done");
+    recording.refine(&beside);
+    let report = follow_at(&recording, "adios", None);
+    let first = report.first_disagreements.first();
+    assert_eq!((report.agreed, report.decisions), (588, 588), "{first:?}");
 }
 
 /// What bfq had learnt before a recording, and where its ticks began (microseconds after the first bio).

@@ -129,7 +129,7 @@ fn job() -> impl Strategy<Value = Job> {
 }
 
 /// Schedulers with tunables at their ends.
-const SCHEDULERS: [&str; 16] = [
+const SCHEDULERS: [&str; 20] = [
     "none",
     "mq-deadline",
     "mq-deadline:kernel=6.1",
@@ -140,6 +140,10 @@ const SCHEDULERS: [&str; 16] = [
     "kyber",
     "kyber:read_lat_nsec=1,write_lat_nsec=1000000000",
     "kyber:read_lat_nsec=100000000,write_lat_nsec=0",
+    "kpp",
+    "adios",
+    "adios:batch_order=1,read_priority=-20",
+    "adios:global_latency_window=1,lat_target_write=0",
     "bfq",
     "bfq:kernel=6.1",
     "bfq:low_latency=0",
@@ -149,7 +153,7 @@ const SCHEDULERS: [&str; 16] = [
 ];
 
 /// The first of these follow their own recordings whatever the load.
-const FOLLOWED: usize = 10;
+const FOLLOWED: usize = 14;
 
 fn settings() -> impl Strategy<Value = MultiQueueSettings> {
     let attachment = prop::sample::select(vec![Attachment::TagOnly, Attachment::Budget]);
@@ -357,6 +361,7 @@ fn followed(
         hz: settings.kernel.hz,
         tick_phase: recording.tick_phase(&settings.kernel).unwrap(),
         rotational: settings.kernel.rotational,
+        monotonic_zero: recording.monotonic_zero(),
         ..Kernel::default()
     };
     let spec = SchedulerSpec::parse(scheduler).unwrap();

@@ -415,7 +415,11 @@ fn followed(scheduler: &str, settings: &QueueSettings, text: &Text) -> Report {
         );
     }
     let spec = SchedulerSpec::parse(scheduler).unwrap();
-    let scheduler = build_followed(&spec, &kernel(), &Vec::new()).unwrap();
+    let kernel = Kernel {
+        monotonic_zero: Recording::default().monotonic_zero(),
+        ..kernel()
+    };
+    let scheduler = build_followed(&spec, &kernel, &Vec::new()).unwrap();
     let lines = [&head, &text.exits, &text.events];
     let mut lines = lines.into_iter().flat_map(|text| text.lines());
     if multi_queue {
@@ -425,7 +429,7 @@ fn followed(scheduler: &str, settings: &QueueSettings, text: &Text) -> Report {
             Until::End,
             &recording,
             scheduler,
-            &kernel(),
+            &kernel,
             recording.device(),
         )
         .0

@@ -177,7 +177,11 @@ impl Bios {
                 let asker = Asker {
                     process: event.process.0,
                     priority: IoPriority::default(),
-                    sync: event.sync,
+                    sync: if event.op == Some(Op::Read) {
+                        event.sync_flag
+                    } else {
+                        event.sync
+                    },
                     noidle: false,
                     prio: event.meta && op == Op::Read,
                 };
@@ -292,6 +296,7 @@ mod tests {
             action,
             op: Some(op),
             sync: false,
+            sync_flag: false,
             meta: false,
             start: Sector::new(start),
             length: Sectors::new(length),

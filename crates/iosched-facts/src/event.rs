@@ -151,6 +151,8 @@ pub struct TraceEvent {
     pub op: Option<Op>,
     /// Someone waits for it.
     pub sync: bool,
+    /// It carries the flag (`S`), which most reads do not.
+    pub sync_flag: bool,
     /// It was submitted as metadata (`M`).
     pub meta: bool,
     /// First sector.
@@ -302,6 +304,8 @@ pub struct Rwbs {
     pub op: Option<Op>,
     /// Someone waits for it.
     pub sync: bool,
+    /// It carries the flag (`S`).
+    pub sync_flag: bool,
 }
 
 impl Rwbs {
@@ -311,6 +315,7 @@ impl Rwbs {
             return (letters == b"-").then_some(Rwbs {
                 op: None,
                 sync: false,
+                sync_flag: false,
             });
         }
         let flush_first =
@@ -326,7 +331,12 @@ impl Rwbs {
         };
         let sync =
             op == Some(Op::Read) || flush_first || flags.iter().any(|f| matches!(f, b'S' | b'F'));
-        Some(Rwbs { op, sync })
+        let sync_flag = flags.contains(&b'S');
+        Some(Rwbs {
+            op,
+            sync,
+            sync_flag,
+        })
     }
 }
 
@@ -356,7 +366,13 @@ mod tests {
             (b"ZF", None, false),
         ];
         for (letters, op, sync) in table {
-            assert_eq!(Rwbs::parse(letters), Some(Rwbs { op, sync }), "{letters:?}");
+            let sync_flag = letters[1..].contains(&b'S');
+            let expected = Rwbs {
+                op,
+                sync,
+                sync_flag,
+            };
+            assert_eq!(Rwbs::parse(letters), Some(expected), "{letters:?}");
         }
         assert_eq!(Rwbs::parse(b"8"), None);
         assert_eq!(Rwbs::parse(b""), None);

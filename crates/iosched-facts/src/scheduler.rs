@@ -15,6 +15,8 @@ pub struct TunableInfo {
     pub unit: &'static str,
     /// Its value in a fresh kernel.
     pub default: i64,
+    /// The same on a rotational disk, where that is another value.
+    pub rotational: Option<i64>,
     /// The least that it takes.
     pub min: i64,
     /// The most that it takes.
@@ -38,6 +40,7 @@ impl TunableInfo {
             name,
             unit,
             default,
+            rotational: None,
             min,
             max,
             what: "",
@@ -49,6 +52,15 @@ impl TunableInfo {
     #[must_use]
     pub const fn what(self, what: &'static str) -> TunableInfo {
         TunableInfo { what, ..self }
+    }
+
+    /// Says that it begins with another value on a rotational disk.
+    #[must_use]
+    pub const fn rotational(self, default: i64) -> TunableInfo {
+        TunableInfo {
+            rotational: Some(default),
+            ..self
+        }
     }
 
     /// Says that kernels keep it in ticks.
@@ -73,6 +85,10 @@ impl TunableInfo {
 
 /// What is known of a scheduler.
 #[derive(Debug, Clone, Copy)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a question of its own"
+)]
 pub struct SchedulerFacts {
     /// Its name in the kernel.
     pub name: &'static str,
@@ -91,6 +107,8 @@ pub struct SchedulerFacts {
     /// It alone keeps the order of writes to a zoned disk, on kernels that leave that to a scheduler
     /// ([`Rule::ZonesAreLocked`](crate::kernel::rules::Rule)).
     pub locks_zones: bool,
+    /// Linux itself does not have it: some distributions' kernels do.
+    pub out_of_tree: bool,
     /// There is no elevator: who submits a request issues it, if the device has room.
     pub direct: bool,
     /// It turns write-back throttling off (`wbt_disable_default`).
@@ -109,16 +127,26 @@ impl SchedulerFacts {
         alias: None,
         kernel_option: None,
         locks_zones: false,
+        out_of_tree: false,
         direct: false,
         disables_wbt: false,
     };
 }
 
-pub use known::{BFQ, CFQ, DEADLINE, KYBER, MQ_DEADLINE, NONE, NOOP};
+pub use known::{ADIOS, BFQ, CFQ, DEADLINE, KPP, KYBER, MQ_DEADLINE, NONE, NOOP};
 
-/// The kernel's schedulers.
-static OF_THE_KERNEL: [&SchedulerFacts; 7] =
-    [&NOOP, &DEADLINE, &CFQ, &NONE, &MQ_DEADLINE, &KYBER, &BFQ];
+/// The kernel's schedulers, and those of patches to it.
+static OF_THE_KERNEL: [&SchedulerFacts; 9] = [
+    &NOOP,
+    &DEADLINE,
+    &CFQ,
+    &NONE,
+    &MQ_DEADLINE,
+    &KYBER,
+    &BFQ,
+    &ADIOS,
+    &KPP,
+];
 
 /// Those of the program that uses this library.
 static REGISTERED: OnceLock<Vec<&'static SchedulerFacts>> = OnceLock::new();
@@ -144,6 +172,11 @@ pub fn register(schedulers: Vec<&'static SchedulerFacts>) {
 pub fn schedulers() -> impl Iterator<Item = &'static SchedulerFacts> {
     let registered = REGISTERED.get().map_or(&[][..], Vec::as_slice);
     OF_THE_KERNEL.iter().chain(registered).copied()
+}
+
+/// Those that are compared where nobody names any: all but those that Linux itself does not have.
+pub fn usual() -> impl Iterator<Item = &'static SchedulerFacts> {
+    schedulers().filter(|scheduler| !scheduler.out_of_tree)
 }
 
 /// The scheduler of this name.

@@ -110,6 +110,12 @@ impl List {
         Some(first)
     }
 
+    pub(crate) fn push_front(&mut self, links: &mut Links, id: RequestId) {
+        let around = (LinkIndex::NOBODY, self.first);
+        links.set(id, around);
+        self.tell(links, around, (LinkIndex::of(id), LinkIndex::of(id)));
+    }
+
     pub(crate) fn push_back(&mut self, links: &mut Links, id: RequestId) {
         let around = (self.last, LinkIndex::NOBODY);
         links.set(id, around);

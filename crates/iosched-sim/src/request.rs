@@ -24,6 +24,8 @@ pub struct Bio {
     pub length: Sectors,
     /// Someone waits for it: reads, and writes with the flag (direct I/O, fsync).
     pub sync: bool,
+    /// It carries the flag (`REQ_SYNC`): reads of `pread` do; buffered ones and those of libaio and `io_uring` do not.
+    pub sync_flag: bool,
     /// A synchronous write after which no other is to be waited for (fsync's, not direct I/O's).
     pub noidle: bool,
     /// Metadata or otherwise urgent (`REQ_PRIO`).
@@ -49,6 +51,7 @@ impl Bio {
             start: Sector::ZERO,
             length: Sectors::ZERO,
             sync: true,
+            sync_flag: true,
             noidle: true,
             prio: false,
             fua: false,
@@ -78,6 +81,8 @@ pub struct Request {
     pub length: Sectors,
     /// Someone waits for it.
     pub sync: bool,
+    /// See [`Bio::sync_flag`].
+    pub sync_flag: bool,
     /// See [`Bio::noidle`].
     pub noidle: bool,
     /// See [`Bio::prio`].
@@ -110,6 +115,7 @@ impl Request {
             start: bio.start,
             length: bio.length,
             sync: bio.sync,
+            sync_flag: bio.sync_flag,
             noidle: bio.noidle,
             prio: bio.prio,
             fua: bio.fua,

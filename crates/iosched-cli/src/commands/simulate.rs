@@ -321,13 +321,13 @@ pub(crate) fn run(args: &SimulateArgs, output: &Output) -> Outcome {
 }
 
 fn wanted(args: &SimulateArgs) -> Result<SimulationRequest, Box<dyn Failure>> {
-    let all = || {
-        scheduler::schedulers()
+    let usual = || {
+        scheduler::usual()
             .map(|info| info.name.to_owned())
             .collect()
     };
     let schedulers = if args.scheduler.is_empty() {
-        all()
+        usual()
     } else {
         split_arms(&args.scheduler)
     };

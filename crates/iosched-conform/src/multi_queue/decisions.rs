@@ -157,7 +157,7 @@ impl Follower<'_> {
 
     fn dispatch_request(&mut self, id: RequestId) {
         self.queued.retain(|&other| other != id);
-        self.merger.dispatched(id);
+        self.merger.dispatched(self.scheduler.as_mut(), id);
         self.queue.dispatch.push_back(id);
         if !self.with_decisions {
             self.queue.dispatched_one(false); // an X tells what comes after it

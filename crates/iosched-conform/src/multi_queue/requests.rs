@@ -48,6 +48,7 @@ impl Follower<'_> {
             start: step.start,
             length: step.length,
             sync: step.sync,
+            sync_flag: step.sync_flag,
             noidle: false,
             fua: false,
             prio: false,
@@ -126,7 +127,8 @@ impl Follower<'_> {
         if self.requests.count() >= self.most_under_way {
             self.give_up_on_the_older_half(step.time);
         }
-        let mut request = Request::new(&Self::bio(step, op), step.time);
+        let start = step.exact.unwrap_or(step.time);
+        let mut request = Request::new(&Self::bio(step, op), start);
         request.cpu = step.cpu;
         let id = self.requests.add(request);
         self.held.push(id);
@@ -147,7 +149,7 @@ impl Follower<'_> {
         let mut unissued = leaves(&mut self.queued);
         for &id in &unissued {
             self.scheduler.dispatch_recorded(now, &self.requests, id);
-            self.merger.dispatched(id);
+            self.merger.dispatched(self.scheduler.as_mut(), id);
         }
         let dispatched = &mut self.queue.dispatch;
         unissued.extend(dispatched.iter().filter(|id| old.contains(id)));
@@ -295,7 +297,8 @@ impl Follower<'_> {
         };
         self.queue.dispatch.retain(|&other| other != id);
         self.queue.in_flight += 1;
-        self.scheduler.activate(step.time, &self.requests, id);
+        let now = step.exact.unwrap_or(step.time);
+        self.scheduler.activate(now, &self.requests, id);
         self.in_driver.push(id);
     }
 
@@ -378,8 +381,9 @@ impl Follower<'_> {
         if let Some(id) = self.find(&self.in_driver, step) {
             self.in_driver.retain(|&other| other != id);
             self.queue.in_flight -= 1;
-            self.scheduler.completed(step.time, &self.requests, id);
-            self.leaves(step.time, id);
+            let now = step.exact.unwrap_or(step.time);
+            self.scheduler.completed(now, &self.requests, id);
+            self.leaves(now, id);
         } else if let Some(id) = self.find(&self.past_scheduler, step) {
             self.past_scheduler.retain(|&other| other != id);
             self.queue.in_flight -= 1;

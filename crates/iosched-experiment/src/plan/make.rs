@@ -73,7 +73,7 @@ fn choose_arms(
         None => kernel_arm(text, host, disks),
     };
     let mut arms: Vec<Arm> = match inside {
-        Some(_) if wanted.arms.is_empty() => served::all(),
+        Some(_) if wanted.arms.is_empty() => served::usual(),
         None if wanted.arms.is_empty() => all_offered(host, disks)?,
         _ => wanted.arms.iter().map(read).collect::<Result<_, _>>()?,
     };

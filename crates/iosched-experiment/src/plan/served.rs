@@ -87,9 +87,9 @@ pub fn served_disks(host: &Host, target: &str) -> Vec<String> {
     disks
 }
 
-/// Every scheduler that can be served.
-pub(super) fn all() -> Vec<Arm> {
-    scheduler::schedulers()
+/// The schedulers that are compared where none is named.
+pub(super) fn usual() -> Vec<Arm> {
+    scheduler::usual()
         .map(|info| Arm::plain(info.name).of(Layer::Served))
         .collect()
 }

@@ -1,5 +1,6 @@
 //! A plan without a device: arms and loads held against a disk model.
 
+use iosched_facts::scheduler;
 use iosched_switch::Arm;
 
 use super::{Plan, PlanError, PlanRequest, Target, budget, error, loads};
@@ -40,9 +41,8 @@ fn choose_arms(wanted: &PlanRequest, disk: &SimulatedDisk) -> Result<(Vec<Arm>, 
         .map(|text| Arm::parse(text))
         .collect::<Result<Vec<Arm>, _>>()?;
     if arms.is_empty() {
-        arms = simulated::schedulers()
-            .into_iter()
-            .map(Arm::plain)
+        arms = scheduler::usual()
+            .map(|info| Arm::plain(info.name))
             .collect();
     }
     let baseline = match &wanted.baseline {

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use iosched_conform::multi_queue::Recording;
-use iosched_conform::{Conformance, History, Settings, of_multi_queue, of_single_queue};
+use iosched_conform::{
+    Beside, Conformance, Exact, History, Settings, of_multi_queue, of_single_queue,
+};
 use iosched_machine::failure::Problem;
 use iosched_sim::scheduler::{BlockLayer, Followed};
 use iosched_sim::trace::ReadError;
@@ -178,6 +180,7 @@ fn follow_one(
 fn multi_queue(path: &Path, settings: &Settings) -> Result<Recording, Problem> {
     let mut recording = Recording::default();
     each_line(path, |line| recording.line(line))?;
+    recording.refine(&beside(path)?);
     if recording.is_single_queue() {
         let message = format!(
             "{} is a recording of the single-queue block layer, which has no {}",
@@ -187,6 +190,28 @@ fn multi_queue(path: &Path, settings: &Settings) -> Result<Recording, Problem> {
         return Err(Problem::usage(message).hint("follow it with noop, deadline or cfq"));
     }
     Ok(recording)
+}
+
+/// What files beside a recording tell: `NAME.start.gz` beside `NAME.txt.gz`.
+fn beside(recording: &Path) -> Result<Beside, Problem> {
+    let mut beside = Beside::default();
+    for (exact, ending) in Exact::ALL {
+        let Some(path) = recordings::sibling(recording, ending) else {
+            continue;
+        };
+        let (mut lines, mut number) = (Lines::open(&path)?, 0);
+        while let Some(line) = lines.next_line()? {
+            number += 1;
+            beside.line(exact, line).ok_or_else(|| {
+                Problem::usage(format!(
+                    "{}, line {number}: no whole numbers as beside a recording",
+                    path.display()
+                ))
+                .hint("remove the file: the recording is followed without it, to the microsecond")
+            })?;
+        }
+    }
+    Ok(beside)
 }
 
 /// The settings, with what the recording says of its queue and the tunables that were recorded beside it.

@@ -155,6 +155,16 @@ fn drop_messages(recordings: &mut Vec<PathBuf>) {
     recordings.retain(|path| stem(path, ".trace").is_none_or(|stem| !texts.contains(&stem)));
 }
 
+/// The file of this ending beside a recording `NAME.txt`, both perhaps compressed.
+pub(super) fn sibling(recording: &Path, ending: &str) -> Option<PathBuf> {
+    let name = recording.file_name()?.to_str()?;
+    let stem = &name[..name.rfind(".txt")?];
+    let endings = std::iter::once("").chain(COMPRESSED);
+    let mut paths =
+        endings.map(|packed| recording.with_file_name(format!("{stem}{ending}{packed}")));
+    paths.find(|path| path.is_file())
+}
+
 /// What is no recording whatever is in it.
 fn is_left_out(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default();

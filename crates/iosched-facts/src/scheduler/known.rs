@@ -1,4 +1,5 @@
-//! The schedulers of Linux: those of the single-queue block layer as in 4.19, the others as in 6.12.
+//! The schedulers of Linux: those of the single-queue block layer as in 4.19, the others as in 6.12. KPP and ADIOS are
+//! patches.
 
 use super::{SchedulerFacts, TunableInfo};
 use crate::kernel::BlockLayer;
@@ -128,17 +129,20 @@ pub static MQ_DEADLINE: SchedulerFacts = SchedulerFacts {
     ..SchedulerFacts::PLAIN
 };
 
+/// kyber's, and KPP's.
+static LATENCY_TARGETS: [TunableInfo; 2] = [
+    TunableInfo::new("read_lat_nsec", "ns", 2_000_000, 0, i64::MAX)
+        .what("reads are to take no longer: if they do, fewer others are let through"),
+    TunableInfo::new("write_lat_nsec", "ns", 10_000_000, 0, i64::MAX)
+        .what("the same for synchronous writes"),
+];
+
 /// `block/kyber-iosched.c`.
 pub static KYBER: SchedulerFacts = SchedulerFacts {
     name: "kyber",
     summary: "limits each kind of request so that reads and writes meet latency targets",
     kernel_option: Some("CONFIG_MQ_IOSCHED_KYBER"),
-    tunables: &[
-        TunableInfo::new("read_lat_nsec", "ns", 2_000_000, 0, i64::MAX)
-            .what("reads are to take no longer: if they do, fewer others are let through"),
-        TunableInfo::new("write_lat_nsec", "ns", 10_000_000, 0, i64::MAX)
-            .what("the same for synchronous writes"),
-    ],
+    tunables: &LATENCY_TARGETS,
     ..SchedulerFacts::PLAIN
 };
 
@@ -165,6 +169,54 @@ pub static BFQ: SchedulerFacts = SchedulerFacts {
         int("timeout_sync", "ms", 125, 1)
             .in_ticks()
             .what("a process is served for so long at a time, at the most"),
+    ],
+    ..SchedulerFacts::PLAIN
+};
+
+/// KPP, a fork of kyber.
+pub static KPP: SchedulerFacts = SchedulerFacts {
+    name: "kpp",
+    summary: "kyber that reverses most of its lists twice",
+    out_of_tree: true,
+    tunables: &LATENCY_TARGETS,
+    ..SchedulerFacts::PLAIN
+};
+
+/// ADIOS 3.3.0.
+pub static ADIOS: SchedulerFacts = SchedulerFacts {
+    name: "adios",
+    summary: "earliest deadline first, in batches bounded by a latency that it learns",
+    out_of_tree: true,
+    tunables: &[
+        int("batch_limit_discard", "requests", 1, 1).what("a batch has so many discards at most"),
+        int("batch_limit_read", "requests", 36, 1).what("a batch has so many reads at most"),
+        int("batch_limit_write", "requests", 72, 1).what("a batch has so many writes at most"),
+        TunableInfo::switch("batch_order", 0)
+            .what("1 sorts the writes and asynchronous reads of a batch by place; only a rotational disk takes it"),
+        TunableInfo::new("bq_refill_below_ratio", "%", 20, 0, 100)
+            .what("the next batch is made once so much of global_latency_window is under way"),
+        TunableInfo::switch("compliance_flags", 0)
+            .what("1 leaves the expected latency out of deadlines"),
+        TunableInfo::new("global_latency_window", "ns", 16_000_000, 0, i64::MAX)
+            .rotational(22_000_000)
+            .what("requests that are expected to take so long together are under way at most"),
+        TunableInfo::new("lat_model_latency_limit", "ns", 500_000_000, 0, 2_000_000_000)
+            .what("a latency beyond this teaches nothing"),
+        TunableInfo::new("lat_target_discard", "ns", 8_000_000_000, 0, i64::MAX)
+            .what("the same for discards"),
+        TunableInfo::new("lat_target_read", "ns", 2_000_000, 0, i64::MAX).what(
+            "a read without the SYNC flag has its deadline so long after its start; a write here forgets what was \
+             learnt of reads",
+        ),
+        TunableInfo::new("lat_target_write", "ns", 2_000_000_000, 0, i64::MAX)
+            .what("the same for writes"),
+        TunableInfo::new("read_priority", "", 8, -20, 19)
+            .what("higher: more reads go before writes that are due earlier"),
+        TunableInfo::new("shrink_at_gbytes", "GiB", 50, 1, 1000)
+            .what("what was learnt of large requests is cut after so many bytes"),
+        TunableInfo::new("shrink_at_kreqs", "1000 requests", 5000, 1, 100_000)
+            .what("what was learnt of small requests is cut after so many"),
+        TunableInfo::new("shrink_resist", "", 2, 1, 3).what("a cut is smaller, the higher this is"),
     ],
     ..SchedulerFacts::PLAIN
 };

@@ -137,6 +137,7 @@ impl Decoder {
                     action: *action,
                     op: what.op,
                     sync: what.sync,
+                    sync_flag: what.sync_flag,
                     meta: letters.get(1..)?.contains(&b'M'),
                     // A command without data has no place: the kernel says -1.
                     start: Sector::new(if start > u64::MAX >> 10 { 0 } else { start }),

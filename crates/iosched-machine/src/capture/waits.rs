@@ -89,6 +89,7 @@ mod tests {
 
     fn event(micros: u64, action: Action, op: Op, start: u64) -> TraceEvent {
         TraceEvent {
+            sync_flag: false,
             time: Time::from_nanos(micros * 1000),
             action,
             op: Some(op),

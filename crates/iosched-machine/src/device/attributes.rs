@@ -231,7 +231,11 @@ pub(super) fn of_tunable(tunable: &TunableInfo) -> Known {
     }
     Known {
         unit: Some(tunable.unit).filter(|unit| !unit.is_empty()),
-        defaults: vec![tunable.default.to_string()],
+        defaults: [Some(tunable.default), tunable.rotational]
+            .into_iter()
+            .flatten()
+            .flat_map(|default| [default.to_string(), format!("{default:#x}")])
+            .collect(),
     }
 }
 
@@ -267,6 +271,7 @@ mod tests {
             differing,
             [
                 "legacy-4.4 sda queue/iosched/slice_idle",
+                "newest-7.0 vda queue/iosched/lat_target_write",
                 "workstation sda queue/nr_requests",
                 "workstation sda queue/iosched/fifo_batch",
             ]

@@ -289,6 +289,7 @@ impl Merger {
         if merge.is_back() {
             self.by_end.remove(id);
             self.note_end(requests, id);
+            scheduler.back_merged(now, requests, id);
         } else {
             scheduler.front_merged(now, requests, id, old_start);
         }
@@ -404,7 +405,9 @@ impl Merger {
                 self.note_last(requests, id);
             }
         }
-        scheduler.insert(now, requests, id)
+        let runs = scheduler.insert(now, requests, id);
+        self.forget_closed(scheduler);
+        runs
     }
 
     /// A request in the scheduler ends where this one begins.
@@ -443,11 +446,24 @@ impl Merger {
     }
 
     /// A request left the scheduler: nothing merges with it any more.
-    pub fn dispatched(&mut self, id: RequestId) {
+    pub fn dispatched(&mut self, scheduler: &mut dyn Elevator, id: RequestId) {
+        self.forget(id);
+        self.forget_closed(scheduler);
+    }
+
+    fn forget(&mut self, id: RequestId) {
         if !self.in_lists {
             self.forget_last_if(self.last == Some(id));
             self.by_end.remove(id);
         }
+    }
+
+    /// Nothing merges any more with what the scheduler has closed to it (`elv_rqhash_del`).
+    fn forget_closed(&mut self, scheduler: &mut dyn Elevator) {
+        let closed = scheduler.closed_to_merging().into_iter();
+        closed
+            .flat_map(|closed| closed.drain(..))
+            .for_each(|id| self.forget(id));
     }
 
     // ---- what is known of the requests there ---------------------------------------------

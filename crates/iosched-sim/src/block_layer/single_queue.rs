@@ -346,7 +346,7 @@ impl SingleQueue {
             let Some(id) = self.scheduler.dispatch(now, &self.requests, 0) else {
                 return;
             };
-            self.merger.dispatched(id);
+            self.merger.dispatched(self.scheduler.as_mut(), id);
             self.scheduler.activate(now, &self.requests, id);
             self.take_up(out, now, id);
             self.held = Some(id);

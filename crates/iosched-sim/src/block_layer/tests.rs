@@ -81,6 +81,7 @@ impl<Q: RequestQueue> Driven<Q> {
             start: Sector::new(start),
             length: Sectors::new(8),
             sync: true,
+            sync_flag: true,
             noidle: false,
             prio: false,
             fua,

@@ -17,12 +17,22 @@ pub(super) struct CpuLists {
 impl CpuLists {
     /// Adds a request behind the others of its CPU.
     pub(super) fn push(&mut self, links: &mut Links, requests: &Requests, id: RequestId) {
+        self.list_of(requests, id).push_back(links, id);
+        self.queued += 1;
+    }
+
+    /// Adds a request before the others of its CPU.
+    pub(super) fn push_front(&mut self, links: &mut Links, requests: &Requests, id: RequestId) {
+        self.list_of(requests, id).push_front(links, id);
+        self.queued += 1;
+    }
+
+    fn list_of(&mut self, requests: &Requests, id: RequestId) -> &mut List {
         let cpu = usize::from(requests[id].cpu);
         if cpu >= self.lists.len() {
             self.lists.resize(cpu + 1, List::default());
         }
-        self.lists[cpu].push_back(links, id);
-        self.queued += 1;
+        &mut self.lists[cpu]
     }
 
     /// Takes a request out, wherever it stands.
@@ -69,6 +79,29 @@ impl CpuLists {
             }
         }
         self.queued = 0;
+    }
+
+    /// Moves the lists of so many CPUs behind `to`, from this CPU on and around. Returns the CPU after the last of them.
+    pub(super) fn splice_some(
+        &mut self,
+        links: &mut Links,
+        to: &mut List,
+        from: usize,
+        most: usize,
+    ) -> usize {
+        let cpus = self.lists.len();
+        let (mut next, mut left) = (from, most);
+        for cpu in (from..cpus).chain(0..from.min(cpus)) {
+            if left == 0 || self.lists[cpu].first().is_none() {
+                continue;
+            }
+            (next, left) = (cpu + 1, left - 1);
+            while let Some(id) = self.lists[cpu].pop_front(links) {
+                to.push_back(links, id);
+                self.queued -= 1;
+            }
+        }
+        next
     }
 
     /// How many requests wait.

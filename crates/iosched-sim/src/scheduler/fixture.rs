@@ -11,6 +11,7 @@ pub(super) fn bio(start: Sector) -> Bio {
         start,
         length: Sectors::new(1),
         sync: true,
+        sync_flag: true,
         noidle: false,
         fua: false,
         prio: false,

@@ -26,6 +26,11 @@ impl HardwareQueues {
         self.queues
     }
 
+    /// How many CPUs there are.
+    pub(crate) fn cpus(&self) -> usize {
+        self.cpus
+    }
+
     /// The one that takes what this CPU submits.
     pub fn of_cpu(&self, cpu: u16) -> usize {
         if self.queues == 1 {

@@ -5,6 +5,7 @@
 //! names follow the kernel's elevator operations. [`Followed`] is what following a recording asks
 //! besides. [`schedulers`] lists what there is, [`build`] makes one as it is asked for (`spec`).
 
+mod adios;
 mod back_seek;
 mod bfq;
 mod cfq;
@@ -55,6 +56,8 @@ pub struct Kernel {
     pub rotational: bool,
     /// How long before time zero a tick began: at most one tick.
     pub tick_phase: Nanos,
+    /// What its `CLOCK_MONOTONIC` says at time zero, in nanoseconds; it may lie before the boot, and wraps then.
+    pub monotonic_zero: u64,
     /// Its version: selects the rules of mq-deadline, of bfq and of the multi-queue block layer.
     pub version: KernelVersion,
 }
@@ -65,6 +68,7 @@ impl Default for Kernel {
             hz: 1000,
             rotational: true,
             tick_phase: Nanos::ZERO,
+            monotonic_zero: 0,
             version: KernelVersion::new(6, 12),
         }
     }
@@ -80,6 +84,11 @@ impl Kernel {
             time.as_nanos() % 1_000_000_000,
         );
         seconds * u64::from(self.hz) + nanos * u64::from(self.hz) / 1_000_000_000
+    }
+
+    /// What `CLOCK_MONOTONIC` says at this time.
+    pub fn monotonic(&self, time: Time) -> u64 {
+        self.monotonic_zero.wrapping_add(time.as_nanos())
     }
 
     /// When a tick begins: the first moment that [`Kernel::tick`] says lies in it.
@@ -232,6 +241,15 @@ pub trait Elevator: Send {
         _id: RequestId,
         _old_start: Sector,
     ) {
+    }
+
+    /// A bio extended this request at its end.
+    fn back_merged(&mut self, _now: Time, _requests: &Requests, _id: RequestId) {}
+
+    /// Requests that take no more bios although they are still here: the block layer empties this after each insert and
+    /// dispatch. None if there never are any.
+    fn closed_to_merging(&mut self) -> Option<&mut Vec<RequestId>> {
+        None
     }
 
     /// `victim` became part of `survivor`. Both are still as they were when the scheduler last saw
@@ -391,7 +409,7 @@ impl CpuCost {
 }
 
 /// The kernel's.
-static OF_THE_KERNEL: [&SchedulerInfo; 7] = [
+static OF_THE_KERNEL: [&SchedulerInfo; 9] = [
     &noop::INFO,
     &deadline::INFO,
     &cfq::INFO,
@@ -399,6 +417,8 @@ static OF_THE_KERNEL: [&SchedulerInfo; 7] = [
     &mq_deadline::INFO,
     &kyber::INFO,
     &bfq::INFO,
+    &adios::INFO,
+    &kyber::KPP,
 ];
 
 /// Those of the program that uses this library.

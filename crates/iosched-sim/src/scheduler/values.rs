@@ -66,6 +66,14 @@ impl Values {
         u64::try_from(self.get(name)).expect("its range begins at zero or above")
     }
 
+    /// The same of one that may begin with another value on a rotational disk.
+    pub fn count_on(&self, name: &str, rotational: bool) -> u64 {
+        let found = self.values.iter().find(|(info, _, _)| info.name == name);
+        let other = found.filter(|(_, _, given)| rotational && !given);
+        let other = other.and_then(|(info, _, _)| info.rotational);
+        other.map_or_else(|| self.count(name), i64::unsigned_abs)
+    }
+
     /// A time in milliseconds that a second file shows in microseconds: that is the finer, and holds if it
     /// was given.
     pub fn time(&self, name: &str) -> Nanos {

@@ -54,7 +54,7 @@ pub struct Asker {
     pub process: u32,
     /// Its I/O priority.
     pub priority: IoPriority,
-    /// Somebody waits for it: reads, and writes with the flag (direct I/O, fsync).
+    /// It carries the flag that somebody waits for it: direct I/O and fsync do; somebody waits for every read.
     pub sync: bool,
     /// A synchronous write after which no other is to be waited for (fsync's).
     pub noidle: bool,
@@ -68,7 +68,7 @@ impl Asker {
         Asker {
             process: 0,
             priority: IoPriority::default(),
-            sync: matches!(op, DiskOp::Read | DiskOp::Flush),
+            sync: op == DiskOp::Flush,
             noidle: false,
             prio: false,
         }
@@ -404,6 +404,7 @@ impl Access {
             start,
             length,
             sync: sync || self.op == DiskOp::Read,
+            sync_flag: sync,
             noidle,
             prio,
             fua: false, // a loop device takes no FUA: the kernel sends a flush instead

@@ -221,7 +221,7 @@ pub struct BlockEvent<'run> {
     pub op: Option<Op>,
     /// A flush of the disk's cache: a command without sectors.
     pub flush: bool,
-    /// Someone waits for it.
+    /// It carries the flag: all writes that someone waits for, and some reads.
     pub sync: bool,
     /// First sector.
     pub start: Sector,
@@ -254,7 +254,7 @@ impl BlockEvent<'_> {
             action,
             op: request.map(|request| request.op),
             flush,
-            sync: flush || request.is_some_and(|request| request.sync),
+            sync: flush || request.is_some_and(|request| request.sync_flag),
             start: request.map_or(Sector::ZERO, |request| request.start),
             length: request.map_or(Sectors::ZERO, |request| request.length),
             process,

@@ -127,6 +127,7 @@ impl<Q: RequestQueue> Simulation<'_, Q> {
             start: wanted.start,
             length: wanted.length,
             sync: wanted.sync,
+            sync_flag: wanted.sync && (wanted.op.is_write() || process.job.is_synchronous()),
             noidle: false,
             prio: false,
             fua: wanted.op.is_write() && process.job.sync.each_write && volatile,

@@ -98,6 +98,7 @@ impl<Q: RequestQueue> Simulation<'_, Q> {
                 start: Sector::new(missing.start * PAGE),
                 length: Sectors::new((missing.end - missing.start) * PAGE),
                 sync: true,
+                sync_flag: false, // as of buffered reads
                 noidle: false,
                 prio: false,
                 fua: false,
@@ -155,6 +156,7 @@ impl<Q: RequestQueue> Simulation<'_, Q> {
             start,
             length,
             sync,
+            sync_flag: sync,
             noidle: sync, // another one may follow or not: nobody is to wait for it
             prio: false,
             fua: false,

@@ -64,6 +64,11 @@ impl Reader {
         self.fields.zero = zero;
     }
 
+    /// Where the recording's time zero lies on our clock.
+    pub fn zero(&self) -> Nanos {
+        self.fields.zero
+    }
+
     /// Lines read.
     pub fn lines(&self) -> u64 {
         self.fields.line
@@ -159,7 +164,11 @@ impl Reader {
                     .map_err(|_| Cause::bad(what, text.as_bytes(), "number")),
             }
         };
-        let Rwbs { op, sync } = Rwbs::parse(rwbs.as_bytes())
+        let Rwbs {
+            op,
+            sync,
+            sync_flag,
+        } = Rwbs::parse(rwbs.as_bytes())
             .ok_or_else(|| Cause::bad("rwbs", rwbs.as_bytes(), "kind of request"))?;
         let start = number("sector", sector)?;
         let length = number("nsectors", length)?;
@@ -180,6 +189,7 @@ impl Reader {
             time: Time::ZERO,
             action: Action::of_letters(action),
             sync,
+            sync_flag,
             meta: rwbs.contains('M'),
             op,
             start: Sector::new(start),

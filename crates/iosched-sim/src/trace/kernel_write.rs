@@ -21,7 +21,11 @@ pub fn write_event(
         RwbsFlags {
             op: event.op,
             flush: false,
-            sync: event.sync,
+            sync: if event.op == Some(Op::Read) {
+                event.sync_flag
+            } else {
+                event.sync
+            },
             meta: event.meta,
         },
         (event.start, event.length),
@@ -61,7 +65,8 @@ pub(crate) fn write_columns(
     let rwbs = match (kind.op, kind.sync) {
         (None, _) if kind.flush => "FF",
         (None, _) => "N",
-        (Some(Op::Read), _) => "R",
+        (Some(Op::Read), true) => "RS",
+        (Some(Op::Read), false) => "R",
         (Some(Op::Write), true) => "WS",
         (Some(Op::Write), false) => "W",
         (Some(Op::Discard), true) => "DS",

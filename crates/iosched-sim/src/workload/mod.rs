@@ -177,6 +177,13 @@ pub struct Job {
     pub group: usize,
 }
 
+impl Job {
+    /// It waits for each access before the next, as `pread` and `pwrite` do, and goes past the page cache.
+    pub fn is_synchronous(&self) -> bool {
+        self.depth == 1 && !self.buffered
+    }
+}
+
 impl Default for Job {
     fn default() -> Job {
         let page = Sizes::one(Sectors::new(8));

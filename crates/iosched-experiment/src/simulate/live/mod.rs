@@ -160,8 +160,8 @@ impl Plan {
         kernel.version = host.kernel_version().unwrap_or(kernel.version);
         let mut names = wanted.schedulers.clone();
         if names.is_empty() {
-            let infos = scheduler::schedulers().map(|info| info.facts);
-            let today = infos.filter(|facts| facts.block_layer == BlockLayer::MultiQueue);
+            let usual = iosched_facts::scheduler::usual();
+            let today = usual.filter(|facts| facts.block_layer == BlockLayer::MultiQueue);
             names.extend(today.map(|facts| facts.name.to_owned()));
         }
         let schedulers = names.iter().map(|name| checked_scheduler(name, &kernel));

@@ -129,7 +129,7 @@ impl MultiQueue {
     }
 
     fn dispatched(&mut self, out: &mut impl Outputs, now: Time, id: RequestId) {
-        self.merger.dispatched(id);
+        self.merger.dispatched(self.scheduler.as_mut(), id);
         if !self.direct {
             trace_request(
                 out,

@@ -335,6 +335,7 @@ mod tests {
             start: Sector::ZERO,
             length: Sectors::new(8),
             sync: true,
+            sync_flag: true,
             noidle: false,
             prio: false,
             fua: false,

@@ -69,6 +69,7 @@ impl Lab {
             start: Sector::new(start),
             length: Sectors::new(length),
             sync: op == Op::Read,
+            sync_flag: op == Op::Read,
             noidle: false,
             prio: false,
             fua: false,

@@ -54,6 +54,7 @@ impl Lab {
             start: Sector::new(start),
             length: Sectors::new(8),
             sync: op == Op::Read,
+            sync_flag: op == Op::Read,
             noidle: false,
             prio: false,
             fua: false,

@@ -47,13 +47,9 @@ impl Followed for Kyber {
             }
         };
         let domains = [READ, WRITE, DISCARD].map(emptied);
-        let idle = |queue: &Queue| Queue {
-            domains: Default::default(),
-            ..*queue
-        };
         Some(Box::new(Kyber {
-            queues: self.queues.iter().map(idle).collect(),
-            ..Kyber::with_domains(kernel, domains)
+            queues: self.queues.iter().map(Queue::emptied).collect(),
+            ..Kyber::with_domains(self.info, kernel, domains)
         }))
     }
 

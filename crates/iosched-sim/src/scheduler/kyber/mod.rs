@@ -4,11 +4,12 @@
 //! Follows `block/kyber-iosched.c` (Linux 4.20 to 6.12). Each hardware queue has its own requests, in
 //! lists by CPU, and its own batches; the tokens (`tokens`), the latencies and what follows from them
 //! (`domain`, `latency`) are the device's; how many tokens there are is decided by [`Kyber::adjust`], every
-//! 100 ms. Left out: the domain of flushes and zone commands, which do not pass a scheduler here; the
+//! 100 ms. [`kpp`] has what that fork does otherwise. Left out: the domain of flushes and zone commands, which do not pass a scheduler here; the
 //! design before 4.20.
 
 mod domain;
 mod followed;
+mod kpp;
 mod latency;
 mod tokens;
 
@@ -17,6 +18,8 @@ use iosched_facts::scheduler as facts;
 use std::collections::VecDeque;
 
 use self::domain::{DISCARD, DOMAINS, Domain, MAX_DEPTH, NAMES, READ, WRITE};
+pub(crate) use self::kpp::INFO as KPP;
+use self::kpp::Reversal;
 use self::latency::{Clock, MISSED};
 use super::cpu_lists::CpuLists;
 use super::{
@@ -33,13 +36,8 @@ use iosched_facts::event::KyberEvent;
 /// How it is listed.
 pub(crate) static INFO: SchedulerInfo = SchedulerInfo {
     facts: &facts::KYBER,
-    build: |tunables, kernel, initial| Box::new(Kyber::new(tunables, kernel, initial)),
-    initial: &[
-        depth_info("read_depth", READ),
-        depth_info("write_depth", WRITE),
-        depth_info("discard_depth", DISCARD),
-        TunableInfo::new(BATCHING, "requests", 0, 0, 16),
-    ],
+    build: |tunables, kernel, initial| Box::new(Kyber::new(&INFO, tunables, kernel, initial)),
+    initial: &INITIAL,
     phase_search: PhaseSearch::MostAgreed,
     oldest: Some(OLDEST),
     cpu_cost: CpuCost {
@@ -48,6 +46,14 @@ pub(crate) static INFO: SchedulerInfo = SchedulerInfo {
     },
     ..SchedulerInfo::PLAIN
 };
+
+/// How many tokens there are, and where a batch is.
+static INITIAL: [TunableInfo; DOMAINS + 1] = [
+    depth_info("read_depth", READ),
+    depth_info("write_depth", WRITE),
+    depth_info("discard_depth", DISCARD),
+    TunableInfo::new(BATCHING, "requests", 0, 0, 16),
+];
 
 /// The first kernel with this design.
 const OLDEST: KernelVersion = Rule::KyberByHistograms.first();
@@ -79,6 +85,8 @@ struct Lists {
     waiting: CpuLists,
     /// Those that a dispatch took from there.
     flushed: List,
+    /// KPP's order, in place of that of arrival.
+    reversal: Option<Reversal>,
 }
 
 impl Lists {
@@ -109,13 +117,43 @@ impl Lists {
         }
     }
 
+    fn insert(&mut self, links: &mut Links, requests: &Requests, id: RequestId) {
+        if self.reverses_insert(requests[id].cpu) {
+            self.waiting.push_front(links, requests, id);
+        } else {
+            self.waiting.push(links, requests, id);
+        }
+    }
+
+    /// `kyber_flush_busy_kcqs()`
+    fn flush(&mut self, links: &mut Links) {
+        let Lists {
+            waiting,
+            flushed,
+            reversal,
+        } = self;
+        match reversal {
+            None => waiting.splice(links, flushed),
+            Some(reversal) => reversal.flush(links, waiting, flushed),
+        }
+    }
+
+    /// The request that is dispatched next of those that were flushed.
+    fn first(&self) -> Option<RequestId> {
+        if self.takes_last() {
+            self.flushed.last()
+        } else {
+            self.flushed.first()
+        }
+    }
+
     fn has_work(&self) -> bool {
         self.flushed.first().is_some() || self.waiting.len() > 0
     }
 }
 
 /// What each hardware queue has for itself.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 struct Queue {
     /// By domain.
     domains: [Lists; DOMAINS],
@@ -125,6 +163,33 @@ struct Queue {
     batching: u32,
 }
 
+impl Queue {
+    fn new(info: &SchedulerInfo) -> Queue {
+        let reversal = (info.facts.name == facts::KPP.name).then(Reversal::default);
+        let lists = || Lists {
+            reversal: reversal.clone(),
+            ..Lists::default()
+        };
+        Queue {
+            domains: [lists(), lists(), lists()],
+            current: READ,
+            batching: 0,
+        }
+    }
+
+    /// The same without requests: the batch and KPP's counters go on.
+    fn emptied(&self) -> Queue {
+        let emptied = |lists: &Lists| Lists {
+            reversal: lists.reversal.clone(),
+            ..Lists::default()
+        };
+        Queue {
+            domains: self.domains.each_ref().map(emptied),
+            ..*self
+        }
+    }
+}
+
 /// What kyber knows of a request besides the block layer.
 #[derive(Debug, Clone, Copy, Default)]
 struct RequestData {
@@ -132,9 +197,10 @@ struct RequestData {
     issued: Option<Time>,
 }
 
-/// The kyber scheduler.
+/// The kyber scheduler, or KPP.
 #[derive(Debug, Clone)]
 pub(super) struct Kyber {
+    info: &'static SchedulerInfo,
     kernel: Kernel,
     hardware: HardwareQueues,
     /// By hardware queue.
@@ -146,6 +212,8 @@ pub(super) struct Kyber {
     requested_runs: VecDeque<usize>,
     /// When the statistics are due: [`HANDLER`] after a tick begins.
     due: Option<Time>,
+    /// CPUs whose statistics the timer has collected for this evaluation (KPP).
+    collected: usize,
 }
 
 /// `kyber_sched_domain()`.
@@ -158,7 +226,12 @@ fn domain_of(op: Op) -> usize {
 }
 
 impl Kyber {
-    pub(super) fn new(tunables: &Values, kernel: &Kernel, initial: &Values) -> Kyber {
+    pub(super) fn new(
+        info: &'static SchedulerInfo,
+        tunables: &Values,
+        kernel: &Kernel,
+        initial: &Values,
+    ) -> Kyber {
         let depths = ["read_depth", "write_depth", "discard_depth"];
         let targets = [
             tunables.count("read_lat_nsec"),
@@ -170,19 +243,25 @@ impl Kyber {
             let quarter = Divisor::new((targets[domain] / 4).max(1));
             Domain::new(domain, depth, quarter)
         };
-        Kyber::with_domains(kernel, [READ, WRITE, DISCARD].map(domain))
+        Kyber::with_domains(info, kernel, [READ, WRITE, DISCARD].map(domain))
     }
 
-    fn with_domains(kernel: &Kernel, domains: [Domain; DOMAINS]) -> Kyber {
+    fn with_domains(
+        info: &'static SchedulerInfo,
+        kernel: &Kernel,
+        domains: [Domain; DOMAINS],
+    ) -> Kyber {
         Kyber {
+            info,
             kernel: *kernel,
             hardware: HardwareQueues::ONE,
-            queues: vec![Queue::default()],
+            queues: vec![Queue::new(info)],
             domains,
             links: Links::default(),
             request_data: ByRequest::default(),
             requested_runs: VecDeque::new(),
             due: None,
+            collected: 0,
         }
     }
 
@@ -218,9 +297,9 @@ impl Kyber {
             return None;
         }
         if lists.flushed.first().is_none() {
-            lists.waiting.splice(&mut self.links, &mut lists.flushed);
+            lists.flush(&mut self.links);
         }
-        lists.flushed.first()
+        lists.first()
     }
 
     /// The hardware queue of a request, and its domain.
@@ -237,7 +316,7 @@ impl Kyber {
     fn dispatch_request(&mut self, requests: &Requests, id: RequestId) {
         let (number, domain) = self.place(requests, id);
         let queue = &mut self.queues[number];
-        queue.domains[domain].flushed.remove(&mut self.links, id);
+        queue.domains[domain].drain(&mut self.links, id);
         queue.batching += 1;
         let token = self.domains[domain].tokens.take(number);
         self.request_data[id].token = token;
@@ -273,19 +352,18 @@ impl Kyber {
 
 impl Elevator for Kyber {
     fn info(&self) -> &'static SchedulerInfo {
-        &INFO
+        self.info
     }
 
     fn attach(&mut self, queues: HardwareQueues) {
         self.hardware = queues;
-        self.queues = vec![Queue::default(); queues.count()];
+        self.queues = vec![Queue::new(self.info); queues.count()];
     }
 
     fn insert(&mut self, _now: Time, requests: &Requests, id: RequestId) -> bool {
         self.request_data.set(id, RequestData::default());
         let (queue, domain) = self.place(requests, id);
-        let waiting = &mut self.queues[queue].domains[domain].waiting;
-        waiting.push(&mut self.links, requests, id);
+        self.queues[queue].domains[domain].insert(&mut self.links, requests, id);
         false
     }
 
@@ -312,7 +390,8 @@ impl Elevator for Kyber {
         tags: u32,
         word: u32,
     ) -> Option<TagLimit> {
-        let is_free = sync && (op == Op::Read || !self.kernel.follows(Rule::KyberLimitsSyncWrites));
+        let limits_sync_writes = self.is_kpp() || self.kernel.follows(Rule::KyberLimitsSyncWrites);
+        let is_free = sync && (op == Op::Read || !limits_sync_writes);
         let share = |of: u32| (of * ASYNC_PERCENT / 100).max(1);
         (!is_free).then(|| self.kernel.tag_limit(share(tags), share(word)))
     }
@@ -348,7 +427,9 @@ impl Elevator for Kyber {
         victim: RequestId,
     ) {
         let (queue, domain) = self.place(requests, victim);
-        let Lists { waiting, flushed } = &mut self.queues[queue].domains[domain];
+        let Lists {
+            waiting, flushed, ..
+        } = &mut self.queues[queue].domains[domain];
         waiting.splice(&mut self.links, flushed);
         flushed.remove(&mut self.links, victim);
     }
@@ -372,8 +453,13 @@ impl Elevator for Kyber {
     }
 
     fn timer(&mut self, now: Time, _requests: &Requests) {
-        self.due = None;
-        self.adjust(now, None);
+        self.due = self.collects_more().then(|| {
+            let next_tick = self.kernel.tick(now) + 1;
+            self.kernel.tick_begins(next_tick) + HANDLER
+        });
+        if self.due.is_none() {
+            self.adjust(now, None);
+        }
     }
 
     fn has_work(&self, hardware_queue: usize) -> bool {
