@@ -638,6 +638,9 @@ fn uses(inventory: &Inventory, device: &Device) -> Vec<String> {
     if !loops.is_empty() {
         uses.push(format!("under {}", loops.join(", ")));
     }
+    if let Some(member) = device.member.as_ref().filter(|_| uses.is_empty()) {
+        uses.push(format!("part of {member}"));
+    }
     uses
 }
 

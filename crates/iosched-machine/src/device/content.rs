@@ -50,7 +50,7 @@ pub enum SignatureClass {
 }
 
 impl SignatureClass {
-    fn of(name: &str) -> SignatureClass {
+    pub(super) fn of(name: &str) -> SignatureClass {
         match name {
             "swap" | "swsuspend" => SignatureClass::Swap,
             "dos" | "gpt" | "mac" | "bsd" | "sgi" | "sun" | "aix" | "atari" | "ultrix"

@@ -312,22 +312,8 @@ pub(super) fn identify(
         .or_else(|| parents("serial"))
         .or_else(|| vpd_serial(&dir.bytes("device/vpd_pg80")?));
     if device.serial.is_none() || device.wwn.is_none() {
-        let DeviceNumber { major, minor } = device.number;
-        let Ok(record) = regular_file::read(host.run(&format!("udev/data/b{major}:{minor}")))
-        else {
+        let Some(property) = udev_record(host, device.number) else {
             return;
-        };
-        let record = String::from_utf8_lossy(&record);
-        let property = |name: &str| {
-            record
-                .lines()
-                .find_map(|line| {
-                    line.strip_prefix("E:")?
-                        .strip_prefix(name)?
-                        .strip_prefix('=')
-                })
-                .filter(|value| !value.is_empty())
-                .map(str::to_owned)
         };
         if device.serial.is_none() {
             device.serial = property("ID_SERIAL_SHORT").or_else(|| property("ID_SERIAL"));
@@ -336,6 +322,26 @@ pub(super) fn identify(
             device.wwn = property("ID_WWN");
         }
     }
+}
+
+/// What udev's database says of a device, by property; none where it has no record.
+pub(super) fn udev_record(
+    host: &Host,
+    number: DeviceNumber,
+) -> Option<impl Fn(&str) -> Option<String>> {
+    let DeviceNumber { major, minor } = number;
+    let record = regular_file::read(host.run(&format!("udev/data/b{major}:{minor}"))).ok()?;
+    let record = String::from_utf8_lossy(&record).into_owned();
+    Some(move |name: &str| {
+        let mut properties = record.lines().filter_map(|line| {
+            line.strip_prefix("E:")?
+                .strip_prefix(name)?
+                .strip_prefix('=')
+        });
+        properties
+            .find(|value| !value.is_empty())
+            .map(str::to_owned)
+    })
 }
 
 /// The serial number in the SCSI page 0x80: a header of four bytes, the last two the length.

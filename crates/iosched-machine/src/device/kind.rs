@@ -47,6 +47,8 @@ pub enum DeviceKind {
     },
     /// A disk with a cache before it.
     Bcache,
+    /// A volume of a ZFS pool.
+    Zvol,
     /// A disk mirrored over the network.
     Drbd,
     /// A disk served over the network (`nbd`, `rbd`).
@@ -92,6 +94,7 @@ pub(super) fn kind(
         "ram" | "pmem" => DeviceKind::Memory,
         "bcache" => DeviceKind::Bcache,
         "drbd" => DeviceKind::Drbd,
+        "zd" if is_number(rest) => DeviceKind::Zvol,
         "nbd" | "rbd" => DeviceKind::Network,
         "sr" if is_number(rest) => DeviceKind::Optical,
         "fd" if is_number(rest) => DeviceKind::Floppy,
@@ -154,6 +157,7 @@ impl fmt::Display for DeviceKind {
             DeviceKind::NvmeHead => f.write_str("NVMe head"),
             DeviceKind::NvmePath { head } => write!(f, "NVMe path of {head}"),
             DeviceKind::Bcache => f.write_str("bcache"),
+            DeviceKind::Zvol => f.write_str("zvol"),
             DeviceKind::Drbd => f.write_str("DRBD"),
             DeviceKind::Network => f.write_str("network disk"),
             DeviceKind::Optical => f.write_str("optical"),

@@ -31,6 +31,7 @@ mod kind;
 mod loop_file;
 mod may_write;
 mod may_write_file;
+mod member;
 pub mod mounts;
 mod near;
 mod node;
@@ -66,6 +67,7 @@ pub use self::may_write::{
     Consent, Content, GivenUp, MayNotWrite, Occasion, Write, may_read_alone, may_write,
 };
 pub use self::may_write_file::{FileIdentity, may_read_file_alone, may_write_file};
+pub use self::member::Member;
 pub use self::mounts::Mount;
 pub use self::node::open_exclusively;
 pub use self::number::DeviceNumber;
@@ -136,6 +138,9 @@ pub struct Device {
     pub slaves: Vec<String>,
     /// The file behind a loop device.
     pub backing_file: Option<PathBuf>,
+    /// What it or a partition of it is a part of, where only what is written on it says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub member: Option<Member>,
 }
 
 impl Device {
@@ -210,6 +215,7 @@ impl Device {
                 .then(|| dir.text("loop/backing_file"))
                 .flatten()
                 .map(PathBuf::from),
+            member: Member::of(host, &dir, number, &partitions),
             name,
             number,
             kind,

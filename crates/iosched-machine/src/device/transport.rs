@@ -59,6 +59,7 @@ pub(super) fn transport(dir: &DeviceDir, kind: &DeviceKind, has_parent: bool) ->
         | DeviceKind::Zram
         | DeviceKind::Memory
         | DeviceKind::Bcache
+        | DeviceKind::Zvol
         | DeviceKind::Drbd
         | DeviceKind::Network => return Transport::Virtual,
         DeviceKind::Disk | DeviceKind::Partition | DeviceKind::Optical | DeviceKind::Floppy => {}

@@ -192,7 +192,11 @@ impl<'a> Evidence<'a> {
         let version = host.kernel_version();
         Evidence {
             groups: Groups::of(rows, is_wanted),
-            series: version.map_or(String::new(), |version| version.to_string()),
+            // Of 6.12.43 as rows have it: 6.12.
+            series: version.map_or(String::new(), |version| {
+                let version = version.to_string();
+                version.split('.').take(2).collect::<Vec<_>>().join(".")
+            }),
         }
     }
 

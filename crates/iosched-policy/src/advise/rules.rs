@@ -4,7 +4,7 @@
 //! The first rule that holds for a disk counts. results/rules-of-thumb.md shows the table; a test keeps the two alike.
 
 use iosched_evidence::load_class::LoadClass;
-use iosched_machine::device::{Device, DeviceKind, Transport};
+use iosched_machine::device::{Device, DeviceKind, Member, Transport};
 use iosched_sim::scheduler::KernelVersion;
 use iosched_switch::only_in_order;
 use serde::Serialize;
@@ -129,6 +129,12 @@ const ZONE_PLUGS: Source = Source {
     url: "https://github.com/torvalds/linux/blob/v6.10/block/blk-zoned.c",
 };
 
+const OPEN_ZFS: Source = Source {
+    who: "OpenZFS",
+    what: "it has an I/O scheduler of its own, and set noop or none on whole disks by itself up to 0.8",
+    url: "https://openzfs.github.io/openzfs-docs/Performance%20and%20Tuning/ZIO%20Scheduler.html",
+};
+
 /// All rules, in the order in which they are asked.
 pub(crate) static RULES: &[Rule] = &[
     Rule {
@@ -150,6 +156,16 @@ pub(crate) static RULES: &[Rule] = &[
         because: "it is the kernel's choice for them, and sorts by sector",
         doubt: "since Linux 6.10 the block layer orders the writes itself, and nobody has compared schedulers since",
         sources: &[SUSE, ZONE_PLUGS],
+    },
+    Rule {
+        name: "zfs",
+        of: "members of ZFS pools",
+        holds: |seen| seen.device.member.as_ref().is_some_and(Member::is_zfs),
+        general: Says::Take("none"),
+        but: &[],
+        because: "ZFS sorts its requests and limits how many of each kind a disk has at a time",
+        doubt: "what else uses the disk, beside the pool, is sorted by nobody",
+        sources: &[OPEN_ZFS],
     },
     Rule {
         name: "loop",
@@ -174,6 +190,7 @@ pub(crate) static RULES: &[Rule] = &[
                 DeviceKind::Memory
                     | DeviceKind::Zram
                     | DeviceKind::Network
+                    | DeviceKind::Zvol
                     | DeviceKind::Drbd
                     | DeviceKind::Bcache
             )
