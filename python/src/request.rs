@@ -7,7 +7,6 @@ use iosched_emulate::disk_file;
 use iosched_emulate::spec::parse_order;
 use iosched_experiment::simulate::replay::TraceOptions;
 use iosched_experiment::simulate::run::{Load, SimulationRequest};
-use iosched_sim::block_layer::MergeLimits;
 use iosched_sim::disk::ModelOptions;
 use iosched_sim::simulate::{Attachment, Writeback};
 use iosched_sim::trace::Format;
@@ -115,9 +114,7 @@ impl Request {
             device_limit: self.device_limit,
             emulated: false,
             nr_requests: self.nr_requests,
-            max_sectors: self
-                .max_sectors_kb
-                .map_or(MergeLimits::USUAL_MAX, Bytes::from_kib),
+            max_sectors: self.max_sectors_kb.map(Bytes::from_kib),
             hz: self.hz,
             tick_phase_us: self.tick_phase_us,
             attachment: if self.scsi {

@@ -20,7 +20,6 @@ use iosched_machine::failure::{Failure, exit};
 use iosched_report::table::{Align, Table};
 use iosched_report::text::fold;
 use iosched_report::words::{self, enumerate};
-use iosched_sim::block_layer::MergeLimits;
 use iosched_sim::disk::{DriveQueue, ModelOptions};
 use iosched_sim::simulate::{Attachment, Writeback};
 use iosched_sim::units::{Bytes, Nanos};
@@ -170,16 +169,15 @@ pub(crate) struct SimulateArgs {
     )]
     nr_requests: Option<NonZeroUsize>,
 
-    /// Longest request in KiB (`queue/max_sectors_kb`)
+    /// Longest request in KiB (`queue/max_sectors_kb`) [default: 1280; 4096 with kernel=6.18 and later]
     #[arg(
         long,
-        default_value_t = MergeLimits::USUAL_MAX.as_u64() / 1024,
         value_name = "KIB",
         value_parser = clap::value_parser!(u64).range(4..=1 << 20),
         help_heading = HOST,
         hide_short_help = true
     )]
-    max_sectors_kb: u64,
+    max_sectors_kb: Option<u64>,
 
     #[arg(long, value_name = "N", help_heading = HOST, hide_short_help = true, help = format!(
         "Ticks per second of the simulated kernel: 100, 250, 300 or 1000 [default: {}]",
@@ -357,7 +355,7 @@ fn wanted(args: &SimulateArgs) -> Result<SimulationRequest, Box<dyn Failure>> {
             .device_limit
             .and_then(|most| usize::try_from(most).ok()),
         nr_requests: args.nr_requests.map(NonZeroUsize::get),
-        max_sectors: Bytes::from_kib(args.max_sectors_kb),
+        max_sectors: args.max_sectors_kb.map(Bytes::from_kib),
         hz: args.hz,
         tick_phase_us: args.tick_phase,
         attachment: if args.scsi {

@@ -207,8 +207,8 @@ pub struct SimulationRequest {
     pub emulated: bool,
     /// Requests of each kind that may exist.
     pub nr_requests: Option<usize>,
-    /// Longest request.
-    pub max_sectors: Bytes,
+    /// Longest request, if not as long as is usual on the kernel.
+    pub max_sectors: Option<Bytes>,
     /// Ticks per second.
     pub hz: Option<u32>,
     /// How long before time zero a tick began, in microseconds.
@@ -597,7 +597,10 @@ impl Plan {
             nr_requests: wanted.nr_requests.unwrap_or(usual.nr_requests),
             queue_depth: self.queue_depth,
             limits: MergeLimits {
-                max_sectors: wanted.max_sectors.to_sectors(),
+                max_sectors: wanted
+                    .max_sectors
+                    .unwrap_or_else(|| MergeLimits::usual_max(&kernel))
+                    .to_sectors(),
                 merging: Merging::Full,
             },
             host: match wanted.processors {

@@ -10,7 +10,7 @@
 
 use super::merge_hash::MergeHash;
 use crate::request::{Bio, Merge, Op, Request, RequestId, Requests};
-use crate::scheduler::Elevator;
+use crate::scheduler::{Elevator, Kernel, Rule};
 use crate::units::{Bytes, Sector, Sectors, Time};
 
 /// How far merging goes (`queue/nomerges`).
@@ -35,6 +35,15 @@ pub struct MergeLimits {
 impl MergeLimits {
     /// The longest request of most disks (`BLK_DEF_MAX_SECTORS`).
     pub const USUAL_MAX: Bytes = Bytes::from_kib(1280);
+
+    /// The same of disks that do not say otherwise, on this kernel.
+    pub fn usual_max(kernel: &Kernel) -> Bytes {
+        if kernel.follows(Rule::LargerRequests) {
+            Bytes::from_kib(4096)
+        } else {
+            MergeLimits::USUAL_MAX
+        }
+    }
 
     /// For following what merged within limits that are not known.
     pub const UNKNOWN: MergeLimits = MergeLimits {

@@ -7,7 +7,10 @@ use super::single_queue::{self, SingleQueue};
 use super::*;
 use crate::request::IoPriority;
 use crate::request::Requests;
-use crate::scheduler::{self, Elevator, Kernel, SchedulerInfo, SchedulerSpec, TagLimit, build};
+use crate::scheduler::{
+    self, Elevator, Kernel, KernelVersion, Rule, SchedulerInfo, SchedulerSpec, TagLimit, build,
+};
+use iosched_facts::kernel::rules::RULES;
 
 const NOW: Time = Time::ZERO;
 
@@ -76,10 +79,14 @@ impl<Q: RequestQueue> Driven<Q> {
 
     /// The process submits a bio of eight sectors, which it knows by where that begins.
     fn submits(&mut self, process: usize, op: Op, start: u64, fua: bool) {
+        self.submits_long(process, op, (start, 8), fua);
+    }
+
+    fn submits_long(&mut self, process: usize, op: Op, (start, length): (u64, u64), fua: bool) {
         let bio = Bio {
             op,
             start: Sector::new(start),
-            length: Sectors::new(8),
+            length: Sectors::new(length),
             sync: true,
             sync_flag: true,
             noidle: false,
@@ -112,9 +119,15 @@ impl<Q: RequestQueue> Driven<Q> {
     }
 }
 
-fn elevator(scheduler: &str) -> Box<dyn Elevator> {
+/// A scheduler, and the kernel whose rules it and the block layer follow.
+fn elevator_and_kernel(scheduler: &str) -> (Box<dyn Elevator>, Kernel) {
     let spec = SchedulerSpec::parse(scheduler).unwrap();
-    build(&spec, &Kernel::default(), &Vec::new()).unwrap()
+    let kernel = spec.kernel(&Kernel::default());
+    (build(&spec, &kernel, &Vec::new()).unwrap(), kernel)
+}
+
+fn elevator(scheduler: &str) -> Box<dyn Elevator> {
+    elevator_and_kernel(scheduler).0
 }
 
 fn multi_queue(scheduler: &str, attachment: Attachment, commands: usize) -> Driven<MultiQueue> {
@@ -127,9 +140,8 @@ fn with_requests(
     commands: usize,
     nr_requests: usize,
 ) -> Driven<MultiQueue> {
-    let elevator = elevator(scheduler);
     driven_by(
-        elevator,
+        elevator_and_kernel(scheduler),
         attachment,
         commands,
         nr_requests,
@@ -138,7 +150,7 @@ fn with_requests(
 }
 
 fn driven_by(
-    elevator: Box<dyn Elevator>,
+    (elevator, kernel): (Box<dyn Elevator>, Kernel),
     attachment: Attachment,
     commands: usize,
     nr_requests: usize,
@@ -155,7 +167,7 @@ fn driven_by(
         hardware_queues: 1,
         cpus: 1,
         processes: 2,
-        kernel: Kernel::default(),
+        kernel,
         wbt_lat: None,
         delays,
         seed: 0,
@@ -259,7 +271,7 @@ impl Elevator for Jealous {
 
 #[test]
 fn who_sleeps_for_a_tag_keeps_the_limit_that_it_fell_asleep_with() {
-    let jealous = Box::<Jealous>::default();
+    let jealous = (Box::<Jealous>::default() as _, Kernel::default());
     let mut driven = driven_by(jealous, Attachment::TagOnly, 8, 64, Delays::RECORDED);
     driven.reads(0, &[100, 300]);
     driven.reads(1, &[500]);
@@ -281,7 +293,7 @@ fn after_a_completion() -> Driven<MultiQueue> {
         queue_run: WorkerDelay { quantiles },
         ..Delays::RECORDED
     };
-    let jealous = Box::<Jealous>::default();
+    let jealous = (Box::<Jealous>::default() as _, Kernel::default());
     let mut driven = driven_by(jealous, Attachment::TagOnly, 2, 64, delays);
     driven.reads(0, &[100, 300, 500]);
     let tag = driven.told.tags.remove(1);
@@ -351,4 +363,129 @@ fn a_single_queue_plug_enters_the_scheduler_in_order_of_position() {
     let mut driven = single_queue("noop", 8);
     driven.reads_plugged(0, &[500, 100, 300]);
     assert_eq!(driven.told.issued, [100, 300, 500]);
+}
+
+// ---- rules by version --------------------------------------------------------------------
+
+/// What is issued of a plug, in order; the device takes eight commands.
+fn issued_of_plug(scheduler: &str, bios: &[(u64, u64)]) -> Vec<u64> {
+    let mut driven = multi_queue(scheduler, Attachment::TagOnly, 8);
+    driven.queue.plug(0);
+    for &bio in bios {
+        driven.submits_long(0, Op::Read, bio, false);
+    }
+    let early = driven.told.issued.len() as u64;
+    driven.queue.unplug(&mut driven.told, NOW, 0);
+    [&[early][..], driven.told.issued.as_slice()].concat()
+}
+
+/// Writes that get one of 256 tags while none completes.
+fn writes_admitted(scheduler: &str) -> u64 {
+    let mut driven = with_requests(scheduler, Attachment::TagOnly, 1, 256);
+    let admitted = (1..=256).take_while(|nth| {
+        driven.submits(0, Op::Write, 1000 * nth, false);
+        !driven.queue.is_blocked(0)
+    });
+    admitted.count() as u64
+}
+
+/// Something that a kernel does otherwise since it follows the rule; nothing of rules that are noticed by tests elsewhere or
+/// left out here.
+fn outcome(rule: Rule, version: KernelVersion) -> Option<Vec<u64>> {
+    let of = |scheduler: &str| format!("{scheduler}kernel={version}");
+    let is_built = |scheduler: &str| {
+        let spec = SchedulerSpec::parse(&of(scheduler)).unwrap();
+        vec![u64::from(
+            build(&spec, &Kernel::default(), &Vec::new()).is_ok(),
+        )]
+    };
+    let kernel = Kernel {
+        version,
+        ..Kernel::default()
+    };
+    Some(match rule {
+        Rule::KyberByHistograms => is_built("kyber:"),
+        Rule::BfqStableMerges => is_built("bfq:"),
+        Rule::DeadlinePriorities => is_built("mq-deadline:"),
+        Rule::DeadlineByPosition => {
+            let mut driven = multi_queue(&of("mq-deadline:"), Attachment::Budget, 1);
+            driven.reads(0, &[100, 300]);
+            driven.reads(0, &[200]);
+            driven.completes();
+            driven.told.issued
+        }
+        Rule::PlugInOrder => [
+            issued_of_plug(&of("none:"), &[(100, 8), (300, 8), (500, 8)]),
+            issued_of_plug(&of("none:"), &[(100, 8), (300, 512), (9000, 8)]),
+            issued_of_plug(&of("none:"), &[(300, 512), (9000, 8)]),
+        ]
+        .concat(),
+        Rule::PlugMergesOldest | Rule::PlugMergesNewest => {
+            issued_of_plug(&of("none:"), &[(100, 8), (300, 8), (308, 8), (108, 8)])
+        }
+        Rule::LimitInAll => vec![writes_admitted(&of("mq-deadline:async_depth=10,"))],
+        Rule::KyberLimitsSyncWrites => vec![writes_admitted(&of("kyber:"))],
+        Rule::QueueAsyncDepth => {
+            let bfq = elevator(&of("bfq:"));
+            let limit = bfq.limit_depth(ProcessId(1), Op::Write, false, 10, 2);
+            vec![u64::from(limit == Some(TagLimit::InAll(5)))]
+        }
+        Rule::DeadlineWakesBatches => {
+            vec![elevator(&of("mq-deadline:")).min_shallow_depth(64).into()]
+        }
+        Rule::LargerRequests => vec![MergeLimits::usual_max(&kernel).as_u64()],
+        // Noticed by tests of hw_queue, of bfq, of zones and of conform.
+        Rule::BioInPlug
+        | Rule::BfqActuators
+        | Rule::BfqDropsWaker
+        | Rule::ZonesAreLocked
+        | Rule::ZonesOrderedBelow
+        | Rule::TicksAligned
+        // Left out, as their rows say, or for whoever writes to nr_requests.
+        | Rule::StartTimeOfAccounting
+        | Rule::DeadlineOneFifo
+        | Rule::DeadlineOldDepth
+        | Rule::DeadlineNewDepth => return None,
+    })
+}
+
+#[test]
+fn each_rule_makes_a_difference_from_the_version_on_that_its_row_names() {
+    let versions = [
+        "4.15", "4.19", "5.12", "5.15", "6.2", "6.3", "6.4", "6.9", "6.11", "6.13", "6.16", "6.17",
+        "6.19",
+    ];
+    for row in &RULES {
+        let versions = versions.map(|version| KernelVersion::parse(version).unwrap());
+        let before = versions
+            .into_iter()
+            .rfind(|&version| !row.rule.holds(version));
+        let then = outcome(row.rule, before.unwrap());
+        let since = outcome(row.rule, row.rule.first());
+        assert!(then.is_none() || then != since, "{row:?}: {since:?}");
+    }
+}
+
+#[test]
+fn plugs_and_limits_are_those_of_the_kernel() {
+    let outcome = |rule, version| outcome(rule, KernelVersion::parse(version).unwrap()).unwrap();
+    let plugs = |version| outcome(Rule::PlugInOrder, version);
+    // Each time: how many were issued early, and all. A long request lets the plug go before the next one only if it is the
+    // last, or since 6.14 the first.
+    let then = [0, 500, 300, 100, 2, 300, 100, 9000, 1, 300, 9000];
+    assert_eq!(plugs("6.12"), then);
+    let since = [0, 100, 300, 500, 0, 100, 300, 9000, 1, 300, 9000];
+    assert_eq!(plugs("7.1"), since);
+    for (version, admitted) in [("6.12", 12), ("6.12.43", 10), ("7.1", 10)] {
+        assert_eq!(outcome(Rule::LimitInAll, version), [admitted], "{version}");
+    }
+    for (version, admitted) in [
+        ("6.18.2", 256),
+        ("6.19", 256),
+        ("6.18.35", 192),
+        ("7.1", 192),
+    ] {
+        let found = outcome(Rule::KyberLimitsSyncWrites, version);
+        assert_eq!(found, [admitted], "{version}");
+    }
 }

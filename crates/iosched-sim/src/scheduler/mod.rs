@@ -175,6 +175,12 @@ pub trait Elevator: Send {
         None
     }
 
+    /// Of so many tags the fewest that a request may be limited to, which says how many processes that wait for one the kernel
+    /// wakes at a time (`sbitmap_queue_min_shallow_depth`).
+    fn min_shallow_depth(&self, _tags: u32) -> u32 {
+        1
+    }
+
     /// A request was allocated for a process: it may be bound to a queue now.
     fn prepare(&mut self, _now: Time, _requests: &Requests, _id: RequestId) {}
 

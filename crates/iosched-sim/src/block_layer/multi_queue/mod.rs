@@ -133,7 +133,7 @@ impl MultiQueue {
         scheduler.attach(hardware);
         let queue = |_| Queue {
             hw: HwQueue::default(),
-            tags: TagSet::new(depth, direct, settings.nr_requests),
+            tags: TagSet::new(depth, scheduler.as_ref(), settings.nr_requests),
         };
         let throttle = settings
             .wbt_lat

@@ -17,8 +17,13 @@ pub(super) struct TagSet {
 }
 
 impl TagSet {
-    /// For a device that takes so many commands, without a scheduler if `direct`.
-    pub(super) fn new(depth: Depth, direct: bool, nr_requests: Option<usize>) -> TagSet {
+    /// For a device that takes so many commands, under this scheduler, which may be none (`direct`).
+    pub(super) fn new(
+        depth: Depth,
+        scheduler: &dyn Elevator,
+        nr_requests: Option<usize>,
+    ) -> TagSet {
+        let direct = scheduler.info().facts.direct;
         let tags = if direct && depth.attachment == Attachment::TagOnly {
             depth.commands // the device's own
         } else {
@@ -26,13 +31,14 @@ impl TagSet {
                 .unwrap_or(modelled_scheduler_tags(depth.commands))
                 .max(1)
         };
+        let tags = u32::try_from(tags).unwrap_or(u32::MAX);
         TagSet {
-            tags: Tags::new(u32::try_from(tags).unwrap_or(u32::MAX)),
-            waiting: if direct {
-                WaitQueues::new(tags)
+            tags: Tags::new(tags),
+            waiting: WaitQueues::new(if direct {
+                tags
             } else {
-                WaitQueues::of_limited()
-            },
+                scheduler.min_shallow_depth(tags)
+            }),
         }
     }
 

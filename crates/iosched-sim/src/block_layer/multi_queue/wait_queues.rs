@@ -9,8 +9,7 @@
 //!
 //! Facts: `lib/sbitmap.c`, `blk_mq_get_tag` (Linux 6.8 to 6.18). In recordings with events of the process
 //! scheduler these rules predicted hundreds of wakes in a row, until two processors joined queues at the
-//! same time (`results/validation.md`). Left out: that case, and batched wakes for tags of kyber, and of
-//! mq-deadline in older kernels.
+//! same time (`results/validation.md`). Left out: that case, and batched wakes for tags of kyber.
 
 use std::collections::VecDeque;
 
@@ -42,17 +41,9 @@ pub(super) struct WaitQueues {
 }
 
 impl WaitQueues {
-    /// For so many tags, each of which any request may have.
-    pub(super) fn new(tags: usize) -> WaitQueues {
-        WaitQueues::by_batches((tags / QUEUES).clamp(1, MOST_AT_A_TIME))
-    }
-
-    /// For tags of which some requests may have only a few.
-    pub(super) fn of_limited() -> WaitQueues {
-        WaitQueues::by_batches(1)
-    }
-
-    fn by_batches(batch: usize) -> WaitQueues {
+    /// For tags of which any request may have so many (`sbq_calc_wake_batch`).
+    pub(super) fn new(tags: u32) -> WaitQueues {
+        let batch = (tags as usize / QUEUES).clamp(1, MOST_AT_A_TIME);
         WaitQueues {
             queues: Default::default(),
             occupied: 0,
@@ -160,7 +151,7 @@ mod tests {
     proptest! {
         #[test]
         fn whoever_sleeps_is_woken_once_if_as_many_tags_are_given_back(
-            tags in 1..100_usize,
+            tags in 1..100_u32,
             steps in prop::collection::vec(any::<bool>(), 1..200),
         ) {
             let mut queues = WaitQueues::new(tags);

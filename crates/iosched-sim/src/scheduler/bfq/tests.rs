@@ -594,6 +594,24 @@ fn queues_are_merged_on_flash_only_once_it_was_seen_not_to_queue_commands() {
 }
 
 #[test]
+fn a_split_queue_keeps_a_waker_that_no_process_has_from_6_3_to_6_13() {
+    for (version, kept) in [("6.1", false), ("6.12", true), ("6.14", false)] {
+        let mut lab = Lab::on("low_latency=0", true, version);
+        for process in 1..=3 {
+            lab.read(process, u64::from(process) << 30);
+        }
+        let (waker, shared) = (lab.queue_id(1), lab.queue_id(2));
+        lab.bfq.set_waker(shared, waker);
+        lab.queue_mut(1).process_refs = 0;
+        lab.queue_mut(2).process_refs = 2;
+        let process = lab.bfq.processes.find(ProcessId(2)).unwrap();
+        let (queue, _) = lab.bfq.split(lab.bfq.now, process, shared);
+        let found = lab.bfq.queue(queue).waking.waker;
+        assert_eq!(found.is_some(), kept, "{version}");
+    }
+}
+
+#[test]
 fn a_queue_that_holds_its_share_of_requests_gets_one_tag_of_each_word_and_since_6_17_one_in_all() {
     for (version, one) in [
         ("6.16", TagLimit::OfEachWord(1)),

@@ -263,6 +263,14 @@ impl Elevator for MqDeadline {
         Some(self.kernel.tag_limit(depth, share))
     }
 
+    fn min_shallow_depth(&self, tags: u32) -> u32 {
+        if !self.kernel.follows(Rule::DeadlineWakesBatches) {
+            return 1;
+        }
+        let depth = self.async_depth.and_then(|depth| u32::try_from(depth).ok());
+        depth.map_or(tags, |depth| depth.min(tags))
+    }
+
     fn front_merge(&self, requests: &Requests, bio: &Bio) -> Option<RequestId> {
         if !self.front_merges {
             return None;
