@@ -525,7 +525,7 @@ def open_trace(path: Path) -> Iterator[pa.RecordBatchReader]:
 
 def read_trace(path: Path) -> pa.Table:
     """The events of a recording (blktrace, blkparse, text of the kernel's events, fio iolog, MSR, our own; compressed or not): the columns
-    of docs/fleet.md, among them time_ns, stage, op, sector, sectors, device, process."""
+    of results/fleet.md, among them time_ns, stage, op, sector, sectors, device, process."""
     with open_trace(path) as batches:
         return batches.read_all()
 

@@ -29,7 +29,7 @@ _COLUMNS = pa.schema(
 
 
 def read_evidence(directory: str | os.PathLike[str]) -> pa.Table:
-    """The rows of a dataset, with the columns of docs/fleet.md and `class`, the class of the drive.
+    """The rows of a dataset, with the columns of results/fleet.md and `class`, the class of the drive.
 
     >>> pyarrow.parquet.write_table(iosched.read_evidence("fleet"), "fleet.parquet")
     """

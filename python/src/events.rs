@@ -12,7 +12,7 @@ use iosched_sim::trace::{Merge, ReadError, Record, Records, Stage};
 
 use crate::error::Failed;
 
-/// The columns, in their order: docs/fleet.md describes them.
+/// The columns, in their order: results/fleet.md describes them.
 const COLUMNS: &str =
     "recording,time_ns,stage,op,sync,sector,sectors,device,process,process_name,response_ns";
 

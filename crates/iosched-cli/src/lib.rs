@@ -11,6 +11,8 @@ mod files;
 mod io_priority;
 mod meter;
 mod output;
+#[cfg(test)]
+mod printed_commands;
 mod progress;
 mod streams;
 mod undone;

@@ -100,7 +100,7 @@ pub(super) fn check_memory(host: &Host, model: &Model) -> Result<(), Problem> {
         model.name, cache.size
     );
     Err(Problem::usage(message).hint(
-        "`size_bytes` in [array.cache] of a file of its own makes it smaller; `iosched simulate --disk` takes any",
+        "`size_bytes` in [array.cache] of a file of its own makes it smaller; `iosched simulate --disk FILE` takes any",
     ))
 }
 

@@ -179,9 +179,9 @@ fn ended(place: &DiskDirectory) -> Problem {
 fn not_ready(place: &DiskDirectory, after: Duration) -> Problem {
     let (id, after) = (place.id(), after.as_secs());
     let message = format!("the emulated disk {id} was not ready after {after} s");
-    Problem::new(exit::FAILURE, message).hint(
-        "`iosched emulate remove --force` ends it; where --slow-down makes single reads take seconds, less of it helps",
-    )
+    Problem::new(exit::FAILURE, message).hint(format!(
+        "`iosched emulate remove --force {id}` ends it; where --slow-down makes single reads take seconds, less of it helps",
+    ))
 }
 
 fn gone(place: &DiskDirectory) -> Problem {

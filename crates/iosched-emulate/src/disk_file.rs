@@ -35,7 +35,7 @@ pub fn find(name_or_file: &str) -> Result<Model, Problem> {
     Model::parse(&text).map_err(|wrong| {
         Problem::usage(format!("{}, {wrong}", path.display())).hint(
             "`iosched emulate models --toml hdd-7200` prints a complete file, `--toml raid10-15k` that of an array; \
-             docs/disk-models.md explains every key. Units are part of the names: _ms, _bytes",
+             examples/disk-models.md explains every key. Units are part of the names: _ms, _bytes",
         )
     })
 }

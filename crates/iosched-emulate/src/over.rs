@@ -363,8 +363,9 @@ fn check_not_of_emulated(host: &Host, path: &Path, file: &Metadata) -> Result<()
             let source = mount.source.to_string_lossy();
             let id = source.trim_start_matches("iosched:");
             let message = format!("{} is a part of the emulated disk {id}", path.display());
-            Err(Problem::new(exit::UNSAFE, message)
-                .hint("`iosched emulate set` puts another scheduler into that disk"))
+            Err(Problem::new(exit::UNSAFE, message).hint(format!(
+                "`iosched emulate set {id} SCHEDULER` puts another scheduler into that disk"
+            )))
         }
         None => Ok(()),
     }

@@ -96,7 +96,7 @@ pub fn rows(
     }
     if rows.is_empty() {
         let is = format!("has no two arms with {LEAST_ROUNDS} rounds each under one load");
-        let hint = "go on with it: `iosched tune --resume` with a larger --rounds or --budget";
+        let hint = "go on with it: `iosched tune --resume DIR` with a larger --rounds or --budget";
         return Err(unusable(path, is, hint));
     }
     for row in &rows {

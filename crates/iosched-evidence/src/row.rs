@@ -38,7 +38,7 @@ impl Source {
     }
 }
 
-/// Two arms of a record under one load. docs/fleet.md describes the columns.
+/// Two arms of a record under one load. results/fleet.md describes the columns.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Which record, by what only it has.

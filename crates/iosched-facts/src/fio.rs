@@ -73,7 +73,7 @@ const USER: Handling = Replaced("--user");
 const PROGRAM: Handling = Replaced("an empty page cache (no program runs beside a trial)");
 const CGROUP: Handling = Refused("fio makes cgroups of version 1, which a load may not");
 const PLAYBACK: Handling =
-    Refused("it plays a recording back: `iosched simulate --trace` does that");
+    Refused("it plays a recording back: `iosched simulate --trace FILE` does that");
 const VERIFIED: Handling = Refused("it verifies data that another run wrote");
 
 const fn option(name: &'static str, handling: Handling, value: Value) -> FioOption {

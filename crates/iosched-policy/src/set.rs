@@ -83,7 +83,7 @@ impl Change {
         let state = QueueState::read(&sysfs, &name).or_problem()?;
         if let Some(served) = &state.served {
             self.notes.push(format!(
-                "{served} stands inside {name}, below what is set here; `iosched emulate set {name}` switches that"
+                "{served} stands inside {name}, below what is set here; `iosched emulate set {name} SCHEDULER` switches that"
             ));
         }
         let arm = Arm {

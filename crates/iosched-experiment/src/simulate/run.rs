@@ -253,7 +253,7 @@ fn no_such_load(path: &Path) -> Problem {
     .hint(did_you_mean(&path.to_string_lossy(), names.iter().copied()).unwrap_or_else(|| {
         format!(
             "a fio job file, or one of: {}; what runs a program (pgbench, command:, database) needs a disk: \
-             `iosched tune --load`",
+             `iosched tune --load LOAD`",
             names.join(", ")
         )
     }))

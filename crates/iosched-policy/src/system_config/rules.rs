@@ -78,7 +78,7 @@ impl Condition {
 pub(crate) fn text(rules: &[Rule]) -> String {
     let mut text = String::from(
         "# Made by iosched from /etc/iosched/policy.toml; do not edit: `iosched apply` makes it anew.\n\
-         # `iosched check` says whether it is in force, `iosched persist --remove` takes rules away.\n\
+         # `iosched check` says whether it is in force, `iosched persist --remove RULE` takes one away.\n\
          \n\
          ACTION!=\"add|change\", GOTO=\"iosched_end\"\n\
          SUBSYSTEM!=\"block\", GOTO=\"iosched_end\"\n\
@@ -235,7 +235,7 @@ mod tests {
         let wwn = Identity::Wwn("0x5000c500a1b2c3d4".into());
         insta::assert_snapshot!(text(&[rule("db", &wwn, "mq-deadline"), by_serial, class]), @r#"
         # Made by iosched from /etc/iosched/policy.toml; do not edit: `iosched apply` makes it anew.
-        # `iosched check` says whether it is in force, `iosched persist --remove` takes rules away.
+        # `iosched check` says whether it is in force, `iosched persist --remove RULE` takes one away.
 
         ACTION!="add|change", GOTO="iosched_end"
         SUBSYSTEM!="block", GOTO="iosched_end"

@@ -2,7 +2,7 @@
 //! make the machine from them.
 //!
 //! A model is a TOML file ([`Model::parse`]), whether it comes with the program (`models/`) or is a user's own: what a
-//! file can say is what the parameters' fields are. Units are part of the keys' names; `docs/disk-models.md` lists all
+//! file can say is what the parameters' fields are. Units are part of the keys' names; `examples/disk-models.md` lists all
 //! keys.
 
 use std::num::NonZeroU32;
