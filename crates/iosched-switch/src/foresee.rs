@@ -38,9 +38,40 @@ pub fn foresee(sysfs: &Sysfs, device: &str, arm: &Arm) -> Result<(), SwitchError
         let shown = shown_by(sysfs, device, &arm.scheduler, &place);
         let like = value::check_like(&shown.unwrap_or_default(), value);
         like.and_then(|()| value::check_is_kept(&arm.scheduler, tunable, value))
+            .and_then(|()| check_requests(sysfs, device, arm, tunable, value))
             .map_err(|cause| error::wrong_value(Some(device), tunable, value, &cause))?;
     }
     Ok(())
+}
+
+/// The most requests that a scheduler's own tags may be (`MAX_SCHED_RQ`).
+const MOST_REQUESTS: u64 = 2048;
+
+/// Why a blk-mq queue cannot have so many requests (`blk_mq_update_nr_requests()`): no scheduler has more than 2048, and
+/// without one there are as many as the device has tags.
+fn check_requests(
+    sysfs: &Sysfs,
+    device: &str,
+    arm: &Arm,
+    tunable: &str,
+    value: &str,
+) -> Result<(), String> {
+    let number = |text: &str| text.trim().parse::<u64>().ok();
+    let tags = sysfs.read_if_present(device, "mq/0/nr_tags");
+    let tags = tags.as_deref().and_then(number);
+    let (Some(tags), Some(asked), "nr_requests") = (tags, number(value), tunable) else {
+        return Ok(());
+    };
+    match arm.scheduler.as_str() {
+        "none" | "noop" if asked > tags => Err(format!(
+            "without a scheduler a queue has no more requests than the device has tags, {tags}"
+        )),
+        "none" | "noop" => Ok(()),
+        _ if asked > MOST_REQUESTS => Err(format!(
+            "a scheduler has no more than {MOST_REQUESTS} requests"
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Checks the tunables of an arm that is to be kept: by a number that every kernel raises, the disk would never be as
@@ -106,6 +137,19 @@ mod tests {
             assert!(words.contains("it has: nr_requests, "), "{words}");
         }
         assert!(foreseen("newcomer:anything=1").is_ok());
+    }
+
+    #[test]
+    fn more_requests_than_the_kernel_takes_are_found_with_the_limit() {
+        for (text, says) in [
+            ("none:nr_requests=33", "has tags, 32"),
+            ("mq-deadline:nr_requests=2049", "no more than 2048 requests"),
+        ] {
+            let error = foreseen(text).unwrap_err();
+            assert!(error.to_string().ends_with(says), "{error}");
+        }
+        assert!(foreseen("none:nr_requests=32").is_ok());
+        assert!(foreseen("bfq:nr_requests=2048").is_ok());
     }
 
     #[test]

@@ -151,10 +151,10 @@ pub(crate) static RULES: &[Rule] = &[
         name: "zoned",
         of: "zoned disks on other kernels",
         holds: |seen| seen.device.zoned.is_some(),
-        general: Says::Take("mq-deadline"),
+        general: Says::OneOf(&["mq-deadline", "none"]),
         but: &[],
-        because: "it is the kernel's choice for them, and sorts by sector",
-        doubt: "since Linux 6.10 the block layer orders the writes itself, and nobody has compared schedulers since",
+        because: "since Linux 6.10 the block layer orders the writes to a zone itself, under any scheduler; mq-deadline sorts by sector",
+        doubt: "nobody has compared schedulers since",
         sources: &[SUSE, ZONE_PLUGS],
     },
     Rule {
