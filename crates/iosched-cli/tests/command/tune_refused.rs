@@ -209,7 +209,7 @@ fn bad_input_gets_one_clear_error_and_its_exit_code() {
         (
             vec![name, "--load", &unsupported],
             2,
-            "frobnicate is not supported",
+            "unsupported.fio:3: fio says: Bad option <frobnicate=1>",
         ),
         (vec![name, "--margin", "0%"], 2, "--margin"),
         (vec![name, "--confidence", "1.5"], 2, "--confidence"),

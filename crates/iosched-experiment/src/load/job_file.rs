@@ -108,6 +108,10 @@ impl Load for FioLoad {
         self.file.fills()
     }
 
+    fn trims(&self) -> bool {
+        self.file.trims()
+    }
+
     fn lacks(&self, objective: Objective) -> Option<&'static str> {
         self.file.lacks(objective)
     }
@@ -157,5 +161,139 @@ impl Load for FioLoad {
             counted: measured.counted,
             ..Outcome::default()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iosched_facts::fio::{FioOption, Handling, OPTIONS, Value};
+    use iosched_machine::process::{Scope, Stop};
+    use rand::{RngExt as _, SeedableRng as _};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+    use crate::measure::Measured;
+    use crate::metrics::Metrics;
+
+    /// Values that an option of this kind can be set to.
+    fn values(option: &FioOption) -> &'static [&'static str] {
+        match (option.name, option.value) {
+            ("rw", _) => &["read", "randwrite", "randrw:4", "write:8k"],
+            ("bssplit", _) => &["4k/60:8k/40"],
+            ("bsrange", _) => &["4k-16k", "1k-4k,4k-8k"],
+            ("random_distribution", _) => {
+                &["zipf:1.2", "pareto:0.3", "normal:40", "zoned:50/10:50/90"]
+            }
+            ("rate" | "rate_min", _) => &["10m", "1m,2m"],
+            ("rate_iops" | "rate_iops_min", _) => &["500", "100,200"],
+            ("ioengine", _) => &["psync", "libaio", "io_uring", "mmap", "posixaio"],
+            ("numjobs", _) => &["1", "3"],
+            (_, Value::Word(words)) => words,
+            (_, Value::Flag | Value::Switch) => &["0", "1"],
+            (_, Value::Number) => &["0", "1", "4"],
+            (_, Value::Size) => &["4k", "64Ki", "4096"],
+            (_, Value::SizeOrShare) => &["256k", "50%"],
+            (_, Value::Time(_)) => &["1ms", "20ms"],
+            (_, Value::Text) => &["1", "none"],
+        }
+    }
+
+    /// Whether it ran: what it measured is finite. `Err` if it is refused neither before the run nor run.
+    fn try_out(options: &str, directory: &std::path::Path) -> Result<bool, String> {
+        let text = format!("[a]\nrw=randrw\nbs=4k\nsize=1m\niodepth=4\n{options}");
+        if ask_fio("j", &text).is_err() {
+            return Ok(false);
+        }
+        let file = JobFile::parse("j", &text).map_err(|error| error.to_string())?;
+        let (scope, stop) = (Scope::default(), Stop::new());
+        let place = JobTarget::Directory {
+            directory: directory.display().to_string(),
+            file_size: 1 << 20,
+        };
+        let settings = TrialSettings {
+            place: place.clone(),
+            runtime: Some(Duration::from_millis(100)),
+            ramp: None,
+            counted: None,
+            seed: 1,
+            shift: 0,
+        };
+        let said = |error: LoadError| format!("{options}: {error}");
+        fio::run_long(&file.compose_layout(&settings), &place, &scope, &stop).map_err(said)?;
+        let running = Running {
+            duration: Duration::from_secs(1),
+            read_only: !file.writes(),
+            limit: Some(Duration::from_secs(10)),
+            counted: None,
+            place: &place,
+            scope: &scope,
+            stop: &stop,
+        };
+        let measured =
+            fio::run_timed(&file.compose(&settings), &running, &mut |_| {}).map_err(said)?;
+        let stages = file.stages(&settings, &measured.runtimes);
+        let outcome = Outcome {
+            stages,
+            jobs: measured.jobs,
+            ..Outcome::default()
+        };
+        let metrics = Metrics::of(&outcome, &Measured::default(), Duration::from_secs(1));
+        outcome.check(&metrics).map_err(said)?;
+        let latency = metrics.all.map_or(0.0, |all| all.mean_ns + all.p99_ns);
+        if metrics.throughput_bytes_per_s.is_finite() && latency < 1e12 {
+            Ok(true)
+        } else {
+            Err(format!("{options}: {metrics:?}"))
+        }
+    }
+
+    fn try_pairs(count: usize, alone: bool) {
+        if fio::version().is_err() {
+            return iosched_testing::lacks("fio");
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let mut chance = ChaCha8Rng::seed_from_u64(54);
+        let of_table = OPTIONS
+            .iter()
+            .filter(|option| !matches!(option.handling, Handling::Refused(_)));
+        let of_table: Vec<&FioOption> = of_table.collect();
+        let mut line = |option: &FioOption| {
+            let values = values(option);
+            format!(
+                "{}={}\n",
+                option.name,
+                values[chance.random_range(0..values.len())]
+            )
+        };
+        let mut drawn: Vec<String> = Vec::new();
+        if alone {
+            drawn.extend(of_table.iter().map(|option| line(option)));
+        }
+        for at in 0..count {
+            let [a, b] = [at * 7, at * 31 + 5].map(|at| line(of_table[at % of_table.len()]));
+            drawn.push(a + &b);
+        }
+        let mut wrong = Vec::new();
+        let mut ran = 0;
+        for options in &drawn {
+            eprintln!("{options:?}");
+            match try_out(options, directory.path()) {
+                Ok(has_run) => ran += usize::from(has_run),
+                Err(error) => wrong.push(error),
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        assert!(ran * 2 > drawn.len(), "{ran} of {}", drawn.len());
+    }
+
+    #[test]
+    fn options_of_the_table_in_pairs_give_finite_metrics_or_a_refusal_before_the_run() {
+        try_pairs(6, false);
+    }
+
+    #[test]
+    #[ignore = "minutes: each option of the table, and many pairs"]
+    fn all_options_of_the_table_give_finite_metrics_or_a_refusal_before_the_run() {
+        try_pairs(150, true);
     }
 }

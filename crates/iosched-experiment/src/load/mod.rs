@@ -369,6 +369,11 @@ pub(crate) trait Load {
         None
     }
 
+    /// True if it discards what is on a disk, which files do not take.
+    fn trims(&self) -> bool {
+        false
+    }
+
     /// Why it can never have the number that is to decide; `None` if it can.
     fn lacks(&self, objective: Objective) -> Option<&'static str>;
 

@@ -291,6 +291,12 @@ fn check_has_room(
             "give a size such as size=1g, or leave it out: --file-size says how large files are";
         return Err(Problem::usage(message).hint(hint).into());
     }
+    if let Some(PlannedLoad { name, .. }) = loads.iter().find(|load| load.open().trims()) {
+        let message = format!("load {name} trims, which files do not take");
+        return Err(Problem::usage(message)
+            .hint("measure a raw disk, or leave its trims out")
+            .into());
+    }
     let needed = bytes_needed(loads, file_size);
     // A file system filled to the brim behaves unlike itself: leave a tenth.
     if needed > free / 10 * 9 {

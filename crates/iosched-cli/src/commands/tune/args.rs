@@ -61,7 +61,7 @@ pub(crate) struct TuneArgs {
         long = "load",
         value_name = "LOAD",
         help_heading = MEASURE,
-        long_help = "Load to run, as NAME[:WEIGHT], a fio job file, 'fio --name=… --rw=…' or 'command: PROGRAM'; repeatable. \
+        long_help = "NAME[:WEIGHT], a fio job file, 'fio --name=…' or 'command: PROGRAM'; repeatable. \
                      `--load help` lists them [default: random-read]"
     )]
     pub(super) loads: Vec<String>,

@@ -189,6 +189,12 @@ impl JobFile {
         self.jobs.iter().any(Job::writes)
     }
 
+    /// True if any job trims.
+    pub(crate) fn trims(&self) -> bool {
+        let direction = |job: &Job| job.last("rw").is_some_and(|rw| rw.contains("trim"));
+        self.jobs.iter().any(direction)
+    }
+
     /// True if any job reads.
     pub(crate) fn reads(&self) -> bool {
         self.jobs.iter().any(|job| {
