@@ -64,8 +64,8 @@ impl Progress {
         let needed = self.expected_s * self.plan.arms.len() as f64 * f64::from(rounds);
         let span = |seconds| words::span(Duration::from_secs_f64(seconds));
         self.say(&format!(
-            "the budget cannot hold a decision: a trial of {load} takes {}, and {rounds} rounds of it {}; give it more \
-             --budget (with --resume it goes on), a smaller load or fewer --arms",
+            "the budget cannot hold a decision: a trial of {load} takes {}, {rounds} rounds {}; give it more \
+             --budget (with --resume), a smaller load or fewer --arms",
             span(self.expected_s),
             span(needed)
         ));
@@ -211,8 +211,8 @@ fn line_of(event: &RunEvent<'_>) -> Option<String> {
         }
         RunEvent::Adjusted { arm, adjusted } => format!("note: {arm}: {adjusted}"),
         RunEvent::NotCounted { disk } => format!(
-            "note: the kernel counts nothing for {disk} (queue/iostats is 0): there are no mean times (await), and its \
-             utilisation and what it read and wrote stand as 0"
+            "note: the kernel counts nothing for {disk} (queue/iostats is 0): mean times are missing; \
+             utilisation, reads and writes show 0"
         ),
         RunEvent::Moved { directory, now } => {
             format!(
@@ -231,8 +231,8 @@ fn line_of(event: &RunEvent<'_>) -> Option<String> {
             ratio,
             runs,
         } => format!(
-            "{load} depends on the arm before it: after {arm} {:.2} times what it is after others; the trials begin anew, \
-             and the load runs {} times in each, of which the last run counts",
+            "{load} depends on the arm before: after {arm}, {:.2} times what it is after others; the run \
+             begins anew, with {} runs of the load in each trial, of which the last counts",
             ratio.estimate,
             runs + 1
         ),

@@ -34,8 +34,8 @@ pub fn find(name_or_file: &str) -> Result<Model, Problem> {
     })?;
     Model::parse(&text).map_err(|wrong| {
         Problem::usage(format!("{}, {wrong}", path.display())).hint(
-            "`iosched emulate models --toml hdd-7200` prints a complete file, `--toml raid10-15k` that of an array; \
-             examples/disk-models.md explains every key. Units are part of the names: _ms, _bytes",
+            "`iosched emulate models --toml hdd-7200` prints a complete file; examples/disk-models.md \
+             explains every key",
         )
     })
 }

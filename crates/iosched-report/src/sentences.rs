@@ -1063,8 +1063,8 @@ fn preparation(record: &Record) -> Vec<String> {
                 runs,
                 ..
             } => lines.push(format!(
-                "Trials of {} depended on the arm before them: after {} {} times what it was after others ({}-{}). They began \
-                 anew, each led in by {} under its own arm; what was measured before does not count.",
+                "Trials of {} depended on the arm before: after {}, {} times what it was after others ({}-{}). \
+             The run began anew, with {} before each trial under its own arm.",
                 plan.loads[*load].name,
                 plan.arm_label(*arm),
                 number(ratio.estimate),
@@ -1117,8 +1117,8 @@ fn caveat_sentence(analysis: &Analysis, caveat: &Caveat) -> String {
             accesses,
             runtime_s: _,
         } => format!(
-            "In {}, up to {under_way} of the {accesses} accesses of a trial of {} were under way when it ended. \
-             fio counts these as done when the last one is, so that the p99 shown is theirs, and too long.",
+            "In {}, up to {under_way} of the {accesses} accesses of a trial of {} were under way when it \
+             ended. fio counts them late: the p99 shown is too long.",
             name(*load),
             analysis.arms[*arm],
         ),
@@ -1142,8 +1142,8 @@ fn caveat_sentence(analysis: &Analysis, caveat: &Caveat) -> String {
             of,
             processors,
         } => format!(
-            "Other programs used up to {} processors during {trials} of {of} trials: what they took \
-             from the load is in the numbers. Nothing else should run while a disk is measured.",
+            "Other programs used up to {} processors during {trials} of {of} trials. Stop them while a disk \
+             is measured.",
             significant(*processors)
         ),
         Caveat::OtherWrites {
@@ -1152,8 +1152,8 @@ fn caveat_sentence(analysis: &Analysis, caveat: &Caveat) -> String {
             writes,
             reads,
         } => format!(
-            "The disk was written to during {trials} of {of} trials of loads that only read, {writes} writes beside \
-             {reads} reads in one: by somebody else, or by the file system itself. That is in the numbers."
+            "Something wrote to the disk during {trials} of {of} trials of loads that only read (in one, \
+             {writes} writes beside {reads} reads). The numbers include that."
         ),
         Caveat::OtherRuns { trials, commands } => other_runs(*trials, commands),
     }

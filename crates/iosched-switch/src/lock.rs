@@ -75,8 +75,8 @@ fn check_is_of_host(host: &Host, device: &str, node: &File) -> io::Result<Result
         "{device}: nothing was changed: /dev is this container's own, so that the host's iosched sees neither lock nor journal"
     );
     Ok(Err(Problem::usage(message).hint(format!(
-        "run it on the host; or, if nothing there uses iosched on {device}, add --in-container, and after a crash run \
-         `iosched restore` in this container: the host's knows nothing of it"
+        "run it on the host; or, if nothing there uses iosched on {device}, add --in-container (after a \
+             crash, run `iosched restore` in this container)"
     ))))
 }
 

@@ -61,7 +61,7 @@ pub(crate) struct ReportArgs {
     csv: bool,
 
     /// Print all that is known: every number, warning and setting that differs
-    #[arg(long)]
+    #[arg(long, conflicts_with = "form")]
     details: bool,
 
     /// Tell by the exit code what the record says: 0 a winner, 20 equal, 21 undecided, 22 disturbed (of several records the worst)

@@ -469,7 +469,11 @@ fn comparison(simulated: &Simulated, head: &str, width: usize) -> String {
             ),
         ),
     };
-    let mut table = Table::new([("scheduler", Align::Left), (name, Align::Right)]);
+    let column = match objective {
+        Objective::Time => "time",
+        _ => name,
+    };
+    let mut table = Table::new([("scheduler", Align::Left), (column, Align::Right)]);
     let to_first = format!("ratio to {}", runs[0].scheduler);
     for head in [&to_first, "p99", "mean seek", "disk idle"] {
         table.column(head, Align::Right);

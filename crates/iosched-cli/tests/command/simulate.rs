@@ -271,7 +271,7 @@ fn what_cannot_be_simulated_is_said_with_its_reason_and_code() {
     fails(
         &["simulate", "--load", &load],
         2,
-        "line 3: `verify` is not simulated",
+        "`verify` is not simulated",
     );
     fails(
         &["simulate", "--load", "/proc/nonexistent"],

@@ -91,8 +91,8 @@ pub fn version() -> Result<String, LoadError> {
     }
     let message = format!("fio is too old: {found}, and 3.0 is the oldest that is understood");
     Err(LoadError::Run(Problem::new(exit::MISSING, message).hint(
-        "install a newer one in its place (`fio --version` says which one is found first): of the distribution's \
-         later releases or backports, or built from its source, https://github.com/axboe/fio",
+        "install a newer one, from backports or https://github.com/axboe/fio; `fio --version` says which \
+             one is found first",
     )))
 }
 

@@ -72,8 +72,8 @@ pub(crate) fn check_is_ours_to_choose(host: &Host, made: &[FileChange]) -> Resul
         "{ACTIVE}: tuned-ppd chooses TuneD's profile at every boot, and would not choose ours: nothing was changed"
     );
     Err(Problem::new(exit::BAD_FILE, message).hint(
-        "take elevator= out of the profiles that /etc/tuned/ppd.conf names (a copy below /etc/tuned counts before the \
-         original), or give tuned-ppd up: systemctl disable --now tuned-ppd",
+        "take elevator= out of the profiles that /etc/tuned/ppd.conf names, or disable tuned-ppd: \
+             systemctl disable --now tuned-ppd",
     ))
 }
 

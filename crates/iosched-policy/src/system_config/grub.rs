@@ -235,8 +235,8 @@ pub(crate) fn notes(host: &Host, changes: &[FileChange], value: Option<&str>) ->
     let given = cmdline::given_at_boot(host).filter(|_| value.is_none() && changes.is_empty());
     notes.extend(given.map(|given| {
         format!(
-            "this kernel was started with {PARAMETER}{given}, and no file that is known here gives it: it is gone after the \
-             next boot, or stands in a file that the boot loader alone reads"
+            "this kernel was started with {PARAMETER}{given}, which no known file sets: it is gone after the \
+             next boot, or the boot loader has it"
         )
     }));
     notes

@@ -168,8 +168,8 @@ pub(crate) fn check(
                 lister.join(" ")
             );
             Err(Problem::new(exit::NOT_TAKEN, message).hint(format!(
-                "everything was taken back; something keeps {module} out (omit_drivers, a preset with a configuration of its \
-                 own, MODULES= in a later file): find it, or leave out --initramfs"
+                "everything was taken back; find what keeps {module} out (omit_drivers, a preset, MODULES= in a \
+             later file), or leave out --initramfs"
             )))
         }
     }
