@@ -57,6 +57,13 @@ impl Host {
         self
     }
 
+    /// The same machine, whose kernel does not return from the `n`-th write to `/sys` from now. For tests.
+    #[must_use]
+    pub fn hanging_write(mut self, n: u32) -> Host {
+        self.sysfs = self.sysfs.hanging_write(n);
+        self
+    }
+
     /// True if this is the machine that we run on, so that its devices can be opened.
     pub fn is_live(&self) -> bool {
         self.root == Path::new("/")

@@ -6,12 +6,12 @@
 //! it began whichever write the kernel refuses.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -19,6 +19,8 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
 
 use crate::lossy;
+
+mod by_child;
 
 /// How often a write to a queue that is busy is tried again, and how long after the last time: 10 s together.
 const ATTEMPTS: u32 = 1000;
@@ -30,6 +32,10 @@ pub struct Sysfs {
     root: PathBuf,
     writes_until_failure: Option<Arc<AtomicI64>>,
     busy_writes: Option<Arc<AtomicI64>>,
+    writes_until_hang: Option<Arc<AtomicI64>>,
+    /// Devices with a write from which the kernel has not returned: what else is read or written of their queue would
+    /// wait for it.
+    hung: Arc<Mutex<Vec<String>>>,
 }
 
 impl Sysfs {
@@ -39,6 +45,8 @@ impl Sysfs {
             root: root.into(),
             writes_until_failure: None,
             busy_writes: None,
+            writes_until_hang: None,
+            hung: Arc::default(),
         }
     }
 
@@ -53,6 +61,13 @@ impl Sysfs {
     #[must_use]
     pub(crate) fn busy_writes(mut self, n: u32) -> Sysfs {
         self.busy_writes = Some(Arc::new(AtomicI64::new(i64::from(n))));
+        self
+    }
+
+    /// The same tree, from whose `n`-th write from now (1 is the next) the kernel does not return. For tests.
+    #[must_use]
+    pub(crate) fn hanging_write(mut self, n: u32) -> Sysfs {
+        self.writes_until_hang = Some(Arc::new(AtomicI64::new(i64::from(n))));
         self
     }
 
@@ -95,6 +110,7 @@ impl Sysfs {
         if !is_kernel_name(device) {
             return Err(io::ErrorKind::NotFound.into());
         }
+        self.check_returned(device)?;
         let name = sysfs_name(device);
         let mut path = self.root.join("class/block").join(&name);
         let open = |path: &Path| {
@@ -132,6 +148,7 @@ impl Sysfs {
     /// An attribute's value with the trailing newline removed, for example
     /// `read("sda", "queue/scheduler")`.
     pub fn read(&self, device: &str, attribute: &str) -> io::Result<String> {
+        self.check_returned(device)?;
         let mut text = lossy::read(self.device_dir(device).join(attribute))?;
         while text.ends_with('\n') {
             text.pop();
@@ -173,13 +190,31 @@ impl Sysfs {
         {
             return Err(Errno::IO.into());
         }
-        let path = self.device_dir(device).join(attribute);
-        // The kernel ignores the truncation; in a copied tree the value must replace the old one.
-        let mut file = fs::OpenOptions::new()
-            .write(true)
-            .truncate(true)
-            .open(path)?;
-        file.write_all(value.as_bytes())
+        let left = self.writes_until_hang.as_ref();
+        let hangs = left.is_some_and(|left| left.fetch_sub(1, Ordering::Relaxed) == 1);
+        let patience = if hangs { PAUSE } else { by_child::PATIENCE };
+        self.check_returned(device)?;
+        let directory = self.device_dir(device);
+        let places = (&*directory.join(attribute), host_of(&directory));
+        let written = by_child::write((places.0, places.1.as_deref()), value, patience, hangs);
+        if written
+            .as_ref()
+            .is_err_and(|error| error.kind() == io::ErrorKind::TimedOut)
+        {
+            let mut hung = self.hung.lock().unwrap_or_else(PoisonError::into_inner);
+            hung.push(device.to_owned());
+        }
+        written
+    }
+
+    /// Refuses what would wait for a write from which the kernel has not returned.
+    fn check_returned(&self, device: &str) -> io::Result<()> {
+        let hung = self.hung.lock().unwrap_or_else(PoisonError::into_inner);
+        if hung.iter().any(|hung| hung == device) {
+            let message = "the kernel has not returned from an earlier write to its queue";
+            return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+        }
+        Ok(())
     }
 
     /// True if an attribute can be written at all: the kernel gives those that only tell something no such right.
@@ -201,6 +236,21 @@ impl Sysfs {
             names => names,
         }
     }
+}
+
+/// The directory of the host or controller of a device: its disks share tags, and since 6.18 a write to the queue of one
+/// keeps those to the others waiting, or away.
+fn host_of(device: &Path) -> Option<PathBuf> {
+    let real = fs::canonicalize(device).ok()?;
+    let is_host = |path: &&Path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let number = ["host", "nvme"]
+            .iter()
+            .find_map(|kind| name.strip_prefix(kind));
+        number
+            .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+    };
+    real.ancestors().find(is_host).map(Path::to_owned)
 }
 
 /// The names in a directory, sorted.
@@ -441,6 +491,23 @@ mod tests {
         assert!(sysfs.write("sda", "queue/nr_requests", "2").is_err());
         assert!(sysfs.write("sda", "queue/nr_requests", "3").is_ok());
         assert_eq!(sysfs.read("sda", "queue/nr_requests").unwrap(), "3");
+    }
+
+    #[test]
+    fn a_write_that_hangs_is_left_behind_and_nothing_waits_for_it_again() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("block/sda/queue")).unwrap();
+        fs::write(dir.path().join("block/sda/queue/nr_requests"), "64\n").unwrap();
+        let sysfs = Sysfs::at(dir.path()).hanging_write(2);
+        assert!(sysfs.write("sda", "queue/nr_requests", "32").is_ok());
+        let hung = |done: io::Result<()>| done.unwrap_err().kind() == io::ErrorKind::TimedOut;
+        assert!(hung(sysfs.write("sda", "queue/nr_requests", "16")));
+        assert!(hung(sysfs.write("sda", "queue/nr_requests", "8")));
+        assert!(hung(
+            sysfs.clone().read("sda", "queue/nr_requests").map(drop)
+        ));
+        let error = Sysfs::at(dir.path()).write("sda", "queue/absent", "1");
+        assert_eq!(error.unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

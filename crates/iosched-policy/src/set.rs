@@ -80,6 +80,7 @@ impl Change {
         self.notes
             .extend(note.filter(|note| !self.notes.contains(note)));
         switch::check_order(host, &name, &scheduler)?;
+        switch::check_hang(host, &name)?;
         let state = QueueState::read(&sysfs, &name).or_problem()?;
         if let Some(served) = &state.served {
             self.notes.push(format!(

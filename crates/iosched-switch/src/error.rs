@@ -107,6 +107,12 @@ pub(super) fn zoned(device: &str, model: &str, kernel: &str) -> Problem {
     .hint("leave it at mq-deadline, or use Linux 6.10 or later")
 }
 
+/// The kernel may never return from a write to this queue now.
+pub(super) fn may_hang(device: &str, why: &str, way_out: &str) -> Problem {
+    let message = format!("{device}: a change of its queue may hang the kernel for ever: {why}");
+    Problem::new(exit::UNSAFE, message).hint(way_out)
+}
+
 /// The kernel refuses the switch itself; `active` is what it left: it may not be what was before.
 pub(super) fn not_switched(
     device: &str,
@@ -136,6 +142,8 @@ pub(super) fn not_switched(
     let message = format!("cannot switch {device} to {scheduler}: {cause}; now active: {active}");
     Problem::new(code, message).hint(hint).into()
 }
+
+const HUNG: &str = "`dmesg` shows what the kernel waits for; once it answers, `iosched restore` puts back what is left";
 
 const TRY_AGAIN: &str = "try again in a moment";
 
@@ -232,7 +240,11 @@ pub(super) fn is_of_value(error: &io::Error) -> bool {
         Some(Errno::BUSY | Errno::ROFS | Errno::NXIO | Errno::NODEV)
     );
     let kind = error.kind();
-    !is_ours && kind != io::ErrorKind::PermissionDenied && kind != io::ErrorKind::NotFound
+    !is_ours
+        && !matches!(
+            kind,
+            io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound | io::ErrorKind::TimedOut
+        )
 }
 
 /// What an error of a read or write below `/sys/block/<device>/` means.
@@ -255,9 +267,11 @@ pub(super) fn io_error(device: &str, file: &str, error: io::Error) -> SwitchErro
             // Somebody else is changing the queue, or that of another disk of the same controller.
             let is_busy = errno == Some(Errno::BUSY);
             let code = if is_busy { exit::BUSY } else { exit::FAILURE };
-            Problem::new(code, message)
-                .maybe_hint(is_busy.then_some(TRY_AGAIN))
-                .into()
+            let hint = match error.kind() {
+                io::ErrorKind::TimedOut => Some(HUNG),
+                _ => is_busy.then_some(TRY_AGAIN),
+            };
+            Problem::new(code, message).maybe_hint(hint).into()
         }
     }
 }

@@ -9,7 +9,8 @@
 //!
 //! - `arm`: a scheduler with tunables, as it is written; `value`: what may be written to which
 //! - `names`, `offered`: the two generations of names, and what a device offers
-//! - `foresee`: what setting an arm would lead to, nothing touched; `zones`: who keeps writes in order
+//! - `foresee`: what setting an arm would lead to, nothing touched; `zones`: who keeps writes in order;
+//!   `hangs`: when a write may never return
 //! - `state`: a queue's state, and its way back; `served`, [`inside`]: the same inside an emulated disk
 //! - [`journal`]: what is changed, written down before; [`lock`]: one run per disk
 //!
@@ -20,6 +21,7 @@
 mod arm;
 mod error;
 mod foresee;
+mod hangs;
 pub mod inside;
 pub mod journal;
 pub mod lock;
@@ -39,6 +41,7 @@ use serde::{Deserialize, Serialize};
 pub use self::arm::{Arm, Layer};
 pub use self::error::{SwitchError, not_offered, nothing_to_choose, unknown_tunable};
 pub use self::foresee::{check_can_be_kept, foresee};
+pub use self::hangs::check_hang;
 pub use self::names::{
     is_alias, is_of_other_layer, is_old_name, is_single_queue, modern_name, name_on, old_name,
     renamed,

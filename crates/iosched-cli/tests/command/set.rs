@@ -271,6 +271,32 @@ fn a_queue_that_is_busy_for_a_moment_is_set_and_put_back_all_the_same() {
     assert_eq!(disk.whole_queue(), before);
 }
 
+/// Whichever write the kernel does not return from, the change ends and names the disk, and what it leaves is put back.
+#[test]
+fn a_write_that_hangs_ends_the_change_and_is_left_to_restore() {
+    use iosched_machine::host::Host;
+    use iosched_policy::set::Change;
+    use iosched_switch::{Arm, journal};
+
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    let before = disk.whole_queue();
+    let arm = Arm::new("bfq", ["nr_requests=32"]).unwrap();
+    for write in [1, 2] {
+        let plan = Change::plan(&Host::live(), &disk.name, &arm).unwrap();
+        let error = plan.make(&Host::live().hanging_write(write)).unwrap_err();
+        let said = error.to_string();
+        assert!(said.contains(&disk.name), "{said}");
+        assert!(said.contains("has not returned"), "{said}");
+        for left in journal::leftovers(&Host::live()) {
+            left.undo_disks(&Host::live());
+        }
+        assert_eq!(disk.whole_queue(), before, "write {write}");
+    }
+}
+
 #[test]
 fn a_partition_is_set_on_its_whole_disk() {
     if !can_use_loop_devices() {

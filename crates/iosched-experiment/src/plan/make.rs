@@ -122,6 +122,7 @@ fn kernel_arm(text: &str, host: &Host, disks: &[String]) -> Result<Arm, PlanErro
     }
     arm.layer = None; // nothing to confuse it with
     for disk in disks {
+        switch::check_hang(host, disk)?;
         arm.scheduler = switch::resolve(&host.sysfs(), disk, &arm.scheduler)?;
     }
     Ok(arm)

@@ -23,6 +23,7 @@ pub enum Rule {
     PlugInOrder,
     PlugMergesOldest,
     PlugMergesNewest,
+    FreezeBesideZoneWrites,
     StartTimeOfAccounting,
     LimitInAll,
     BfqDropsWaker,
@@ -67,7 +68,7 @@ const fn v(major: u16, minor: u16) -> KernelVersion {
 }
 
 /// All rules, in the order of the variants of [`Rule`].
-pub static RULES: [RuleFacts; 22] = [
+pub static RULES: [RuleFacts; 23] = [
     row(
         Rule::ZonesAreLocked,
         &[v(4, 16)],
@@ -145,6 +146,12 @@ pub static RULES: [RuleFacts; 22] = [
         &[v(6, 18)],
         "blk_attempt_plug_merge",
         "a bio merges with the last request of the plug again, as before 6.14",
+    ),
+    row(
+        Rule::FreezeBesideZoneWrites,
+        &[v(6, 16)],
+        "blk_mq_freeze_queue",
+        "a queue can be changed while writes to a zoned disk are under way: 6.10 to 6.15 may hang",
     ),
     row(
         Rule::StartTimeOfAccounting,

@@ -440,6 +440,7 @@ fn outcome(rule: Rule, version: KernelVersion) -> Option<Vec<u64>> {
         | Rule::BfqDropsWaker
         | Rule::ZonesAreLocked
         | Rule::ZonesOrderedBelow
+        | Rule::FreezeBesideZoneWrites
         | Rule::TicksAligned
         // Left out, as their rows say, or for whoever writes to nr_requests.
         | Rule::StartTimeOfAccounting
