@@ -15,6 +15,15 @@ pub struct BuiltIn {
     pub objective: Objective,
 }
 
+impl BuiltIn {
+    /// True of its job file, also in records from before it named engine and direct access: those were our defaults.
+    pub(super) fn is_text(&self, text: &str) -> bool {
+        const ENGINE: &str = "ioengine=libaio\ndirect=1\n";
+        let older = self.text.replace(&format!("[global]\n{ENGINE}\n"), "");
+        self.text == text || older.replace(ENGINE, "") == text
+    }
+}
+
 /// All of them, the default first.
 pub const BUILT_IN: &[BuiltIn] = &[
     BuiltIn {
@@ -64,6 +73,17 @@ pub(crate) fn find(name: &str) -> Option<&'static BuiltIn> {
 mod tests {
     use super::*;
     use crate::load::fio_job::JobFile;
+
+    #[test]
+    fn the_loads_of_the_example_record_are_ours_as_they_were_then() {
+        let record = include_str!("../../../../docs/example-record/record.jsonl");
+        let header: serde_json::Value =
+            serde_json::from_str(record.lines().next().unwrap()).unwrap();
+        for load in header["plan"]["loads"].as_array().unwrap() {
+            let (name, text) = (&load["name"], load["job_file"].as_str().unwrap());
+            assert!(BUILT_IN.iter().any(|load| load.is_text(text)), "{name}");
+        }
+    }
 
     #[test]
     fn every_built_in_load_passes_our_own_check() {

@@ -154,7 +154,7 @@ impl Spec {
     pub fn is_ours(&self) -> bool {
         match self {
             Spec::JobFile(text) | Spec::Simulated { job_file: text, .. } => {
-                builtin::BUILT_IN.iter().any(|load| load.text == text)
+                builtin::BUILT_IN.iter().any(|load| load.is_text(text))
                     || families::has_job_file(text)
             }
             Spec::Command(_) => false,
