@@ -77,6 +77,10 @@ pub(crate) struct SimulateArgs {
     )]
     load: String,
 
+    /// A variable of the job file, as fio's ${NAME}; repeatable
+    #[arg(long = "define", value_name = "NAME=VALUE", value_parser = super::tune::parse_define, hide_short_help = true)]
+    defines: Vec<(String, String)>,
+
     /// Simulated time to stop after
     #[arg(
         long,
@@ -331,7 +335,7 @@ fn wanted(args: &SimulateArgs) -> Result<SimulationRequest, Box<dyn Failure>> {
     };
     let load = match args.trace.options() {
         Some(trace) => Load::Trace(trace),
-        None => Load::named(&args.load).map_err(boxed)?,
+        None => Load::named(&args.load, args.defines.clone()).map_err(boxed)?,
     };
     Ok(SimulationRequest {
         until: args.until.map(|Span(time)| nanos(time)),

@@ -398,7 +398,9 @@ mod tests {
     fn accesses_under_way_at_the_end_are_told_where_they_are_more_than_one_in_a_hundred() {
         let of_job = |job: &str, ios: u64| {
             let mut plan = fixture::plan(2);
-            plan.loads[0].spec = Spec::JobFile(format!("[a]\nrw=randread\n{job}"));
+            plan.loads[0].spec = Spec::JobFile(format!(
+                "[a]\nrw=randread\nioengine=libaio\ndirect=1\n{job}"
+            ));
             said_of_plan(&plan, |trial| {
                 trial.jobs[0].read.as_mut().unwrap().ios = ios * (2 - trial.slot.arm as u64);
             })

@@ -5,7 +5,6 @@ use std::path::Path;
 use iosched_facts::near::did_you_mean;
 use iosched_machine::command_line::{Remedy, quoted};
 use iosched_machine::failure::Problem;
-use iosched_machine::foreign;
 
 use super::wanted::CommandOptions;
 use super::{PlanError, PlanRequest, PlannedLoad, Steady, error};
@@ -246,13 +245,7 @@ fn job_text(wanted: &PlanRequest, path: &Path) -> Result<String, Problem> {
     if !path.exists() || path.is_dir() {
         return Err(unknown_load(path));
     }
-    let text = foreign::read_text(path).map_err(|error| {
-        Problem::usage(format!("cannot read job file {}: {error}", path.display()))
-    })?;
-    if expand::is_needed(&text) {
-        return expand::expand(path, &text, &|name| wanted.variable(name));
-    }
-    Ok(text)
+    expand::read_whole(path, &|name| wanted.variable(name))
 }
 
 /// A job of the user's own, and what is said of it. `file` is what errors call it.

@@ -6,6 +6,7 @@ use iosched_machine::device::Consent;
 use iosched_machine::file_system;
 
 use super::{OwnDisk, Rules};
+use crate::load::fio_job::expand;
 use crate::load::simulated::SimulatedDisk;
 use crate::objective::Objective;
 
@@ -59,11 +60,7 @@ pub struct PlanRequest {
 impl PlanRequest {
     /// The value of a variable in a job file.
     pub(super) fn variable(&self, name: &str) -> Option<String> {
-        let mut latest_first = self.defines.iter().rev();
-        let defined = latest_first.find(|(defined, _)| defined == name);
-        defined
-            .map(|(_, value)| value.clone())
-            .or_else(|| std::env::var(name).ok())
+        expand::value_of(&self.defines, name)
     }
 }
 

@@ -140,8 +140,9 @@ impl Lines {
         }
     }
 
-    /// For a text that is kept as it is.
-    pub(crate) fn at_most(self, most: u64) -> Lines {
+    /// Refuses more than that.
+    #[cfg(test)]
+    fn at_most(self, most: u64) -> Lines {
         Lines { most, ..self }
     }
 

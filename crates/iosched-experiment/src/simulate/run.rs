@@ -10,7 +10,6 @@ use std::time::Instant;
 
 use iosched_facts::near::did_you_mean;
 use iosched_machine::failure::{Problem, exit};
-use iosched_machine::foreign;
 use iosched_machine::user_files;
 use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::disk::{Model, ModelOptions};
@@ -26,7 +25,6 @@ use iosched_sim::workload::fio_job;
 use serde::{Deserialize, Serialize};
 
 use super::events::EventFile;
-use super::file::Lines;
 use super::replay::{Failed, Meter, Trace, TraceOptions, TraceReport};
 use super::settings::{checked_hz, tick_phase};
 pub use super::times::Times;
@@ -35,6 +33,7 @@ use crate::load::builtin::{self, BuiltIn};
 pub use crate::load::desktop::START;
 use crate::load::desktop::simulated::{self, Script};
 use crate::load::desktop::{self, DesktopSettings};
+use crate::load::fio_job::{command_line, expand};
 use crate::threads;
 
 /// What the processes do.
@@ -44,8 +43,8 @@ pub enum Load {
     BuiltIn(&'static BuiltIn),
     /// The start of a program beside a copy or streams.
     Desktop(DesktopSettings),
-    /// As a fio job file says.
-    Job(PathBuf),
+    /// As a fio job file says, or a command line of fio; and the variables that are defined for it.
+    Job(String, Vec<(String, String)>),
     /// As they did when they were recorded.
     Trace(TraceOptions),
 }
@@ -55,13 +54,13 @@ impl Load {
     ///
     /// # Errors
     /// A setting that the load does not have.
-    pub fn named(name: &str) -> Result<Load, Problem> {
+    pub fn named(name: &str, defines: Vec<(String, String)>) -> Result<Load, Problem> {
         let (load, settings) = name.split_once(':').unwrap_or((name, ""));
         if load == desktop::NAME {
             return Ok(Load::Desktop(DesktopSettings::parse(settings)?));
         }
         let found = builtin::find(name);
-        Ok(found.map_or_else(|| Load::Job(PathBuf::from(name)), Load::BuiltIn))
+        Ok(found.map_or_else(|| Load::Job(name.into(), defines), Load::BuiltIn))
     }
 
     /// What the user calls it.
@@ -69,7 +68,7 @@ impl Load {
         match self {
             Load::BuiltIn(load) => load.name.to_owned(),
             Load::Desktop(_) => desktop::NAME.to_owned(),
-            Load::Job(path) => path.display().to_string(),
+            Load::Job(text, _) => text.clone(),
             Load::Trace(options) => options.path.display().to_string(),
         }
     }
@@ -93,17 +92,17 @@ impl Load {
                 let script = Script::new(settings, (capacity, disk.rotational()), seed)?;
                 Ok(Work::Script(Arc::new(script)))
             }
-            Load::Job(path) => {
+            Load::Job(load, defines) => {
+                let variable = |name: &str| expand::value_of(defines, name);
+                let read = |path: &str| expand::read_whole(Path::new(path), &variable);
+                if let Some(line) = command_line::of(load) {
+                    return parse(&command_line::read(line, &read)?.text);
+                }
+                let path = Path::new(load);
                 if path.components().count() == 1 && path.symlink_metadata().is_err() {
                     return Err(no_such_load(path));
                 }
-                let mut lines = Lines::open(path)?.at_most(foreign::LARGEST_TEXT);
-                let mut text = String::new();
-                while let Some(line) = lines.next_line()? {
-                    text.push_str(line);
-                    text.push('\n');
-                }
-                parse(&text)
+                parse(&read(load)?)
             }
             Load::Trace(options) => {
                 let trace = Trace::new(options.clone(), (disk, capacity), meter)?;
@@ -570,7 +569,7 @@ impl Plan {
     fn cut_at(&self, runs: &[RunResult]) -> Option<Nanos> {
         let end = self.work.usual_end();
         let is_cut = end.cuts && self.wanted.until.is_none();
-        let is_of_user = matches!(self.wanted.load, Load::Job(_));
+        let is_of_user = matches!(self.wanted.load, Load::Job(..));
         let mut ended = runs.iter().map(|run| run.elapsed_ns);
         (is_cut && is_of_user && ended.any(|ended| ended >= end.at.as_nanos())).then_some(end.at)
     }

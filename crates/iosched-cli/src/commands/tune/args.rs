@@ -402,7 +402,7 @@ impl TuneArgs {
     }
 }
 
-fn parse_define(text: &str) -> Result<(String, String), String> {
+pub(in crate::commands) fn parse_define(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("NAME=VALUE is wanted")?;
     Ok((name.into(), value.into()))
 }

@@ -3,6 +3,7 @@
 
 mod answer;
 mod args;
+pub(super) use args::parse_define;
 mod error;
 mod place;
 mod request;

@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn what_would_reach_beyond_the_target_is_replaced_and_said() {
-        let text = "[a]\nrw=read\nfilename=/etc/passwd\ndirectory=/\nexec_prerun=rm -rf /\nwrite_bw_log=x\n\
+        let text = "[a]\nrw=read\ndirect=1\nfilename=/etc/passwd\ndirectory=/\nexec_prerun=rm -rf /\nwrite_bw_log=x\n\
                     gtod_reduce=1\nfrobnicate=1\n";
         let file = JobFile::parse("j", text).unwrap();
         assert_eq!(
@@ -113,6 +113,6 @@ mod tests {
         );
         let kept = file.jobs[0].assignments.iter();
         let kept: Vec<&str> = kept.map(|assignment| assignment.key.as_str()).collect();
-        assert_eq!(kept, ["rw", "frobnicate"]);
+        assert_eq!(kept, ["rw", "direct", "frobnicate"]);
     }
 }

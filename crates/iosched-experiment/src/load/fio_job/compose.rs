@@ -73,8 +73,6 @@ impl JobFile {
             let mut put = |key: &str, value: &str| {
                 let _ = writeln!(text, "{key}={value}");
             };
-            put("ioengine", "libaio");
-            put("direct", if job.is_unaligned() { "0" } else { "1" });
             if let JobTarget::Directory { file_size, .. } = &settings.place {
                 put("size", &file_size.to_string());
             }

@@ -37,8 +37,29 @@ pub(crate) fn expand(path: &Path, text: &str, variables: Variables<'_>) -> Resul
     Err(Problem::of_all(first, expansion.wrong).hint(hint))
 }
 
+/// The text of a job file that is there, expanded if anything is to be.
+///
+/// # Errors
+/// It cannot be read, or what [`expand`] says.
+pub(crate) fn read_whole(path: &Path, variables: Variables<'_>) -> Result<String, Problem> {
+    let text = foreign::read_text(path).map_err(|error| {
+        Problem::usage(format!("cannot read job file {}: {error}", path.display()))
+    })?;
+    if is_needed(&text) {
+        return expand(path, &text, variables);
+    }
+    Ok(text)
+}
+
+/// The value of a variable: the last that was defined, else the environment's.
+pub(crate) fn value_of(defines: &[(String, String)], name: &str) -> Option<String> {
+    let defined = defines.iter().rev().find(|(defined, _)| defined == name);
+    let value = defined.map(|(_, value)| value.clone());
+    value.or_else(|| std::env::var(name).ok())
+}
+
 /// True if there is anything to do.
-pub(crate) fn is_needed(text: &str) -> bool {
+fn is_needed(text: &str) -> bool {
     text.contains('$') || text.lines().any(|line| included(line).is_some())
 }
 

@@ -171,6 +171,10 @@ impl JobFile {
         let parts: Vec<String> = parts
             .map(|(by, keys)| format!("{}: replaced by {by}", keys.join(", ")))
             .collect();
+        let says = |job: &Job| job.last("direct").or(job.last("buffered")).is_some();
+        let silent = (!self.jobs.iter().all(says))
+            .then(|| "without direct=1 fio reads and writes through the page cache".to_owned());
+        let parts: Vec<String> = parts.into_iter().chain(silent).collect();
         (!parts.is_empty()).then(|| parts.join("; "))
     }
 
@@ -318,20 +322,16 @@ impl Job {
     fn is_asynchronous(&self) -> bool {
         let is_cached = self.is_cached();
         let engine = self.last("ioengine");
-        !is_cached && engine.is_none_or(|name| matches!(name, "libaio" | "io_uring" | "posixaio"))
+        !is_cached && engine.is_some_and(|name| matches!(name, "libaio" | "io_uring" | "posixaio"))
     }
 
     /// Its accesses go through the page cache.
     fn is_cached(&self) -> bool {
-        let is_direct = self.last("direct").map(|value| value != "0");
-        !is_direct.unwrap_or(!self.is_unaligned()) || self.has("buffered")
-    }
-
-    /// It has accesses that are no whole sectors, which no disk takes past the page cache.
-    fn is_unaligned(&self) -> bool {
-        let blocks = self.last("bs").unwrap_or_default().split(',');
-        let mut bytes = blocks.filter_map(quantity::bytes);
-        bytes.any(|bytes| !bytes.is_multiple_of(512))
+        match (self.last("direct"), self.last("buffered")) {
+            (Some(direct), _) => direct == "0",
+            (None, Some(buffered)) => buffered != "0",
+            (None, None) => true,
+        }
     }
 
     fn has(&self, key: &str) -> bool {
@@ -392,7 +392,7 @@ mod tests {
             let file = JobFile::parse("j", text).unwrap();
             file.counted(&settings).map(|counted| counted.as_millis())
         };
-        let deep = "[a]\niodepth=32\n";
+        let deep = "[a]\nioengine=libaio\ndirect=1\niodepth=32\n";
         assert_eq!(counted(deep, Some(60_000)), Some(54_000));
         assert_eq!(counted(deep, Some(2000)), Some(1500));
         assert_eq!(counted(deep, Some(999)), None, "too short");

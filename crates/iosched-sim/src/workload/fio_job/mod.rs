@@ -14,6 +14,7 @@ mod setting;
 mod value;
 
 use iosched_facts::Problem;
+use iosched_facts::fio::FioOption;
 use lines::{BadLine, Item, Line};
 use section::Section;
 use setting::Setting;
@@ -26,15 +27,19 @@ const MAX_PROCESSES: u64 = 10_000;
 
 /// The processes that a job file describes, on a disk of this size.
 pub fn parse(text: &str, capacity: Sectors) -> Result<Vec<Job>, Problem> {
-    let sections = sections(text)?;
+    let mut wrong = Vec::new();
+    let sections = sections(text, &mut wrong)?;
     let count: u64 = sections.iter().map(|section| section.numjobs).sum();
     if count > MAX_PROCESSES {
         return Err(too_many(count));
     }
+    wrong.extend(sections.iter().filter_map(|section| section.check().err()));
+    if !wrong.is_empty() {
+        return Err(all(wrong));
+    }
     let mut jobs = Vec::new();
     let mut group = 0;
     for section in &sections {
-        section.check()?;
         if section.stonewall && !jobs.is_empty() {
             group += 1;
         }
@@ -46,6 +51,17 @@ pub fn parse(text: &str, capacity: Sectors) -> Result<Vec<Job>, Problem> {
         Err(Problem::usage("there is no job in it"))
     } else {
         Ok(jobs)
+    }
+}
+
+/// All that keeps a file from being simulated, in one message.
+fn all(wrong: Vec<Problem>) -> Problem {
+    let hint = wrong.iter().find_map(|problem| problem.hint.clone());
+    let causes = wrong.into_iter().map(|problem| problem.message).collect();
+    let problem = Problem::of_all("it cannot be simulated:", causes);
+    match hint {
+        Some(hint) => problem.hint(hint),
+        None => problem,
     }
 }
 
@@ -62,8 +78,8 @@ fn bad_value(line: usize, name: &str, value: &str, allowed: &str) -> Problem {
     ))
 }
 
-/// The sections, each with what stood in `[global]` before it.
-fn sections(text: &str) -> Result<Vec<Section>, Problem> {
+/// The sections, each with what stood in `[global]` before it. What cannot be simulated goes to `wrong`.
+fn sections(text: &str, wrong: &mut Vec<Problem>) -> Result<Vec<Section>, Problem> {
     let mut global = Section::default();
     let mut sections: Vec<Section> = Vec::new();
     let mut in_global = None;
@@ -102,10 +118,10 @@ fn sections(text: &str) -> Result<Vec<Section>, Problem> {
                 let value = value.unwrap_or_default();
                 let setting = Setting {
                     line,
-                    name: &key,
+                    name: FioOption::find(&key).map_or(key.as_str(), |option| option.name),
                     value,
                 };
-                setting.apply(section)?;
+                wrong.extend(setting.apply(section).err());
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::super::{Mix, Rate};
 use iosched_facts::Problem;
+use iosched_facts::fio::{FioOption, Handling};
 
 use super::bad_value;
 use super::section::Section;
@@ -14,6 +15,7 @@ use crate::units::Nanos;
 /// have no content.
 const WITHOUT_EFFECT: &[&str] = &[
     "atomic",
+    "block_error_percentiles",
     "buffer_compress_chunk",
     "buffer_compress_percentage",
     "buffer_pattern",
@@ -26,7 +28,11 @@ const WITHOUT_EFFECT: &[&str] = &[
     "dedupe_mode",
     "dedupe_percentage",
     "description",
+    "disable_bw_measurement",
+    "disk_util",
     "error_dump",
+    "exit_what",
+    "exitall",
     "exitall_on_error",
     "fadvise_hint",
     "fallocate",
@@ -34,34 +40,46 @@ const WITHOUT_EFFECT: &[&str] = &[
     "fill_device",
     "fixedbufs",
     "force_async",
+    "gtod_cpu",
     "hipri",
+    "hipri_percentage",
     "hugepage-size",
     "ignore_error",
-    "iomem",
-    "iomem_align",
+    "invalidate",
+    "kb_base",
+    "lockfile",
     "lockmem",
     "max_latency",
     "mem",
-    "mem_align",
+    "new_group",
     "nice",
     "nonvectored",
     "norandommap",
+    "nowait",
     "numa_cpu_nodes",
     "numa_mem_policy",
+    "offset_align",
     "openfiles",
     "overwrite",
     "random_generator",
+    "rate_cycle",
     "rate_iops_min",
     "rate_min",
+    "read_beyond_wp",
     "refill_buffers",
     "registerfiles",
     "scramble_buffers",
+    "significant_figures",
     "softrandommap",
     "sqthread_poll",
     "sqthread_poll_cpu",
     "thinktime_spin",
+    "thp",
     "uncached",
+    "unified_rw_reporting",
+    "unit_base",
     "userspace_reap",
+    "write_hint",
     "zero_buffers",
 ];
 
@@ -83,21 +101,28 @@ impl Setting<'_> {
         if self.name == "filename" && self.value.replace("\\:", "").contains(':') {
             return Err(self.bad("one file: there is one disk"));
         }
-        if WITHOUT_EFFECT.contains(&self.name) {
-            return Ok(());
+        let (line, name) = (self.line, self.name);
+        match FioOption::find(name).map(|option| option.handling) {
+            _ if WITHOUT_EFFECT.contains(&name) => Ok(()),
+            Some(Handling::Replaced(_)) => Ok(()),
+            Some(Handling::Refused(cause)) => Err(Problem::usage(format!(
+                "line {line}: {name} is refused: {cause}"
+            ))),
+            _ => Err(
+                Problem::usage(format!("line {line}: `{name}` is not simulated")).hint(
+                    "remove it if it does not matter; docs/simulate.md lists what is simulated",
+                ),
+            ),
         }
-        let message = format!("line {}: `{}` is not simulated", self.line, self.name);
-        Err(Problem::usage(message)
-            .hint("remove it if it does not matter; docs/simulate.md lists what is simulated"))
     }
 
     /// What is read and written, and where.
     fn places(&self, section: &mut Section) -> Result<bool, Problem> {
         match self.name {
-            "rw" | "readwrite" => self.access(section)?,
+            "rw" => self.access(section)?,
             "rwmixread" => section.mix = self.mix(self.percent()?),
             "rwmixwrite" => section.mix = self.mix(100 - self.percent()?),
-            "bs" | "blocksize" => {
+            "bs" => {
                 let allowed = "SIZE or READ,WRITE in multiples of 512 bytes up to 1 GiB";
                 let blocks = value::pair(self.value, section.blocks, value::block);
                 section.blocks = blocks.ok_or_else(|| self.bad(allowed))?;
@@ -123,7 +148,7 @@ impl Setting<'_> {
             "filesize" => {}
             "nrfiles" => section.files = self.count(1 << 30)? as u64,
             "loops" => section.loops = self.count(1 << 30)? as u64,
-            "io_size" | "io_limit" => section.io_size = Some(self.size()?),
+            "io_size" => section.io_size = Some(self.size()?),
             "offset" => section.offset = self.size()?,
             "offset_increment" => section.offset_increment = self.size()?,
             "random_distribution" => {
@@ -142,9 +167,9 @@ impl Setting<'_> {
     fn pace(&self, section: &mut Section) -> Result<bool, Problem> {
         match self.name {
             "iodepth" => section.depth = self.count(65_536)?,
-            "iodepth_batch" | "iodepth_batch_submit" => section.batch = self.count(65_536)?,
+            "iodepth_batch" => section.batch = self.count(65_536)?,
             "ioengine" => section.synchronous = self.engine()?,
-            "iodepth_batch_complete" | "iodepth_batch_complete_min" => {
+            "iodepth_batch_complete_min" => {
                 section.reaps = Some(self.value.parse().map_err(|_| self.bad("a number"))?);
             }
             "iodepth_batch_complete_max" => {}
@@ -222,9 +247,9 @@ impl Setting<'_> {
             }
             "startdelay" => section.delay = self.time(SECOND)?,
             "ramp_time" => section.ramp = self.time(SECOND)?,
-            "runtime" | "timeout" => section.runtime = Some(self.time(SECOND)?),
+            "runtime" => section.runtime = Some(self.time(SECOND)?),
             "time_based" => section.time_based = self.switch()?,
-            "stonewall" | "wait_for_previous" => section.stonewall = self.switch()?,
+            "stonewall" => section.stonewall = self.switch()?,
             _ => return Ok(false),
         }
         Ok(true)
