@@ -147,7 +147,7 @@ impl Request {
             (Some(_), Some(_)) => Err(wrong("a load and a trace: give one of them".to_owned())),
             (name, None) => {
                 let name = name.as_deref().unwrap_or("random-read");
-                Load::named(name).map_err(|failure| Failed::of(&failure))
+                Load::named(name, Vec::new()).map_err(|failure| Failed::of(&failure))
             }
             (None, Some(trace)) => Ok(Load::Trace(TraceOptions {
                 path: trace.path.clone(),

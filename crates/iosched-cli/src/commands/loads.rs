@@ -27,7 +27,7 @@ fn table() -> String {
     let rows = loads().chain([
         ListedLoad {
             name: "FILE.fio",
-            summary: "your own fio job file, above ioengine=libaio and direct=1",
+            summary: "your own fio job file; without direct=1 through the page cache, as in fio",
             options: "",
         },
         ListedLoad {
