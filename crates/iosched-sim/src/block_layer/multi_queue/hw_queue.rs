@@ -178,7 +178,7 @@ impl HwQueue {
 
     /// A process inserted a request outside of a plug: unless its bio has one of its own, a worker runs the queue.
     pub fn inserted_alone(&mut self, kernel: &Kernel) {
-        if !kernel.follows(Rule::BioInPlug) {
+        if self.delayed_run.is_some() && !kernel.follows(Rule::BioInPlug) {
             self.delayed_run = None;
         }
     }

@@ -28,7 +28,7 @@ impl MultiQueue {
         token: Token,
     ) -> bool {
         let Submitter { plug, cpu, .. } = &self.submitters[bio.process.index()];
-        let tried = if self.kernel.merges_oldest_in_plug() {
+        let tried = if plug.len() > 1 && self.kernel.merges_oldest_in_plug() {
             plug.first()
         } else {
             plug.last()
@@ -177,7 +177,7 @@ impl MultiQueue {
             return self.insert_alone(out, now, id);
         }
         let plug = &self.submitters[process].plug;
-        let head = if self.kernel.follows(Rule::PlugInOrder) {
+        let head = if plug.len() > 1 && self.kernel.follows(Rule::PlugInOrder) {
             plug.first()
         } else {
             plug.last()

@@ -19,10 +19,14 @@ impl Bfq {
         tags: u32,
         word: u32,
     ) -> Option<TagLimit> {
-        let in_all = self.kernel.follows(Rule::LimitInAll);
-        let of = if in_all { tags } else { word };
-        let depth = (!sync_read).then(|| self.depth_of_kind(sync, of));
-        let most = depth.map_or(tags, |depth| tags * depth / of.max(1));
+        let (depth, most) = if sync_read {
+            (None, tags)
+        } else {
+            let in_all = self.kernel.follows(Rule::LimitInAll);
+            let of = if in_all { tags } else { word };
+            let depth = self.depth_of_kind(sync, of);
+            (Some(depth), tags * depth / of.max(1))
+        };
         let limit = |depth| self.kernel.tag_limit(depth, depth);
         if self.has_its_share(process, sync, most) {
             return Some(limit(1));
