@@ -291,6 +291,31 @@ mod tests {
         try_pairs(6, false);
     }
 
+    /// Of what the table keeps: the rest fio never sees.
+    #[test]
+    fn what_is_taken_here_fio_takes_as_it_is_written_and_what_fio_refuses_is_refused() {
+        if fio::version().is_err() {
+            return iosched_testing::lacks("fio");
+        }
+        let kept = OPTIONS
+            .iter()
+            .filter(|option| option.handling == Handling::Kept);
+        for (at, option) in kept.enumerate().filter(|(at, _)| at % 12 == 0) {
+            let values = values(option);
+            let value = values[at % values.len()];
+            for line in [format!("{}={value}", option.name), option.name.to_owned()] {
+                let text = format!("[a]\nioengine=libaio\nsize=1m\nruntime=1\n{line}\n");
+                let ours = ask_fio("j", &text);
+                let theirs = fio::refusals(&text);
+                assert_eq!(
+                    ours.is_ok(),
+                    theirs.is_empty(),
+                    "{line}: {ours:?} {theirs:?}"
+                );
+            }
+        }
+    }
+
     #[test]
     #[ignore = "minutes: each option of the table, and many pairs"]
     fn all_options_of_the_table_give_finite_metrics_or_a_refusal_before_the_run() {
