@@ -144,9 +144,10 @@ pub(super) fn tables(
     text
 }
 
-/// A paragraph for each warning, and the command that is its remedy in a line of its own.
+/// A paragraph for each warning; below the first that has a remedy, its command: of two, neither would be typed.
 fn noted(notes: &[Note], width: usize) -> String {
     let mut text = String::new();
+    let mut is_told = false;
     for Note {
         text: note,
         command,
@@ -156,8 +157,9 @@ fn noted(notes: &[Note], width: usize) -> String {
             text.push('\n');
         }
         text += &fold(&format!("Warning: {note}"), width);
-        if let Some(command) = command {
+        if let Some(command) = command.as_ref().filter(|_| !is_told) {
             text += &(visible::line(command) + "\n");
+            is_told = true;
         }
     }
     text
@@ -556,5 +558,15 @@ at most 5 trials in all, 50 s, usually much less
     #[test]
     fn what_is_not_told_apart_is_told_with_its_bound() {
         insta::assert_snapshot!(whole_report(&[1.0, 1.018, 1.021], 4));
+    }
+
+    #[test]
+    fn of_several_remedies_one_is_told() {
+        let note = |command: &str| Note {
+            text: "odd".into(),
+            command: Some(command.into()),
+        };
+        let said = noted(&[note("try: a"), note("try: b")], 80);
+        assert_eq!(said, "\nWarning: odd\ntry: a\nWarning: odd\n");
     }
 }
