@@ -6,7 +6,7 @@
 //! beyond the ratio waits. Left out: the pauses that slow a writer down already between the two
 //! ratios. It is empty at first, and what came first goes first.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use crate::units::{Bytes, Nanos, Sector, Sectors, Time};
@@ -66,7 +66,7 @@ pub(super) struct PageCache {
     settings: Writeback,
     dirty: BTreeSet<u64>,
     /// Pages with data, or on their way from the disk (false), and in which order they came.
-    present: HashMap<u64, bool>,
+    present: BTreeMap<u64, bool>,
     came: VecDeque<u64>,
     /// Processes that wait until pages are there.
     readers: Vec<(usize, Range<u64>)>,
@@ -93,7 +93,7 @@ impl PageCache {
         PageCache {
             settings,
             dirty: BTreeSet::new(),
-            present: HashMap::new(),
+            present: BTreeMap::new(),
             came: VecDeque::new(),
             readers: Vec::new(),
             under_way: 0,

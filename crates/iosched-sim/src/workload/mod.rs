@@ -119,6 +119,7 @@ pub struct Syncing {
 
 /// One process of a load. `Default` reads the first sectors of a disk, 4 KiB at a time, for ever.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "what a job says, one by one")]
 pub struct Job {
     /// Its name; clones of a job have a number behind it.
     pub name: String,

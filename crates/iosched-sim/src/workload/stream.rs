@@ -64,7 +64,7 @@ impl Stream {
         let length = sizes.draw(&mut self.sizes);
         let start = match job.pattern {
             Pattern::Sequential { skip } => self.onward(job, length, skip),
-            Pattern::Random { run, .. } if self.since_place % run > 0 => {
+            Pattern::Random { run, .. } if !self.since_place.is_multiple_of(run) => {
                 self.since_place += 1;
                 self.onward(job, length, 0)
             }

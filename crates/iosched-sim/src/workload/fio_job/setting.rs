@@ -284,11 +284,9 @@ impl Setting<'_> {
         let (kind, skip) = self.value.split_once(':').unwrap_or((self.value, ""));
         let (random, percent, mixed) = match kind {
             "read" => (false, 100, false),
-            "write" => (false, 0, false),
+            "write" | "trim" => (false, 0, false),
             "randread" => (true, 100, false),
-            "randwrite" => (true, 0, false),
-            "trim" => (false, 0, false),
-            "randtrim" => (true, 0, false),
+            "randwrite" | "randtrim" => (true, 0, false),
             "rw" | "readwrite" => (false, 50, true),
             "randrw" => (true, 50, true),
             _ => return Err(self.bad(allowed)),
