@@ -2,7 +2,7 @@
 //!
 //! A rule holds from a version on; where a stable series got it later than its own first release, from that stable
 //! release on in this series. Versions are those of the sources and recordings in which a rule was seen: 6.15 to 6.17,
-//! the releases of 6.18 between .2 and .35, and 7.2 and later were not read. `docs/kernel-versions.md` is made of this table.
+//! the releases of 6.18 between .2 and .35, and 7.2 and later were not read. `results/kernel-versions.md` is made of this table.
 
 use super::KernelVersion;
 
@@ -276,12 +276,12 @@ mod tests {
             let all: Vec<_> = row.since.iter().map(ToString::to_string).collect();
             all.join(", ")
         };
-        let page = include_str!("../../../../docs/kernel-versions.md");
+        let page = include_str!("../../../../results/kernel-versions.md");
         for row in &RULES {
             let line = format!("| {} | `{}` | {} |", since(row), row.seen_in, row.what);
             assert!(
                 page.contains(&line),
-                "docs/kernel-versions.md lacks\n{line}"
+                "results/kernel-versions.md lacks\n{line}"
             );
         }
     }
