@@ -91,6 +91,18 @@ pub fn lock(host: &Host, device: &str) -> Result<Lock, Problem> {
     in_time(host, device, file)
 }
 
+/// Waits a moment until nobody has the lock of a disk: a write to its queue that a killed run began may be under way, and its
+/// child holds the lock until it is done.
+pub(crate) fn wait_until_free(host: &Host, device: &str) {
+    let Ok(file) = open_node(host, device) else {
+        return; // it is gone, or we may not
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while matches!(try_lock(&file), Ok(false)) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// Locks a disk that the run has made for itself, and takes away with it: wherever that is.
 ///
 /// # Errors

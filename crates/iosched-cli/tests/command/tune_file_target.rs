@@ -51,7 +51,7 @@ fn a_file_that_is_the_target_is_as_before_whatever_the_job_file_says() {
         assert_eq!(modified(&file), before, "{alter}");
     }
     assert_eq!(mounted.names(), ["theirs"]);
-    // What reaches other files, or runs programs, is refused.
+    // What would reach other files, or run programs, is replaced.
     for option in [
         "filename=x",
         "write_iolog=x",
@@ -65,9 +65,12 @@ fn a_file_that_is_the_target_is_as_before_whatever_the_job_file_says() {
         )
         .unwrap();
         let load = ["--load", job.to_str().unwrap()];
-        let (code, _, stderr) = tune(file.to_str().unwrap(), &dir.path().join("x"), &load);
-        assert_eq!(code, 2, "{option}: {stderr}");
+        let (code, _, stderr) = tune(file.to_str().unwrap(), &dir.path().join(option), &load);
+        assert_eq!(code, 0, "{option}: {stderr}");
+        assert!(stderr.contains("replaced by"), "{option}: {stderr}");
+        assert!(fs::read(&file).unwrap() == content, "{option}");
     }
+    assert_eq!(mounted.names(), ["theirs"]);
 }
 
 #[test]

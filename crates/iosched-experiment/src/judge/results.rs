@@ -343,11 +343,5 @@ fn of_values(path: &Path, text: &str, higher_is_better: bool) -> Result<Option<V
             ..Run::new(path, "values", objective, metrics)
         });
     }
-    // Rows in the order of their rounds are in the order of time.
-    if runs.iter().all(|run| run.round.is_some()) && runs.is_sorted_by_key(|run| run.round) {
-        for (run, place) in runs.iter_mut().zip(0_u32..) {
-            run.began = Some(f64::from(place));
-        }
-    }
     Ok((!runs.is_empty()).then_some(runs))
 }

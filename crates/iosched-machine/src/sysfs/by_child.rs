@@ -107,18 +107,18 @@ impl Task {
         }
     }
 
-    /// Whoever waits for the end of a pipe, or for a lock, is not to wait for a child that is left behind.
+    /// Whoever waits for the end of a pipe, or for another lock, is not to wait for a child that is left behind. That of the
+    /// disk stays: who puts back what a killed run changed waits for its last write.
     unsafe fn close_others(&self) {
-        let close = |first: libc::c_int, last: libc::c_uint| {
-            // SAFETY: nothing in this process uses them any more.
-            unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) }
-        };
-        let before = libc::c_uint::try_from(self.answer - 1).unwrap_or(0);
-        if close(0, before) < 0 || close(self.answer + 1, libc::c_uint::MAX) < 0 {
-            // Before Linux 5.9.
-            for descriptor in (0..1024).filter(|&descriptor| descriptor != self.answer) {
-                // SAFETY: as above.
-                unsafe { libc::close(descriptor) };
+        for descriptor in (0..1024).filter(|&descriptor| descriptor != self.answer) {
+            // SAFETY: zeros are a status, which is ours; nothing in this process uses the descriptor any more.
+            unsafe {
+                let mut status: libc::stat = std::mem::zeroed();
+                let is_disk = libc::fstat(descriptor, &raw mut status) == 0
+                    && status.st_mode & libc::S_IFMT == libc::S_IFBLK;
+                if !is_disk {
+                    libc::close(descriptor);
+                }
             }
         }
     }

@@ -625,7 +625,7 @@ impl Leftover {
             let mut devices = settled.iter().filter_map(Undone::settled_disk);
             devices.any(|device| device == disk.device)
         };
-        self.in_turn(|entry| {
+        self.in_turn(host, |entry| {
             let mut entry = entry.clone();
             entry.disks.retain(|disk| !is_settled(disk));
             undo_file(host, &self.path, &entry, (parts, &Stop::new()))
@@ -635,7 +635,7 @@ impl Leftover {
     /// Puts the disks back that the dead run left changed, and nothing else: what else there is may have to be waited for.
     /// Those that could not be are tried once more with the rest ([`Leftover::undo`]).
     pub fn undo_disks(&self, host: &Host) -> Vec<Undone> {
-        self.in_turn(|entry| {
+        self.in_turn(host, |entry| {
             let (settled, disks) = entry.undo_disks(host);
             if !settled.is_empty() {
                 let left = Entry {
@@ -650,7 +650,7 @@ impl Leftover {
     }
 
     /// Does something with the entry as it is now, once nobody else does; nothing if somebody has put all of it back.
-    fn in_turn(&self, work: impl FnOnce(&Entry) -> Vec<Undone>) -> Vec<Undone> {
+    fn in_turn(&self, host: &Host, work: impl FnOnce(&Entry) -> Vec<Undone>) -> Vec<Undone> {
         let failed = |cause: String| {
             vec![Undone::Failed {
                 thing: self.path.display().to_string(),
@@ -663,7 +663,13 @@ impl Leftover {
             Err(error) => return failed(error.to_string()),
         };
         match durable::read_entry(&self.path, SCHEMA) {
-            Ok(entry) => work(&entry),
+            Ok(entry) => {
+                let entry: Entry = entry;
+                for disk in &entry.disks {
+                    crate::lock::wait_until_free(host, &disk.device);
+                }
+                work(&entry)
+            }
             Err(cause) => failed(cause),
         }
     }
