@@ -293,6 +293,7 @@ fn monitoring_is_told_what_the_rule_rests_on_as_far_as_it_can_be_read() {
 fn advice_counts_for_no_exit_code_and_is_told_of_each_disk() {
     let machine = with_disk(None, "bfq");
     machine.write("sys/block/sda/removable", "0\n");
+    machine.write("proc/sys/kernel/osrelease", "6.9.0\n");
     assert_eq!(machine.run("apply", &["--yes"]).0, 0);
     let (code, before, _) = machine.run("check", &["--prometheus"]);
     assert!(

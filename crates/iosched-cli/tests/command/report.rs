@@ -83,8 +83,11 @@ fn what_cannot_be_done_is_said_with_the_way_out() {
     fs::write(&other, "{\"a\": 1}").unwrap();
     let example = example();
     for (args, words) in [
-        (vec![path(&other)], "holds no record"),
-        (vec![path(&example), path(&other)], "holds no record"),
+        (vec![path(&other)], "this is no trace that is known here"),
+        (
+            vec![path(&example), path(&other)],
+            "report records and traces apart",
+        ),
         (
             vec!["/proc/nonexistent/record"],
             "there is no such directory",

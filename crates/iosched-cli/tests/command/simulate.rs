@@ -275,8 +275,8 @@ fn what_cannot_be_simulated_is_said_with_its_reason_and_code() {
     );
     fails(
         &["simulate", "--load", "/proc/nonexistent"],
-        3,
-        "cannot open /proc/nonexistent",
+        2,
+        "cannot read job file /proc/nonexistent",
     );
     fails(
         &["simulate", "--load", &load, "--disk", "x"],
@@ -581,5 +581,5 @@ fn a_load_that_cannot_be_simulated_is_named_with_what_can() {
     );
     let output = answer(&["simulate", "--load", &two]);
     let error = text(&output.stderr);
-    assert!(error.contains("line 3: filename cannot be"), "{error}");
+    assert!(error.contains("line 5: filename cannot be"), "{error}");
 }

@@ -260,7 +260,7 @@ mod tests {
                 "scheduler=mq-deadline scheduler=deadline",
                 "lost mq-deadline, deadline",
             ),
-            ("scheduler=adios iosched/any=1", "adios, 1"),
+            ("scheduler=flow iosched/any=1", "flow, 1"),
             ("scheduler=noop", "fails noop"),
             ("scheduler=a-scheduler-1-23", "fails a-scheduler-1-23"),
         ] {

@@ -96,8 +96,7 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
     let error =
         |name: &str, options: ModelOptions| build(name, &options).err().unwrap().to_string();
     assert!(
-        error("hdd", gib(1))
-            .starts_with("no disk model is called `hdd`; there are: hdd-7200-fifo, ")
+        error("hdd", gib(1)).starts_with("no disk model is called `hdd`; there are: hdd-7200, ")
     );
     let size = Some(Bytes::new(16 << 20 | 512));
     let message = error(
