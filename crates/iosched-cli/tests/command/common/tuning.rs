@@ -103,13 +103,14 @@ pub(crate) fn start(arguments: &[&str], out: &Path) -> Started {
 
 /// True while some fio has this device open.
 pub(crate) fn fio_runs_on(device: &str) -> bool {
-    let node = format!("/dev/{device}");
+    // It may have a root of its own.
+    let node = format!("dev/{device}");
     processes_with("fio ").into_iter().any(|pid| {
         fs::read_dir(format!("/proc/{pid}/fd"))
             .into_iter()
             .flatten()
             .flatten()
-            .any(|fd| fs::read_link(fd.path()).is_ok_and(|target| target == Path::new(&node)))
+            .any(|fd| fs::read_link(fd.path()).is_ok_and(|target| target.ends_with(&node)))
     })
 }
 
