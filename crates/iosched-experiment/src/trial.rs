@@ -187,6 +187,8 @@ impl Metrics {
         };
         let shares = shares(outcome);
         let has_shares = shares.len() > 1 && transactions.is_empty();
+        let others_cpu_ns = measured.others_cpu_ns.unwrap_or(0);
+        let own_cpu_ns = measured.cpu_busy_ns.saturating_sub(others_cpu_ns);
         Metrics {
             throughput_bytes_per_s: rates.read_bytes_per_s
                 + rates.write_bytes_per_s
@@ -198,9 +200,9 @@ impl Metrics {
             read: Latency::of(&reads),
             write: Latency::of(&writes),
             fairness: has_shares.then(|| fairness::jain(&shares)).flatten(),
-            // A simulated machine has no processors that could be busy.
-            cpu_ns_per_io: (operations > 0 && measured.cpu_busy_ns > 0)
-                .then(|| measured.cpu_busy_ns as f64 / operations as f64),
+            // Without what other programs used. A simulated machine has no processors that could be busy.
+            cpu_ns_per_io: (operations > 0 && own_cpu_ns > 0)
+                .then(|| own_cpu_ns as f64 / operations as f64),
             transactions_per_s: (!transactions.is_empty())
                 .then(|| transactions.iter().map(|flow| flow.iops).sum()),
             elapsed_s: outcome.elapsed_s,

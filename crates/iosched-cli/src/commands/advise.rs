@@ -280,7 +280,7 @@ fn reasons(rule: &RuleOfThumb, output: &Output) {
 
 fn measured(measured: Option<&Measured>) -> String {
     let Some(measured) = measured else {
-        return "nothing that the policy knows of".to_owned();
+        return "never".to_owned();
     };
     let why = measured.why.as_ref();
     let why = why.map_or(String::new(), |why| format!(": {why}"));

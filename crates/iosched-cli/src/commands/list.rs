@@ -4,6 +4,7 @@
 //! volume group) is shown in full below the first of them and named below the others.
 
 use std::collections::{HashMap, HashSet};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -90,7 +91,10 @@ pub(crate) fn run(args: &ListArgs, output: &Output) -> Outcome {
     let is_dead =
         |leftover: &Leftover| !leftover.run.is_alive() && !leftover.entry.disks.is_empty();
     let (leftovers, not_understood) = journal::read_all(&host);
-    if host.is_live() && (leftovers.iter().any(is_dead) || !not_understood.is_empty()) {
+    // Files that only root may read are those of runs that live as well.
+    let is_damaged = |left: &journal::NotUnderstood| fs::File::open(&left.path).is_ok();
+    let is_left = leftovers.iter().any(is_dead) || not_understood.iter().any(is_damaged);
+    if host.is_live() && is_left {
         output.warn("an interrupted run has left its settings on a disk: run `iosched restore`");
     }
     Ok(exit::OK)

@@ -49,7 +49,7 @@ noop), all plain names are inside the disk.")]
     reason = "each is a switch of the command line"
 )]
 pub(crate) struct TuneArgs {
-    /// Device, directory or file; none: an emulated hdd-7200
+    /// Device, directory or file [default: an emulated hdd-7200]
     #[arg(
         long_help = "Device, directory or file to measure on. None: an emulated hdd-7200, or, if no emulated disk \
                      can be created, a simulated one"
