@@ -473,6 +473,15 @@ fn comparison(simulated: &Simulated, head: &str, width: usize) -> String {
             ),
         ),
     };
+    let idlest = runs.iter().map(idle).fold(1.0, f64::min);
+    let grounds = if idlest > MOSTLY {
+        let idlest = words::percent(idlest);
+        format!(
+            "{grounds} The disk was idle for {idlest} of the time: this is the page cache, not the disk."
+        )
+    } else {
+        grounds
+    };
     let column = match objective {
         Objective::Time => "time",
         _ => name,
@@ -583,6 +592,9 @@ fn of_disk(run: &RunResult) -> String {
         run.fairness,
     )
 }
+
+/// A disk that is idle for a larger share of the time decides nothing.
+const MOSTLY: f64 = 0.9;
 
 fn idle(run: &RunResult) -> f64 {
     run.disk_idle_ns as f64 / run.elapsed_ns.max(1) as f64

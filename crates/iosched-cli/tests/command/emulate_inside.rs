@@ -86,6 +86,14 @@ fn a_server_that_does_not_answer_keeps_neither_a_list_nor_a_switch_waiting() {
     let device = lab.create("null --size 64M --scheduler cfq");
     let server = Pid::from_raw(lab.server_pid().parse().unwrap()).unwrap();
     kill_process(server, Signal::STOP).unwrap();
+    // A thread that has taken a question and stops before its answer keeps who asked in the kernel.
+    wait_for("all threads of the server to stop", || {
+        let tasks = format!("/proc/{}/task", server.as_raw_nonzero());
+        std::fs::read_dir(tasks).unwrap().flatten().all(|task| {
+            let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.contains(") T ")
+        })
+    });
     let listed = lab.emulate("list");
     let condition = lab.only_disk()["condition"].clone();
     let set = lab.emulate(&format!("set {device} noop"));

@@ -142,6 +142,13 @@ fn read(request: &JudgeRequest, left_out: &mut Vec<String>) -> Result<ArmsAndRun
             }
         }
     }
+    // A place in a file says nothing of other files.
+    let is_of_several = all.iter().any(|(_, run)| run.file != all[0].1.file);
+    for (_, run) in &mut all {
+        run.began = run
+            .began
+            .filter(|began| !is_of_several || *began > MOST_PLACES);
+    }
     if arms.len() < 2 {
         let what = format!(
             "there is nothing to compare {} with",
@@ -153,6 +160,9 @@ fn read(request: &JudgeRequest, left_out: &mut Vec<String>) -> Result<ArmsAndRun
     }
     Ok((arms, all))
 }
+
+/// A time when a run began is later than that, in seconds since 1970; a place in a file is not.
+const MOST_PLACES: f64 = 1e6;
 
 /// A file, or those of a folder, by the numbers in their names.
 fn files(path: &Path) -> Result<Vec<PathBuf>, Problem> {
@@ -305,6 +315,7 @@ fn record(
     has_rounds: bool,
 ) -> Result<Record, Problem> {
     let mut rounds: BTreeMap<(usize, usize), u32> = BTreeMap::new();
+    let mut seen = BTreeSet::new();
     let told: BTreeSet<u32> = runs.iter().filter_map(|(_, run)| run.round).collect();
     let mut entries = Vec::new();
     for (arm, run) in runs {
@@ -326,6 +337,12 @@ fn record(
             _ => *next,
         };
         *next += 1;
+        if !seen.insert((load, round, *arm)) {
+            let (file, arm) = (run.file.display(), &plan.arms[*arm].scheduler);
+            let what = format!("{file}: {arm} has two values of one round");
+            return Err(Problem::usage(what)
+                .hint("give each run a round of its own, or leave the rounds out"));
+        }
         entries.push(Entry::Trial(Box::new(Trial {
             slot: Slot {
                 load,

@@ -171,7 +171,10 @@ fn of_fio(path: &Path, text: &str, json: &Value) -> Result<Run, String> {
     let disks: Vec<&str> = disks.filter_map(|disk| disk["name"].as_str()).collect();
     // Of the direction that did most.
     let flows = jobs().flat_map(|job| [&job["read"], &job["write"]]);
-    let rated = flows.filter_map(|flow| Some((flow["iops"].as_f64()?, flow["iops_min"].as_f64())));
+    // One sample is no course.
+    let has_course = |flow: &Value| flow["iops_samples"].as_u64().is_none_or(|count| count > 1);
+    let least = |flow: &Value| flow["iops_min"].as_f64().filter(|_| has_course(flow));
+    let rated = flows.filter_map(|flow| Some((flow["iops"].as_f64()?, least(flow))));
     let (rate, least_rate) = rated.max_by(|a, b| a.0.total_cmp(&b.0)).unzip();
     Ok(Run {
         settings,
@@ -272,19 +275,24 @@ fn of_pgbench(path: &Path, text: &str) -> Result<Vec<Run>, String> {
 /// `arm,round,value`, `arm,value` or `value`, with or without a line of names.
 fn of_values(path: &Path, text: &str, higher_is_better: bool) -> Result<Option<Vec<Run>>, String> {
     let lines = text
+        .trim_start_matches('\u{feff}')
         .lines()
         .zip(1..)
         .map(|(line, number)| (line.trim(), number));
     let mut lines = lines
         .filter(|(line, _)| !line.is_empty() && !line.starts_with('#'))
         .peekable();
-    let cells = |line: &str| -> Vec<String> {
-        line.split([',', ';', '\t'])
-            .map(|cell| cell.trim().trim_matches('"').to_owned())
-            .collect()
-    };
     let Some((first, _)) = lines.peek() else {
         return Ok(None);
+    };
+    // Where others separate, a comma is part of a value, and no number.
+    let others = [';', '\t'].into_iter();
+    let separator = others.filter(|other| first.contains(*other)).chain([',']);
+    let separator = separator.take(1).collect::<String>();
+    let cells = |line: &str| -> Vec<String> {
+        line.split(&separator)
+            .map(|cell| cell.trim().trim_matches('"').to_owned())
+            .collect()
     };
     let first = cells(first);
     let is_number = |cell: Option<&String>| cell.is_some_and(|cell| cell.parse::<f64>().is_ok());
@@ -335,11 +343,6 @@ fn of_values(path: &Path, text: &str, higher_is_better: bool) -> Result<Option<V
         runs.push(Run {
             arm: arm.and_then(|arm| cells.get(arm)).cloned(),
             round,
-            rate: Some(if higher_is_better {
-                measured
-            } else {
-                1.0 / measured
-            }),
             ..Run::new(path, "values", objective, metrics)
         });
     }

@@ -13,7 +13,7 @@ use super::{RunError, Runner, workplace};
 use crate::course::CourseWatch;
 use crate::event::RunEvent;
 use crate::interference::{Change, Disturbance, ForeignIo, Interference};
-use crate::load::fio_job::{JobTarget, TrialSettings};
+use crate::load::fio_job::{JobFile, JobTarget, TrialSettings};
 use crate::load::{LoadError, Outcome, Spec, TrialInfo};
 use crate::measure::{self, Counters, Measured};
 use crate::plan::Target;
@@ -144,12 +144,16 @@ impl Runner<'_> {
 
     fn trial_info(&self, slot: Slot) -> TrialInfo {
         let (load, round, place) = (slot.load, slot.round, self.place.clone());
-        // All arms of a round have one seed. A drive has in its cache what the arm before read: on a disk fio reads a little
-        // further on each time, in files of its own at other places.
-        let is_in_files = matches!(self.place, JobTarget::Directory { .. })
-            && matches!(self.plan.loads[load].spec, Spec::JobFile(_))
-            && !matches!(self.plan.target, Target::Simulated(_));
-        let number = if is_in_files { self.runs } else { round };
+        // All arms of a round have one seed. A drive has in its cache what the arm before read: fio reads a little further on
+        // each time, or at other places where it cannot.
+        let is_simulated = matches!(self.plan.target, Target::Simulated(_));
+        let number = match &self.plan.loads[load].spec {
+            Spec::JobFile(text) if !is_simulated => {
+                let is_moved = self.shift > 0 && JobFile::read(text).0.can_move();
+                if is_moved { round } else { self.runs }
+            }
+            _ => round,
+        };
         let settings = TrialSettings {
             shift: u64::from(self.runs % SHIFTS) * self.shift,
             ..self.plan.trial_settings(load, number, place)

@@ -170,7 +170,8 @@ impl RunTimes {
         let mut groups = BTreeMap::<usize, Nanos>::new();
         for job in jobs {
             let longest = groups.entry(job.group).or_default();
-            let end = |runtime| job.delay.min(CENTURY) + CENTURY.min(runtime);
+            let end =
+                |runtime| job.delay.min(CENTURY) + job.ramp.min(CENTURY) + CENTURY.min(runtime);
             *longest = (*longest).max(job.runtime.map_or(Nanos::ZERO, end));
         }
         RunTimes {

@@ -58,7 +58,19 @@ impl Reach {
             .filter(|path| path.is_absolute())
             .collect();
         let devices = ["/dev/null", "/dev/zero", "/dev/urandom", "/dev/random"];
-        let reads = of_programs.chain(named).chain([program.to_owned()]);
+        // Those of a program that was installed with libraries of its own.
+        let prefix = program.canonicalize().unwrap_or_default();
+        let prefix = prefix
+            .parent()
+            .and_then(Path::parent)
+            .filter(|prefix| *prefix != Path::new("/"));
+        let beside = prefix
+            .into_iter()
+            .flat_map(|prefix| ["lib", "lib64"].map(|lib| prefix.join(lib)));
+        let reads = of_programs
+            .chain(named)
+            .chain(beside)
+            .chain([program.to_owned()]);
         Reach {
             reads: reads.filter(|path| path.exists()).collect(),
             writes: devices.iter().map(PathBuf::from).chain(writes).collect(),
@@ -266,7 +278,11 @@ fn change_root(mounted: &[Mounted]) -> io::Result<()> {
     if unsafe { libc::unshare(libc::CLONE_NEWNS) } < 0 {
         return Ok(());
     }
-    mount(None, c"/", None, libc::MS_REC | libc::MS_PRIVATE)?;
+    if mount(None, c"/", None, libc::MS_REC | libc::MS_PRIVATE).is_err() {
+        return Ok(()); // a root that is no mount point
+    }
+    // SAFETY: takes a number. What is made here is for the load's user, too.
+    let umask = unsafe { libc::umask(0o022) };
     mount(Some(TMPFS), NEW_ROOT, Some(TMPFS), libc::MS_NOSUID)?;
     for Mounted {
         source,
@@ -289,6 +305,8 @@ fn change_root(mounted: &[Mounted]) -> io::Result<()> {
             mount(None, target, None, READ_ONLY)?;
         }
     }
+    // SAFETY: takes a number.
+    unsafe { libc::umask(umask) };
     mount(
         None,
         NEW_ROOT,

@@ -18,6 +18,9 @@ use rustix::pipe::{PipeFlags, pipe_with};
 /// How long a write may take: whatever is under way on a slow disk is waited for.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
+/// How often it is looked whether another disk of the host is written to, each 10 ms.
+const LOOKS: u32 = 200;
+
 /// What the child does.
 struct Task {
     path: CString,
@@ -57,8 +60,10 @@ pub(super) fn write(
         task.run();
     }
     if child < 0 {
-        return Err(io::Error::last_os_error());
+        // There is no room for another process.
+        return task.write().map_err(io::Error::from_raw_os_error);
     }
+    let child = libc::pid_t::try_from(child).map_err(io::Error::other)?;
     drop(to_parent);
     let until = Instant::now() + patience;
     loop {
@@ -67,13 +72,17 @@ pub(super) fn write(
         match poll(&mut [PollFd::new(&from_child, PollFlags::IN)], Some(&left)) {
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
-            Ok(0) => return Err(hung(patience)),
+            Ok(0) => {
+                // What waits for something else than the kernel is not to write later.
+                // SAFETY: it is our own child, which nobody has waited for.
+                unsafe { libc::kill(child, libc::SIGKILL) };
+                return Err(hung(patience));
+            }
             Ok(_) => break,
         }
     }
     let mut errno = [0; 4];
     let answered = std::fs::File::from(from_child).read_exact(&mut errno);
-    let child = libc::pid_t::try_from(child).map_err(io::Error::other)?;
     // SAFETY: it is our own child, which has answered or ended.
     unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::__WALL) };
     answered.map_err(|_| io::Error::other("the process that wrote it was killed"))?;
@@ -137,8 +146,16 @@ impl Task {
         if let Some(lock) = &self.lock
             && let Ok(directory) = open(lock, libc::O_RDONLY | libc::O_DIRECTORY)
         {
-            // SAFETY: it is open; what cannot be locked is written all the same.
-            unsafe { libc::flock(directory, libc::LOCK_EX) };
+            // Whoever may read the directory may lock it: what cannot be locked soon is written all the same.
+            for _ in 0..LOOKS {
+                // SAFETY: it is open, and the time is ours.
+                unsafe {
+                    if libc::flock(directory, libc::LOCK_EX | libc::LOCK_NB) == 0 {
+                        break;
+                    }
+                    libc::usleep(10_000);
+                }
+            }
         }
         // The kernel ignores the truncation; in a copied tree the value must replace the old one.
         let file = open(&self.path, libc::O_WRONLY | libc::O_TRUNC)?;

@@ -68,8 +68,8 @@ pub(super) struct PageCache {
     /// Pages with data, or on their way from the disk (false), and in which order they came.
     present: BTreeMap<u64, bool>,
     came: VecDeque<u64>,
-    /// Processes that wait until pages are there.
-    readers: Vec<(usize, Range<u64>)>,
+    /// Processes that wait until pages have come, and which have not.
+    readers: Vec<(usize, BTreeSet<u64>)>,
     /// Pages on their way to the disk.
     under_way: u64,
     /// Where the flusher goes on.
@@ -147,14 +147,13 @@ impl PageCache {
             self.came.push_back(page);
         }
         let most = usize::try_from(self.pages(100)).unwrap_or(usize::MAX);
-        for _ in 0..self.came.len().saturating_sub(most.max(1)) {
-            if let Some(oldest) = self.came.pop_front() {
-                if oldest == page || self.dirty.contains(&oldest) || !self.present[&oldest] {
-                    self.came.push_back(oldest);
-                } else {
-                    self.present.remove(&oldest);
-                }
-            }
+        while self.came.len() > most.max(1)
+            && let Some(&oldest) = self.came.front()
+            && !self.dirty.contains(&oldest)
+            && self.present[&oldest]
+        {
+            self.came.pop_front();
+            self.present.remove(&oldest);
         }
     }
 
@@ -164,11 +163,6 @@ impl PageCache {
         let first = pages.clone().find(is_missing)?;
         let end = (first..pages.end).find(|page| !is_missing(page));
         Some(first..end.unwrap_or(pages.end))
-    }
-
-    /// All of these pages have their data.
-    pub(super) fn has(&self, mut pages: Range<u64>) -> bool {
-        pages.all(|page| self.present.get(&page) == Some(&true))
     }
 
     /// These pages are on their way from the disk.
@@ -183,20 +177,31 @@ impl PageCache {
         for page in pages.clone() {
             self.present.insert(page, true);
         }
-        let readers = std::mem::take(&mut self.readers);
-        for (process, wanted) in readers {
-            if overlap(&wanted, pages) && self.has(wanted.clone()) {
-                wake(process);
-            } else {
-                self.readers.push((process, wanted));
+        self.readers.retain_mut(|(process, wanted)| {
+            for page in pages.clone() {
+                wanted.remove(&page);
             }
-        }
+            if wanted.is_empty() {
+                wake(*process);
+            }
+            !wanted.is_empty()
+        });
     }
 
-    /// The process goes on when all of these pages are there.
-    pub(super) fn wait_for_pages(&mut self, process: usize, pages: Range<u64>) {
-        self.readers.retain(|(waiting, _)| *waiting != process);
-        self.readers.push((process, pages));
+    /// The process goes on when those of these pages that are on their way have come. False if none is.
+    pub(super) fn wait_for_pages(&mut self, process: usize, pages: Range<u64>) -> bool {
+        let is_coming = |page: &u64| self.present.get(page) == Some(&false);
+        let coming: BTreeSet<u64> = pages.filter(is_coming).collect();
+        let is_to_wait = !coming.is_empty();
+        if is_to_wait {
+            self.readers.push((process, coming));
+        }
+        is_to_wait
+    }
+
+    /// True if the process waits for pages.
+    pub(super) fn is_reading(&self, process: usize) -> bool {
+        self.readers.iter().any(|(reader, _)| *reader == process)
     }
 
     /// When the flusher is to look whether something has been dirty for too long: at a multiple of

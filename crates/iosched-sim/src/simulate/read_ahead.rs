@@ -35,8 +35,8 @@ impl ReadAhead {
             let is_marked = self.size > 0 && page == self.start + self.size - self.ahead;
             if !is_there(page)
                 && !windows
-                    .iter()
-                    .any(|window: &Range<u64>| window.contains(&page))
+                    .last()
+                    .is_some_and(|window: &Range<u64>| window.contains(&page))
             {
                 windows.extend(self.missed(page, pages.end - page, end));
             } else if is_marked && self.ahead > 0 {

@@ -75,10 +75,17 @@ impl<Q: RequestQueue> Simulation<'_, Q> {
                 self.fill(now, index, wanted);
             }
         }
-        self.fill(now, index, pages.clone());
+        let is_first = since == now;
+        if is_first {
+            self.fill(now, index, pages.clone());
+        }
         let host = &mut self.host;
-        if !host.cache.has(pages.clone()) {
-            host.cache.wait_for_pages(index, pages);
+        let waits = if is_first {
+            host.cache.wait_for_pages(index, pages.clone())
+        } else {
+            host.cache.is_reading(index) // woken for something else
+        };
+        if waits {
             host.processes[index].held_back = Some((since, access));
             return;
         }

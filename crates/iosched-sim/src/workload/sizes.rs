@@ -8,6 +8,8 @@ use crate::units::Sectors;
 pub struct Sizes {
     /// Each with its share and those of the ones before it; the last has the whole.
     parts: Vec<(Sectors, u32)>,
+    /// Each multiple of the only one up to this.
+    multiples: u64,
 }
 
 impl Sizes {
@@ -15,16 +17,15 @@ impl Sizes {
     pub fn one(size: Sectors) -> Sizes {
         Sizes {
             parts: vec![(size, 100)],
+            multiples: 1,
         }
     }
 
     /// Each multiple of `least` up to `most`, as likely as the others (fio's `bsrange`).
     pub fn range(least: Sectors, most: Sectors) -> Sizes {
-        let count = u32::try_from(most.as_u64() / least.as_u64().max(1)).unwrap_or(u32::MAX);
         Sizes {
-            parts: (1..=count.max(1))
-                .map(|multiple| (least * u64::from(multiple), multiple))
-                .collect(),
+            multiples: (most.as_u64() / least.as_u64().max(1)).max(1),
+            ..Sizes::one(least)
         }
     }
 
@@ -43,7 +44,10 @@ impl Sizes {
             })
             .collect();
         parts.last_mut().expect("there is one").1 = 100;
-        Sizes { parts }
+        Sizes {
+            parts,
+            multiples: 1,
+        }
     }
 
     /// The shortest: random places are multiples of it.
@@ -53,7 +57,7 @@ impl Sizes {
 
     /// The longest.
     pub(crate) fn most(&self) -> Sectors {
-        self.all().max().expect("there is one")
+        self.all().max().expect("there is one") * self.multiples
     }
 
     fn all(&self) -> impl Iterator<Item = Sectors> {
@@ -61,14 +65,17 @@ impl Sizes {
     }
 
     pub(super) fn draw(&self, random: &mut Random) -> Sectors {
-        if let [(size, _)] = self.parts[..] {
-            return size;
+        match self.parts[..] {
+            [(size, _)] if self.multiples == 1 => size,
+            _ => self.draw_among_several(random),
         }
-        self.draw_among_several(random)
     }
 
     #[inline(never)]
     fn draw_among_several(&self, random: &mut Random) -> Sectors {
+        if self.multiples > 1 {
+            return self.parts[0].0 * (1 + random.below(self.multiples));
+        }
         let (_, whole) = self.parts[self.parts.len() - 1];
         let drawn = random.below(u64::from(whole));
         let part = self

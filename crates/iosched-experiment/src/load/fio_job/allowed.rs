@@ -92,7 +92,7 @@ mod tests {
             "  - my.fio:2: ioengine=exec is not supported in a load: engines that",
             "  - my.fio:4: rw=upward is not supported in a load: known are read,",
             "  - my.fio:5: option ioscheduler is refused: it would switch",
-            "  - my.fio:6: cannot read \"/x\": this is not option=value",
+            "  - my.fio:6: cannot read this line: this is not option=value",
             "  - my.fio:9: option verify is refused: this job writes nothing",
         ];
         assert_eq!(lines.len(), begins.len(), "{error}");

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Assignment, JobFile, JobTarget, TrialSettings};
+use super::{Assignment, Job, JobFile, JobTarget, TrialSettings};
 
 /// Options that say which part of a disk is used: then that is kept.
 const PLACED: &[&str] = &[
@@ -45,6 +45,11 @@ const OF_FILES: &[&str] = &[
 ];
 
 impl JobFile {
+    /// True if nothing says which part of a disk is used.
+    pub(crate) fn can_move(&self) -> bool {
+        self.jobs.iter().all(Job::can_move)
+    }
+
     /// The job file that fio gets for a trial.
     pub(crate) fn compose(&self, settings: &TrialSettings) -> String {
         self.compose_with(settings, &[])
@@ -84,8 +89,7 @@ impl JobFile {
             };
             match &settings.place {
                 JobTarget::Path(path) => {
-                    let is_placed = |given: &Assignment| PLACED.contains(&given.key.as_str());
-                    if settings.shift > 0 && !job.assignments.iter().any(is_placed) {
+                    if settings.shift > 0 && job.can_move() {
                         put("offset", &settings.shift.to_string());
                     }
                     put("filename", &path.replace(':', "\\:"));
@@ -128,6 +132,13 @@ impl JobFile {
             text.push('\n');
         }
         text
+    }
+}
+
+impl Job {
+    fn can_move(&self) -> bool {
+        let is_placed = |given: &Assignment| PLACED.contains(&given.key.as_str());
+        !self.assignments.iter().any(is_placed)
     }
 }
 

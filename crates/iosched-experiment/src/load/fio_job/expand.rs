@@ -3,7 +3,6 @@
 //! Follows fio 3.33 (`__parse_jobs_ini`, `fio_keyword_replace`): a path that leads nowhere is looked for beside the file that
 //! includes it; an included file has no sections. Left out: `bc` over what stands beside a variable.
 
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -53,8 +52,9 @@ pub(crate) fn read_whole(path: &Path, variables: Variables<'_>) -> Result<String
 
 /// The value of a variable: the last that was defined, else the environment's.
 pub(crate) fn value_of(defines: &[(String, String)], name: &str) -> Option<String> {
-    let defined = defines.iter().rev().find(|(defined, _)| defined == name);
-    let value = defined.map(|(_, value)| value.clone());
+    let mut latest_first = defines.iter().rev();
+    let found = latest_first.find(|(defined, _)| defined == name);
+    let value = found.map(|(_, value)| value.clone());
     value.or_else(|| std::env::var(name).ok())
 }
 
@@ -143,7 +143,10 @@ fn included(line: &str) -> Option<&str> {
 
 /// A file that everybody may read, or that belongs to the one whose file includes it: errors show its lines.
 fn read(path: &Path, from: &Path) -> io::Result<String> {
-    let included = File::open(path)?.metadata()?;
+    let included = path.metadata()?;
+    if !included.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
     let is_anybodys = included.mode() & 0o4 != 0;
     if !is_anybodys && included.uid() != from.metadata()?.uid() {
         return Err(io::Error::other(

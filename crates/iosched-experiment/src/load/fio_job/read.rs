@@ -149,8 +149,8 @@ fn job_name(name: &str) -> String {
 }
 
 fn syntax(bad: &BadLine<'_>) -> String {
-    let BadLine { text, cause, .. } = bad;
-    format!("cannot read {text:?}: {cause}")
+    // Without the line: who may run us as root is not to be shown a file that only root may read.
+    format!("cannot read this line: {}", bad.cause)
 }
 
 #[cfg(test)]

@@ -85,12 +85,8 @@ fn sections(text: &str, wrong: &mut Vec<Problem>) -> Result<Vec<Section>, Proble
     let mut in_global = None;
     for line in lines::lines(text) {
         let Line { number: line, item } = line.map_err(|bad| {
-            let BadLine {
-                number,
-                text,
-                cause,
-            } = bad;
-            Problem::usage(format!("line {number}: cannot read {text:?}: {cause}"))
+            let BadLine { number, cause, .. } = bad;
+            Problem::usage(format!("line {number}: cannot read it: {cause}"))
         })?;
         match item {
             Item::Global => in_global = Some(true),
