@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn what_published_files_say_is_read() {
-        let text = "[global]\nioengine=libaio\ndirect=1\nramp_time=2\nruntime=10\n\
+        let text = "[global]\nioengine=libaio\ndirect=1\nverify=0\nramp_time=2\nruntime=10\n\
                     [a]\nrw=randread:8\nbsrange=4k-64k\niodepth=32\niodepth_batch_complete=8\niodepth_low=4\nloops=3\n\
                     size=1g\ncmdprio_percentage=10\n[b]\nrw=read:-8k\nbs=4k\n[c]\nrw=randtrim\nnrfiles=4\n\
                     random_distribution=zoned:50/10:30/20:20/\n";

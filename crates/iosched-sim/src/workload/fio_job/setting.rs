@@ -83,6 +83,16 @@ const WITHOUT_EFFECT: &[&str] = &[
     "zero_buffers",
 ];
 
+/// Options that ask for nothing if they are 0.
+const OFF_AT_ZERO: &[&str] = &[
+    "verify",
+    "do_verify",
+    "flow",
+    "latency_target",
+    "sync_file_range",
+    "write_barrier",
+];
+
 const SECOND: u64 = 1_000_000_000;
 
 /// One line of a section.
@@ -104,6 +114,7 @@ impl Setting<'_> {
         let (line, name) = (self.line, self.name);
         match FioOption::find(name).map(|option| option.handling) {
             _ if WITHOUT_EFFECT.contains(&name) => Ok(()),
+            _ if OFF_AT_ZERO.contains(&name) && self.value == "0" => Ok(()),
             Some(Handling::Replaced(_)) => Ok(()),
             Some(Handling::Refused(cause)) => Err(Problem::usage(format!(
                 "line {line}: {name} is refused: {cause}"
