@@ -3,7 +3,7 @@
 use iosched_stats::Interval;
 use iosched_stats::carry::{Follower, carry_over};
 
-use crate::plan::Plan;
+use crate::plan::{Plan, Target};
 use crate::record::{Entry, LONGEST_LEAD_IN, Record};
 use crate::schedule::RunProgress;
 use crate::trial::Slot;
@@ -41,6 +41,9 @@ pub(crate) fn lead_in(plan: &Plan, record: &Record, progress: &RunProgress<'_>) 
 /// What surely changes the trial after it, by more than the margin: load, arm and ratio of what does so most in the first
 /// such load.
 pub(super) fn surely_carried(plan: &Plan, record: &Record) -> Option<(usize, usize, Interval)> {
+    if matches!(plan.target, Target::Simulated(_)) {
+        return None; // each trial is a machine of its own
+    }
     let (arms, loads) = (plan.arms.len(), plan.loads.len());
     let level = (1.0 - plan.rules.confidence) / CAUTION / (arms * loads) as f64;
     let margin = plan.rules.margin;
