@@ -5,7 +5,8 @@
 //! killed.
 
 use std::ffi::{CStr, CString};
-use std::io::{self, Read};
+use std::fs::OpenOptions;
+use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -60,8 +61,9 @@ pub(super) fn write(
         task.run();
     }
     if child < 0 {
-        // There is no room for another process.
-        return task.write().map_err(io::Error::from_raw_os_error);
+        // There is no room for another process: here, where descriptors and locks must not stay behind.
+        let mut file = OpenOptions::new().write(true).truncate(true).open(path)?;
+        return file.write_all(value.as_bytes());
     }
     let child = libc::pid_t::try_from(child).map_err(io::Error::other)?;
     drop(to_parent);
