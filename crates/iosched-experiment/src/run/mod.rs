@@ -21,8 +21,8 @@ use rand::Rng;
 use crate::analysis::{Analysis, lead_in};
 use crate::event::{Observer, RunEvent};
 use crate::interference::Watch;
-use crate::load::fio_job::JobTarget;
-use crate::load::{Load, LoadError, Workplace, undo_outside};
+use crate::load::fio_job::{JobFile, JobTarget};
+use crate::load::{Load, LoadError, Spec, Workplace, undo_outside};
 use crate::plan::{Plan, PlannedLoad, Target};
 use crate::record::{Entry, LONGEST_LEAD_IN, Record, Recorder, StopReason};
 use crate::schedule::{Next, RunProgress};
@@ -157,6 +157,12 @@ pub fn run(
         JobTarget::Path(path) => shift(path),
         JobTarget::Directory { .. } => 0,
     };
+    let can_move = |load: &PlannedLoad| matches!(&load.spec, Spec::JobFile(text) if JobFile::read(text).0.can_move());
+    let shifts = plan
+        .loads
+        .iter()
+        .map(|load| if can_move(load) { shift } else { 0 });
+    let shifts = shifts.collect();
     let mut runner = Runner {
         host,
         plan: &plan,
@@ -169,7 +175,7 @@ pub fn run(
         stop,
         observer,
         place,
-        shift,
+        shifts,
         baseline,
         servers: servers(host, &plan),
         watch: None,
@@ -303,8 +309,8 @@ struct Runner<'a> {
     split: Option<SplitWatch>,
     /// Runs of loads so far, those of earlier sittings among them.
     runs: u32,
-    /// How far apart they begin on a disk, bytes.
-    shift: u64,
+    /// How far apart those of each load begin on a disk, bytes; 0 where they are not moved.
+    shifts: Vec<u64>,
     /// When the last trial was saved and told: what passes from there is ours.
     mark: Instant,
 }

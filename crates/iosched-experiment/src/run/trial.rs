@@ -13,7 +13,7 @@ use super::{RunError, Runner, workplace};
 use crate::course::CourseWatch;
 use crate::event::RunEvent;
 use crate::interference::{Change, Disturbance, ForeignIo, Interference};
-use crate::load::fio_job::{JobFile, JobTarget, TrialSettings};
+use crate::load::fio_job::{JobTarget, TrialSettings};
 use crate::load::{LoadError, Outcome, Spec, TrialInfo};
 use crate::measure::{self, Counters, Measured};
 use crate::plan::Target;
@@ -147,15 +147,11 @@ impl Runner<'_> {
         // All arms of a round have one seed. A drive has in its cache what the arm before read: fio reads a little further on
         // each time, or at other places where it cannot.
         let is_simulated = matches!(self.plan.target, Target::Simulated(_));
-        let number = match &self.plan.loads[load].spec {
-            Spec::JobFile(text) if !is_simulated => {
-                let is_moved = self.shift > 0 && JobFile::read(text).0.can_move();
-                if is_moved { round } else { self.runs }
-            }
-            _ => round,
-        };
+        let is_fio = matches!(self.plan.loads[load].spec, Spec::JobFile(_));
+        let is_elsewhere = is_fio && !is_simulated && self.shifts[load] == 0;
+        let number = if is_elsewhere { self.runs } else { round };
         let settings = TrialSettings {
-            shift: u64::from(self.runs % SHIFTS) * self.shift,
+            shift: u64::from(self.runs % SHIFTS) * self.shifts[load],
             ..self.plan.trial_settings(load, number, place)
         };
         TrialInfo {
